@@ -1,0 +1,306 @@
+//! What can be set, checked once: builder in, immutable rules out.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::node::redis::Endpoint;
+use crate::quorum::{Backoff, Drift, Validity};
+
+/// The shortest ttl: below it, drift and round trips leave nothing to believe in.
+pub const MIN_TTL: Duration = Duration::from_millis(100);
+/// The longest ttl, where the restart guard does not set a shorter one.
+pub const MAX_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The most nodes.
+pub const MAX_NODES: usize = 64;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How one lock behaves. Checked when the quorum connects or the lock is made.
+///
+/// ```
+/// use quorumlock::LockOptions;
+/// use std::time::Duration;
+///
+/// let options = LockOptions::default().ttl(Duration::from_secs(10)).max_hold(Duration::from_secs(600));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LockOptions {
+    ttl: Option<Duration>,
+    manual: bool,
+    max_hold: Option<Duration>,
+    drift: Drift,
+    min_validity: Duration,
+    round_timeout: Option<Duration>,
+    backoff: Backoff,
+}
+
+impl LockOptions {
+    /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the quorum's
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl). Nodes count whole milliseconds.
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Whether the lock is renewed for as long as its guard lives. Default on.
+    #[must_use]
+    pub const fn auto_renew(mut self, on: bool) -> Self {
+        self.manual = !on;
+        self
+    }
+
+    /// How long after it was acquired a lock is no longer renewed. Default: never.
+    #[must_use]
+    pub const fn max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2.
+    #[must_use]
+    pub const fn drift_factor(mut self, factor: f64) -> Self {
+        self.drift.factor = factor;
+        self
+    }
+
+    /// What is added to the drift whatever the ttl. Default 2 ms.
+    #[must_use]
+    pub const fn drift_constant(mut self, constant: Duration) -> Self {
+        self.drift.constant = constant;
+        self
+    }
+
+    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default zero.
+    #[must_use]
+    pub const fn min_validity(mut self, least: Duration) -> Self {
+        self.min_validity = least;
+        self
+    }
+
+    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where that is shorter.
+    #[must_use]
+    pub const fn round_timeout(mut self, timeout: Duration) -> Self {
+        self.round_timeout = Some(timeout);
+        self
+    }
+
+    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms; pauses are drawn at random and scale with the measured round trip.
+    #[must_use]
+    pub const fn backoff(mut self, min: Duration, max: Duration) -> Self {
+        self.backoff = Backoff { min, max };
+        self
+    }
+
+    /// Checks all options together. `max_ttl` zero means no bound but [`MAX_TTL`].
+    pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
+        let ttl = self.ttl.unwrap_or(30 * SECOND);
+        let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
+        require(ttl >= MIN_TTL, || format!("ttl is {ttl:?}; use at least {MIN_TTL:?}"))?;
+        require(ttl <= longest, || {
+            format!(
+                "ttl is {ttl:?}, above max_ttl; use at most {longest:?}, or raise max_ttl (restarted nodes then wait that long)"
+            )
+        })?;
+        let factor = self.drift.factor;
+        require((0.0..=0.2).contains(&factor), || format!("drift_factor is {factor}; use 0 to 0.2, by default 0.01"))?;
+        let drift = self.drift.of(ttl);
+        require(drift < ttl / 2, || {
+            format!("drift is {drift:?}, half of ttl or more; lower drift_constant or raise ttl ({ttl:?})")
+        })?;
+        let validity = Validity::new(ttl, self.drift);
+        let length = validity.length();
+        let least = self.min_validity;
+        require(least < length, || {
+            format!("min_validity is {least:?}; use less than {length:?}, which is ttl minus drift")
+        })?;
+        let round = self.round_timeout.unwrap_or((length / 3).min(2 * SECOND));
+        require(!round.is_zero() && round <= length - least, || {
+            format!(
+                "round_timeout is {round:?}; use more than zero and at most {:?}, which is ttl minus drift and min_validity",
+                length - least
+            )
+        })?;
+        let Backoff { min, max } = self.backoff;
+        require(!min.is_zero() && min <= max, || {
+            format!("backoff is {min:?} to {max:?}; use a least pause above zero and not above the greatest")
+        })?;
+        require(self.max_hold.is_none_or(|longest| longest >= ttl), || {
+            format!(
+                "max_hold is {:?}; use at least ttl ({ttl:?}), or turn auto_renew off",
+                self.max_hold.unwrap_or_default()
+            )
+        })?;
+        Ok(Rules {
+            validity,
+            min_validity: least,
+            round_timeout: round,
+            auto_renew: !self.manual,
+            max_hold: self.max_hold,
+            backoff: self.backoff,
+        })
+    }
+}
+
+/// One lock's options, checked, with what follows from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) validity: Validity,
+    pub(crate) min_validity: Duration,
+    pub(crate) round_timeout: Duration,
+    pub(crate) auto_renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) backoff: Backoff,
+}
+
+/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) addresses: Vec<String>,
+    pub(crate) options: LockOptions,
+    pub(crate) prefix: String,
+    pub(crate) client_name: String,
+    pub(crate) max_ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) fence_retention: Duration,
+    pub(crate) max_waiters: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            options: LockOptions::default(),
+            prefix: "quorumlock:".to_owned(),
+            client_name: "quorumlock".to_owned(),
+            max_ttl: 60 * SECOND,
+            node_timeout: SECOND,
+            connect_timeout: 5 * SECOND,
+            fence_retention: 3_600 * SECOND,
+            max_waiters: 65_536,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks everything but the addresses.
+    pub(crate) fn checked(&self) -> Result<Rules> {
+        require(self.prefix.len() <= 128 && !self.prefix.contains(['{', '}', '\0']), || {
+            "key_prefix must have at most 128 bytes, and none of { } NUL".to_owned()
+        })?;
+        let printable = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
+        require(printable(&self.client_name) && (1..=64).contains(&self.client_name.len()), || {
+            "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME takes no others".to_owned()
+        })?;
+        let millisecond = Duration::from_millis(1);
+        require((millisecond..=60 * SECOND).contains(&self.node_timeout), || {
+            format!("node_timeout is {:?}; use 1 ms to 60 s", self.node_timeout)
+        })?;
+        require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
+        require(self.max_ttl <= MAX_TTL, || format!("max_ttl is {:?}; use at most {MAX_TTL:?}", self.max_ttl))?;
+        require(self.fence_retention >= 60 * SECOND, || {
+            format!(
+                "fence_retention is {:?}; use at least a minute, and more than clocks may differ",
+                self.fence_retention
+            )
+        })?;
+        require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
+        self.options.checked(self.max_ttl)
+    }
+
+    /// Reads the addresses.
+    pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
+        let count = self.addresses.len();
+        require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
+        require(count <= MAX_NODES, || format!("{count} nodes are configured; use at most {MAX_NODES}"))?;
+        let endpoints = self.addresses.iter().map(|address| Endpoint::parse(address)).collect::<Result<Vec<_>>>()?;
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let again = endpoints[..index].iter().any(|other| other.to_string() == endpoint.to_string());
+            require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;
+        }
+        if count.is_multiple_of(2) {
+            tracing::warn!(nodes = count, "an even number of nodes survives no more failures than one node less");
+        }
+        Ok(endpoints)
+    }
+}
+
+fn require(right: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
+    if right { Ok(()) } else { Err(Error::config(otherwise())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const GUARD: Duration = Duration::from_secs(60);
+
+    fn said(options: LockOptions) -> String {
+        options.checked(GUARD).map_or_else(|error| error.to_string(), |rules| format!("{rules:?}"))
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_the_fields_name() {
+        let options = LockOptions::default;
+        for (options, field) in [
+            (options().ttl(Duration::ZERO), "ttl is 0ns; use at least 100ms"),
+            (options().ttl(MS), "ttl is 1ms"),
+            (options().ttl(61 * SECOND), "ttl is 61s, above max_ttl"),
+            (options().drift_factor(f64::NAN), "drift_factor is NaN"),
+            (options().drift_factor(-0.1), "drift_factor"),
+            (options().ttl(100 * MS).drift_constant(50 * MS), "drift is 51ms"),
+            (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988ms; use less than 988ms"),
+            (options().round_timeout(Duration::ZERO), "round_timeout"),
+            (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1s"),
+            (options().backoff(10 * MS, MS), "backoff"),
+            (options().backoff(Duration::ZERO, MS), "backoff"),
+            (options().max_hold(SECOND), "max_hold is 1s; use at least ttl (30s)"),
+        ] {
+            assert!(said(options).contains(field), "{field}");
+        }
+    }
+
+    #[test]
+    fn without_the_restart_guard_a_ttl_may_be_long_but_not_endless() {
+        assert!(LockOptions::default().ttl(3_600 * SECOND).checked(Duration::ZERO).is_ok());
+        assert!(LockOptions::default().ttl(Duration::MAX).checked(Duration::ZERO).unwrap_err().is_config());
+    }
+
+    #[test]
+    fn the_shortest_ttl_has_rounds_that_fit() {
+        let rules = LockOptions::default().ttl(MIN_TTL).checked(GUARD).unwrap();
+        assert_eq!(rules.validity.length(), 97 * MS);
+        assert!(rules.round_timeout * 3 <= rules.validity.length());
+    }
+
+    fn settings(addresses: &[&str]) -> Settings {
+        Settings { addresses: addresses.iter().map(|&address| address.to_owned()).collect(), ..Settings::default() }
+    }
+
+    #[test]
+    fn no_node_and_the_same_node_twice_are_refused() {
+        assert!(settings(&[]).endpoints().unwrap_err().to_string().contains("no node"));
+        let twice = settings(&["redis://eu", "redis://us", "redis://:pw@eu:6379"]).endpoints().unwrap_err();
+        assert_eq!(twice.to_string(), "the node redis://eu:6379 is configured twice; name each server once");
+        assert_eq!(settings(&["redis://eu", "redis://us"]).endpoints().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn quorum_settings_are_checked_by_name() {
+        let check = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.checked().unwrap_err().to_string()
+        };
+        assert!(check(|settings| settings.prefix = "a{b".into()).contains("key_prefix"));
+        assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
+        assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));
+        assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
+        assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
+        assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30s, above max_ttl"));
+        assert!(check(|settings| settings.fence_retention = Duration::ZERO).contains("fence_retention"));
+        assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
+    }
+}

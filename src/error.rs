@@ -1,0 +1,154 @@
+//! The one error type: what went wrong, what each node said, and so what to do next.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// What went wrong, by what the caller should do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else holds the name, or votes were split. **Wait**, or do something else.
+    Contended,
+    /// The time the caller gave ended while others held the name. **Wait longer**, or do something else.
+    Timeout,
+    /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need help.
+    Unavailable,
+    /// The lock was held and is not any more. **Stop** what it protected.
+    Lost,
+    /// Something that was asked for makes no sense; trying again does not help. **Fix** the call or the settings.
+    Config,
+    /// The quorum was shut down.
+    Closed,
+}
+
+/// What one node said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's address, without user and password.
+    pub node: Arc<str>,
+    /// What it said, or what kept it from saying anything.
+    pub said: String,
+}
+
+/// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each [node](Error::nodes) said.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    nodes: Vec<NodeReport>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What most functions here return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), nodes: Vec::new(), source: None }))
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
+    pub(crate) fn closed() -> Self {
+        Self::new(ErrorKind::Closed, "the quorum was shut down; connect a new one")
+    }
+
+    pub(crate) fn with_nodes(mut self, nodes: Vec<NodeReport>) -> Self {
+        self.0.nodes = nodes;
+        self
+    }
+
+    pub(crate) fn with_source(mut self, source: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = source;
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What each node said, where nodes were asked.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeReport] {
+        &self.0.nodes
+    }
+
+    /// Somebody else holds the name, or votes were split.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.kind() == ErrorKind::Contended
+    }
+
+    /// The time the caller gave ended while others held the name.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// So many nodes cannot vote that nobody can tell who holds the name.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable
+    }
+
+    /// The lock was held and is not any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.kind() == ErrorKind::Lost
+    }
+
+    /// Something that was asked for makes no sense.
+    #[must_use]
+    pub fn is_config(&self) -> bool {
+        self.kind() == ErrorKind::Config
+    }
+
+    /// The quorum was shut down.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.kind() == ErrorKind::Closed
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for (index, report) in self.0.nodes.iter().enumerate() {
+            write!(f, "{} {}: {}", if index == 0 { ":" } else { ";" }, report.node, report.said)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {self})", self.kind())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_what_each_node_said() {
+        let report = |node: &str, said: &str| NodeReport { node: node.into(), said: said.into() };
+        let error = Error::new(ErrorKind::Unavailable, "no quorum")
+            .with_nodes(vec![report("redis://eu:6379", "granted"), report("redis://us:6379", "down")]);
+        assert_eq!(error.to_string(), "no quorum: redis://eu:6379: granted; redis://us:6379: down");
+        assert!(error.is_unavailable() && !error.is_timeout());
+    }
+}

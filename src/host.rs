@@ -1,0 +1,168 @@
+//! What the library takes from the machine it runs on: time, randomness and tasks. The only module that reads a clock.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngCore;
+use tokio::runtime::Handle;
+
+use crate::quorum::Tick;
+
+/// A future that a host runs to its end.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A source of time, randomness and tasks. Simulations bring their own.
+pub trait Host: fmt::Debug + Send + Sync + 'static {
+    /// The present on a clock that never goes back and that counts the time the machine spent suspended.
+    fn now(&self) -> Tick;
+    /// The time since the Unix epoch by the wall clock, which may be wrong and may be stepped.
+    fn wall(&self) -> Duration;
+    /// A random number, evenly distributed.
+    fn random(&self) -> u64;
+    /// Runs `task` in the background.
+    fn spawn(&self, task: Task);
+}
+
+/// The machine's own clocks and randomness, and the Tokio runtime that the quorum was connected on.
+#[derive(Debug)]
+pub struct System {
+    runtime: Handle,
+}
+
+impl System {
+    /// The machine, with tasks on `runtime`.
+    #[must_use]
+    pub const fn new(runtime: Handle) -> Self {
+        Self { runtime }
+    }
+}
+
+impl Host for System {
+    fn now(&self) -> Tick {
+        Tick::new(monotonic())
+    }
+
+    fn wall(&self) -> Duration {
+        wall()
+    }
+
+    fn random(&self) -> u64 {
+        rand::rng().next_u64()
+    }
+
+    fn spawn(&self, task: Task) {
+        drop(self.runtime.spawn(task));
+    }
+}
+
+/// Tokio's clock, which tests can pause and advance; for quorums of memory nodes.
+#[derive(Debug)]
+pub struct TokioTime {
+    runtime: Handle,
+    origin: tokio::time::Instant,
+}
+
+impl TokioTime {
+    /// Starts the clock, with tasks on `runtime`. Must be called within that runtime.
+    #[must_use]
+    pub fn new(runtime: Handle) -> Self {
+        Self { runtime, origin: tokio_now() }
+    }
+}
+
+impl Host for TokioTime {
+    fn now(&self) -> Tick {
+        Tick::new(tokio_now() - self.origin)
+    }
+
+    fn wall(&self) -> Duration {
+        wall()
+    }
+
+    fn random(&self) -> u64 {
+        rand::rng().next_u64()
+    }
+
+    fn spawn(&self, task: Task) {
+        drop(self.runtime.spawn(task));
+    }
+}
+
+/// How long a timer sleeps at most before it looks at the clock again: timers stand still while the machine is suspended, leases do not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Waits until `until` by the host's clock.
+///
+/// # Cancel safety
+/// Safe: it holds nothing.
+pub async fn sleep_until(host: &Arc<dyn Host>, until: Tick) {
+    loop {
+        let left = until.since(host.now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+    }
+}
+
+/// Waits for `future` until `until` by the host's clock; `None` if it did not end by then.
+///
+/// # Cancel safety
+/// That of `future`.
+pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = sleep_until(host, until) => None,
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
+fn tokio_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
+fn wall() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// `CLOCK_BOOTTIME` counts suspended time, unlike `CLOCK_MONOTONIC`: a lease ages while the machine sleeps.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn monotonic() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Elsewhere the standard monotonic clock; on macOS and the BSDs it does not count suspended time.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
+fn monotonic() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    ORIGIN.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_monotonic_clock_never_goes_back() {
+        let readings: Vec<_> = (0..1_000).map(|_| monotonic()).collect();
+        assert!(readings.is_sorted());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_at_its_moment_and_not_before() {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+        let until = host.now() + Duration::from_millis(3_500);
+        sleep_until(&host, until).await;
+        assert!(host.now() >= until && host.now() < until + Duration::from_millis(5));
+    }
+}

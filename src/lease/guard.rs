@@ -1,0 +1,271 @@
+//! What whoever holds a lock has in hand.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::held::{Dropped, Held, Leases};
+use crate::config::Rules;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::before;
+use crate::protocol::{Holding, Won};
+use crate::quorum::Verdict;
+use crate::quorum::tally::Freed;
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its validity ended before a quorum renewed it.
+    Expired,
+    /// So many nodes hold it for others, or for nobody, that no quorum can hold it for us.
+    Refused,
+    /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
+    MaxHold,
+    /// The quorum was shut down.
+    Closed,
+}
+
+impl LostReason {
+    /// The reason's name in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Refused => "refused",
+            Self::MaxHold => "max_hold",
+            Self::Closed => "closed",
+        }
+    }
+
+    pub(super) const fn explanation(self) -> &'static str {
+        match self {
+            Self::Expired => "its validity ended before a quorum renewed it",
+            Self::Refused => "a majority of nodes does not hold it for this client any more",
+            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::Closed => "the quorum was shut down",
+        }
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.explanation())
+    }
+}
+
+/// What a release came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Released {
+    /// It was held until this moment.
+    Released,
+    /// It had been lost before: others may have held it since.
+    AlreadyExpired,
+}
+
+/// A view of a held lock: cheap to clone, and without a share in holding it.
+#[derive(Clone)]
+pub struct Lease(Arc<Held>);
+
+impl Lease {
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.claim.names[0].text()
+    }
+
+    /// The fencing token: greater than that of everyone who held this lock before. Storage that refuses a token lower than the highest it has
+    /// seen is safe even from a holder that was paused and does not know that its lock has passed on.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.0.claim.ballot
+    }
+
+    /// What is left of the validity, zero if the lock is not held any more. It is counted from before the nodes were asked, minus the drift.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Whether the lock is held at this moment. Never true past the deadline, whatever timers do.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Checks that the lock is held for at least `least` from now: before a write that takes so long.
+    ///
+    /// # Errors
+    /// `Lost` if it is not.
+    pub fn ensure(&self, least: Duration) -> Result<()> {
+        let remaining = self.remaining();
+        if remaining.is_zero() {
+            return Err(self.0.lost_error());
+        }
+        if remaining < least {
+            let message =
+                format!("the lock on {:?} is held for {remaining:.1?} more, less than {least:.1?}", self.name());
+            return Err(Error::new(ErrorKind::Lost, message));
+        }
+        Ok(())
+    }
+
+    /// Waits until the lock is lost. Never ends if the lock is released first.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn lost(&self) -> LostReason {
+        self.0.ended.cancelled().await;
+        self.0.lost().unwrap_or(LostReason::Expired)
+    }
+
+    /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled by a release.
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.0.ended.child_token()
+    }
+
+    pub(crate) fn lost_error(&self) -> Error {
+        self.0.lost_error()
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", &self.name())
+            .field("token", &self.token())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// A held lock. It is renewed as long as this lives, and released when it is dropped.
+///
+/// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells whether the lock was held to the end.
+#[derive(Debug)]
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct LockGuard {
+    lease: Lease,
+    holds: bool,
+}
+
+impl LockGuard {
+    /// The guard of a round that was won.
+    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Self {
+        Self { lease: Lease(Held::begin(leases, rules, won)), holds: true }
+    }
+
+    /// A view that can be given away; it does not keep the lock.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.lease.name()
+    }
+
+    /// The fencing token. See [`Lease::token`].
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.lease.token()
+    }
+
+    /// What is left of the validity. See [`Lease::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease.remaining()
+    }
+
+    /// Whether the lock is held at this moment. See [`Lease::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.lease.is_held()
+    }
+
+    /// Checks that the lock is held for at least `least` from now.
+    ///
+    /// # Errors
+    /// `Lost` if it is not.
+    pub fn ensure(&self, least: Duration) -> Result<()> {
+        self.lease.ensure(least)
+    }
+
+    /// Waits until the lock is lost. See [`Lease::lost`].
+    pub async fn lost(&self) -> LostReason {
+        self.lease.lost().await
+    }
+
+    /// A token that is cancelled when the lock is lost. See [`Lease::cancellation`].
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.lease.cancellation()
+    }
+
+    /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The lock is freed with the last one.
+    ///
+    /// # Errors
+    /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count. This guard is not affected.
+    ///
+    /// # Cancel safety
+    /// Safe: the count is taken back.
+    pub async fn reenter(&self) -> Result<Self> {
+        let held = &self.lease.0;
+        let until = held.round_timeout();
+        let setting = held.add_hold(Holding::start)?;
+        let guard = Self { lease: self.lease.clone(), holds: true };
+        match before(&held.voters().host, until, setting.verdict()).await {
+            Some(Verdict::Won) => Ok(guard),
+            _ if !guard.is_held() => Err(guard.lease.lost_error()),
+            _ => {
+                let message = format!("the hold count of {:?} could not be set on a quorum", self.name());
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(setting.reports()))
+            }
+        }
+    }
+
+    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum has confirmed it.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and what it does not reach expires by
+    /// itself; nothing needs to be done again.
+    ///
+    /// # Cancel safety
+    /// Safe: the release has been sent when this is first polled, and goes on in the background.
+    pub async fn release(mut self) -> Result<Released> {
+        self.holds = false;
+        let held = self.lease.0.clone();
+        let until = held.round_timeout();
+        let cleanup = match held.drop_hold(Holding::forget) {
+            Dropped::StillHeld => return Ok(Released::Released),
+            Dropped::Expired => return Ok(Released::AlreadyExpired),
+            Dropped::Released(cleanup) => cleanup,
+        };
+        match before(&held.voters().host, until, cleanup.freed()).await {
+            Some(Freed::Held) => Ok(Released::Released),
+            Some(Freed::Gone) => Ok(Released::AlreadyExpired),
+            Some(Freed::Unknown) | None => Err(self.unconfirmed()),
+        }
+    }
+
+    fn unconfirmed(&self) -> Error {
+        let message = format!(
+            "the release of {:?} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
+            self.name()
+        );
+        Error::new(ErrorKind::Unavailable, message)
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if self.holds {
+            drop(self.lease.0.drop_hold(Holding::forget));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A lock that is held, was released, or was lost. Lost is final.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::guard::LostReason;
+use super::schedule::{Event, Key, Schedule};
+use crate::config::Rules;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::Operation;
+use crate::protocol::{Cleanup, NodeSet, Place, Renewing, Voters, Won};
+use crate::quorum::renewal::{due, within};
+use crate::quorum::{Renewal, Tick};
+
+/// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by the deadline.
+const TIMER: Duration = Duration::from_millis(2);
+
+/// The leases of one quorum.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    pub(crate) voters: Arc<Voters>,
+    pub(super) schedule: Arc<Schedule>,
+    /// Ends the loop with the last handle and guard.
+    pub(super) _closing: DropGuard,
+}
+
+/// One acquired lock.
+#[derive(Debug)]
+pub(super) struct Held {
+    leases: Arc<Leases>,
+    rules: Arc<Rules>,
+    pub(super) claim: Arc<Operation>,
+    since: Tick,
+    state: Mutex<State>,
+    pub(super) ended: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    deadline: Tick,
+    holds: u32,
+    failures: u32,
+    timers: [Option<Key>; 2],
+    /// The place in the process's queue, kept as long as the lock is.
+    place: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Released,
+    Lost(LostReason),
+}
+
+const RENEW: usize = 0;
+const EXPIRE: usize = 1;
+
+impl Held {
+    /// Begins the lease of a round that was won.
+    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Arc<Self> {
+        let Won { claim, t0, place } = won;
+        let deadline = rules.validity.deadline(t0);
+        let state =
+            State { phase: Phase::Held, deadline, holds: 1, failures: 0, timers: [None; 2], place: Some(place) };
+        let held = Arc::new(Self {
+            leases: leases.clone(),
+            rules: rules.clone(),
+            claim,
+            since: leases.voters.host.now(),
+            state: Mutex::new(state),
+            ended: CancellationToken::new(),
+        });
+        leases.voters.meters.held();
+        let mut state = held.state();
+        held.set(&mut state, EXPIRE, deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
+        if rules.auto_renew {
+            held.set(&mut state, RENEW, due(t0, rules.validity), Event::Renew(Arc::downgrade(&held)));
+        }
+        drop(state);
+        held
+    }
+
+    /// What is left of the validity; zero once it is over, released or lost.
+    pub(super) fn remaining(&self) -> Duration {
+        let state = self.state();
+        match state.phase {
+            Phase::Held => state.deadline.since(self.now()),
+            Phase::Released | Phase::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Why the lock was lost, if it was.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        let state = self.state();
+        match state.phase {
+            Phase::Lost(reason) => Some(reason),
+            Phase::Held if self.now() >= state.deadline => Some(self.expired()),
+            Phase::Held | Phase::Released => None,
+        }
+    }
+
+    /// Adds a hold and sends its count, or says that the lock is lost.
+    pub(super) fn add_hold<T>(&self, send: impl FnOnce(&Arc<Voters>, Operation) -> T) -> Result<T> {
+        let mut state = self.state();
+        if state.phase != Phase::Held || self.now() >= state.deadline {
+            return Err(self.lost_error());
+        }
+        state.holds = state.holds.saturating_add(1);
+        // Sent under the lock: nodes see counts in the order in which they were set.
+        Ok(send(&self.leases.voters, self.counted(&state)))
+    }
+
+    /// Gives one hold up; with the last, the lock is released. The release that was sent, if it was.
+    pub(super) fn drop_hold(&self, send: impl FnOnce(&Arc<Voters>, Operation)) -> Dropped {
+        let mut state = self.state();
+        state.holds = state.holds.saturating_sub(1);
+        match state.phase {
+            Phase::Held if state.holds > 0 => {
+                send(&self.leases.voters, self.counted(&state));
+                Dropped::StillHeld
+            }
+            Phase::Held => {
+                if self.now() < state.deadline {
+                    return Dropped::Released(self.end(state, Phase::Released));
+                }
+                drop(state);
+                self.lose(self.expired());
+                Dropped::Expired
+            }
+            Phase::Released | Phase::Lost(_) => Dropped::Expired,
+        }
+    }
+
+    /// The lock is lost, once and for all: its users are told, it is released everywhere, and nothing renews it again.
+    pub(super) fn lose(&self, reason: LostReason) {
+        let state = self.state();
+        if state.phase == Phase::Held {
+            self.leases.voters.meters.lost(reason.as_str());
+            tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
+            self.end(state, Phase::Lost(reason));
+        }
+    }
+
+    /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
+    pub(super) fn deadline_reached(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.phase != Phase::Held {
+            return;
+        }
+        let timer = state.deadline.minus(TIMER);
+        if self.now() < timer {
+            self.set(&mut state, EXPIRE, timer, Event::Expire(Arc::downgrade(self)));
+        } else {
+            drop(state);
+            self.lose(self.expired());
+        }
+    }
+
+    /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
+    pub(super) fn send_renewal(&self) -> Option<(Renewing, Tick)> {
+        let mut state = self.state();
+        state.timers[RENEW] = None;
+        let now = self.now();
+        if state.phase != Phase::Held || now >= state.deadline || !within(self.rules.max_hold, self.since, now) {
+            return None;
+        }
+        // Sent under the lock: no renewal follows a release.
+        let renewing = Renewing::start(&self.leases.voters, &self.claim, state.holds);
+        let until = state.deadline.min(renewing.t0() + self.rules.round_timeout);
+        Some((renewing, until))
+    }
+
+    /// Takes note of what a renewal sent at `t0` came to.
+    pub(super) fn renewed(self: &Arc<Self>, t0: Tick, renewal: Renewal) {
+        let mut state = self.state();
+        let now = self.now();
+        if state.phase != Phase::Held {
+            return;
+        }
+        if now >= state.deadline {
+            drop(state);
+            return self.lose(self.expired());
+        }
+        match renewal {
+            Renewal::Extended => {
+                self.leases.voters.meters.renewal("extended");
+                self.leases.voters.meters.margin(state.deadline.since(now));
+                state.deadline = self.rules.validity.deadline(t0).max(state.deadline);
+                state.failures = 0;
+                self.set(&mut state, RENEW, due(t0, self.rules.validity), Event::Renew(Arc::downgrade(self)));
+            }
+            Renewal::Lost => {
+                self.leases.voters.meters.renewal("lost");
+                drop(state);
+                self.lose(LostReason::Refused);
+            }
+            Renewal::Unclear => {
+                self.leases.voters.meters.renewal("unclear");
+                let voters = &self.leases.voters;
+                let pause = self.rules.backoff.pause(state.failures, voters.round_trip(), voters.host.random());
+                state.failures = state.failures.saturating_add(1);
+                self.set(&mut state, RENEW, now + pause, Event::Renew(Arc::downgrade(self)));
+            }
+        }
+    }
+
+    pub(super) fn lost_error(&self) -> Error {
+        let reason = self.lost().map_or("it was released", LostReason::explanation);
+        Error::new(ErrorKind::Lost, format!("the lock on {:?} is not held any more: {reason}", self.claim.names[0]))
+    }
+
+    pub(super) fn round_timeout(&self) -> Tick {
+        self.now() + self.rules.round_timeout
+    }
+
+    pub(super) fn voters(&self) -> &Arc<Voters> {
+        &self.leases.voters
+    }
+
+    /// Ends the lease, and releases it on every node.
+    fn end(&self, mut state: MutexGuard<'_, State>, phase: Phase) -> Arc<Cleanup> {
+        state.phase = phase;
+        let voters = &self.leases.voters;
+        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
+            self.leases.schedule.remove(key);
+        }
+        // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
+        let cleanup = Cleanup::start(voters, &self.claim, voters.everyone(), NodeSet::default());
+        let place = state.place.take();
+        drop(state);
+        drop(place);
+        voters.meters.freed(self.now().since(self.since));
+        if phase != Phase::Released {
+            self.ended.cancel();
+        }
+        cleanup
+    }
+
+    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event) {
+        if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
+            self.leases.schedule.remove(key);
+        }
+    }
+
+    fn counted(&self, state: &State) -> Operation {
+        Operation { count: state.holds, ..(*self.claim).clone() }
+    }
+
+    fn expired(&self) -> LostReason {
+        if within(self.rules.max_hold, self.since, self.now()) { LostReason::Expired } else { LostReason::MaxHold }
+    }
+
+    fn now(&self) -> Tick {
+        self.leases.voters.host.now()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What giving one hold up came to.
+#[derive(Debug)]
+pub(super) enum Dropped {
+    /// Others hold it still.
+    StillHeld,
+    /// That was the last hold: the release is under way.
+    Released(Arc<Cleanup>),
+    /// It had ended before.
+    Expired,
+}

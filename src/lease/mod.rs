@@ -1,0 +1,11 @@
+//! Leases: the guard that users hold, the loop that renews and ends them, and the reaper of what was dropped.
+
+mod guard;
+mod held;
+mod monitor;
+mod reaper;
+mod schedule;
+
+pub use guard::{Lease, LockGuard, LostReason, Released};
+pub(crate) use held::Leases;
+pub(crate) use reaper::LEFTOVERS;

@@ -1,0 +1,86 @@
+//! The lease monitor: one loop a quorum that renews, ends and cleans up what is due.
+//!
+//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that waits for answers does not hold up any
+//! other event, so deadlines are told on time even when every node hangs.
+
+use std::sync::{Arc, Weak};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::guard::LostReason;
+use super::held::{Held, Leases};
+use super::reaper;
+use super::schedule::{Event, Schedule};
+use crate::host::{Host, sleep_until};
+use crate::protocol::{Cleanup, Voters};
+
+impl Leases {
+    /// Leases of `voters`, with their loop running.
+    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<Cleanup>>) -> Arc<Self> {
+        let schedule = Arc::new(Schedule::new());
+        let closing = CancellationToken::new();
+        let host = voters.host.clone();
+        host.spawn(Box::pin(run(host.clone(), schedule.clone(), leftovers, closing.clone())));
+        Arc::new(Self { voters, schedule, _closing: closing.drop_guard() })
+    }
+
+    /// How many timers are set, for tests that look for leaks.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn timers(&self) -> usize {
+        self.schedule.len()
+    }
+
+    /// Loses every lease that is alive.
+    pub(crate) fn lose_all(&self) {
+        for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
+            lease.lose(LostReason::Closed);
+        }
+    }
+}
+
+async fn run(
+    host: Arc<dyn Host>,
+    schedule: Arc<Schedule>,
+    mut leftovers: mpsc::Receiver<Arc<Cleanup>>,
+    closing: CancellationToken,
+) {
+    let reaping = reaper::schedule(&mut leftovers, &host, &schedule);
+    tokio::pin!(reaping);
+    let mut renewals = FuturesUnordered::new();
+    loop {
+        let (due, next) = schedule.due(host.now());
+        renewals.extend(due.into_iter().filter_map(handle));
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            () = schedule.changed() => {}
+            () = sleep_until(&host, next) => {}
+            Some(()) = renewals.next(), if !renewals.is_empty() => {}
+            () = &mut reaping => return,
+        }
+    }
+}
+
+/// Does what is due, or returns the renewal that is to be waited for.
+fn handle(event: Event) -> Option<impl Future<Output = ()>> {
+    match event {
+        Event::Renew(lease) => return Some(renew(lease)),
+        Event::Expire(lease) => {
+            if let Some(lease) = lease.upgrade() {
+                lease.deadline_reached();
+            }
+        }
+        Event::Release(cleanup) => cleanup.again(),
+    }
+    None
+}
+
+async fn renew(lease: Weak<Held>) {
+    let Some((renewing, until)) = lease.upgrade().and_then(|lease| lease.send_renewal()) else { return };
+    let verdict = renewing.verdict(until).await;
+    if let Some(lease) = lease.upgrade() {
+        lease.renewed(renewing.t0(), verdict);
+    }
+}

@@ -1,0 +1,25 @@
+//! Tries releases again on nodes that did not confirm them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::schedule::{Event, Schedule};
+use crate::host::Host;
+use crate::protocol::Cleanup;
+use crate::quorum::Backoff;
+
+/// How many releases may wait for another try.
+pub(crate) const LEFTOVERS: usize = 65_536;
+
+/// Pauses between tries.
+const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
+
+/// Schedules another try of every release that arrives. Ends when nobody can send one any more.
+pub(super) async fn schedule(leftovers: &mut mpsc::Receiver<Arc<Cleanup>>, host: &Arc<dyn Host>, schedule: &Schedule) {
+    while let Some(cleanup) = leftovers.recv().await {
+        let pause = PAUSES.pause(cleanup.tries(), Duration::ZERO, host.random()).max(PAUSES.min / 2);
+        schedule.add(host.now() + pause, Event::Release(cleanup));
+    }
+}

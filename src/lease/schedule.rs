@@ -1,0 +1,122 @@
+//! What is due when: one ordered table for all leases of a quorum.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::held::Held;
+use crate::protocol::Cleanup;
+use crate::quorum::Tick;
+
+/// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept alive by its timers.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A lease is to be renewed.
+    Renew(Weak<Held>),
+    /// A lease's deadline has come.
+    Expire(Weak<Held>),
+    /// A release is to be tried again.
+    Release(Arc<Cleanup>),
+}
+
+/// An event's place in the table.
+pub(super) type Key = (Tick, u64);
+
+/// The table. In the steady state, adding and removing wakes nobody: the loop's timer is armed for something earlier.
+pub(super) struct Schedule {
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+struct Table {
+    events: BTreeMap<Key, Event>,
+    armed: Tick,
+    count: u64,
+}
+
+impl Schedule {
+    pub(super) fn new() -> Self {
+        let table = Table { events: BTreeMap::new(), armed: Tick::NEVER, count: 0 };
+        Self { table: Mutex::new(table), changed: Notify::new() }
+    }
+
+    pub(super) fn add(&self, at: Tick, event: Event) -> Key {
+        let mut table = self.table();
+        table.count += 1;
+        let key = (at, table.count);
+        table.events.insert(key, event);
+        let sooner = at < table.armed;
+        drop(table);
+        if sooner {
+            self.changed.notify_one();
+        }
+        key
+    }
+
+    pub(super) fn remove(&self, key: Key) {
+        // Dropped outside the lock: an event may hold the last reference to something.
+        let removed = self.table().events.remove(&key);
+        drop(removed);
+    }
+
+    /// Takes what is due at `now`, and tells when the next is.
+    pub(super) fn due(&self, now: Tick) -> (Vec<Event>, Tick) {
+        let mut table = self.table();
+        let later = table.events.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut table.events, later);
+        table.armed = table.events.first_key_value().map_or(Tick::NEVER, |((at, _), _)| *at);
+        (due.into_values().collect(), table.armed)
+    }
+
+    /// The leases that have something due at some time, which is all that are alive.
+    pub(super) fn leases(&self) -> Vec<Weak<Held>> {
+        let lease = |event: &Event| match event {
+            Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),
+            Event::Release(_) => None,
+        };
+        self.table().events.values().filter_map(lease).collect()
+    }
+
+    /// Waits until something sooner than the next was added.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table().events.len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schedule").field("events", &self.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Tick {
+        Tick::new(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn what_is_due_comes_in_order_and_once() {
+        let schedule = Schedule::new();
+        let gone = schedule.add(at(1), Event::Renew(Weak::new()));
+        schedule.add(at(3), Event::Expire(Weak::new()));
+        schedule.add(at(2), Event::Renew(Weak::new()));
+        schedule.remove(gone);
+        let (due, next) = schedule.due(at(3));
+        assert!(matches!(due.as_slice(), [Event::Renew(_), Event::Expire(_)]));
+        assert_eq!((next, schedule.len()), (Tick::NEVER, 0));
+    }
+}

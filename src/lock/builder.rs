@@ -1,0 +1,196 @@
+//! From settings to a connected quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::quorum::Quorum;
+use crate::config::{LockOptions, MAX_NODES, Settings};
+use crate::error::{Error, Result};
+use crate::host::{Host, System, TokioTime};
+use crate::lease::{LEFTOVERS, Leases};
+use crate::node::redis::{self, RedisNode, Registry};
+use crate::node::{MemoryNode, Node};
+use crate::protocol::Voters;
+
+/// Settings of a quorum, on the way to [`connect`](Self::connect).
+#[derive(Clone, Default)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct QuorumBuilder {
+    settings: Settings,
+}
+
+impl QuorumBuilder {
+    /// Adds one node: `redis://[user[:password]@]host[:port][/database]`, `rediss://...` for TLS, or
+    /// `redis+unix:///path/to/socket`. Each must be a master of its own, independent of the others. See [`redis::Endpoint`].
+    pub fn node(mut self, address: impl Into<String>) -> Self {
+        self.settings.addresses.push(address.into());
+        self
+    }
+
+    /// Adds several nodes.
+    pub fn nodes<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
+        self.settings.addresses.extend(addresses.into_iter().map(Into::into));
+        self
+    }
+
+    /// The options of locks that set no others.
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.settings.options = options;
+        self
+    }
+
+    /// Shorthand for the default options' [`ttl`](LockOptions::ttl). Default 30 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.options = self.settings.options.ttl(ttl);
+        self
+    }
+
+    /// What all keys on the nodes begin with. Default `quorumlock:`; clients with different prefixes do not see each other's locks.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// The connections' name in the servers' `CLIENT LIST`. Default `quorumlock`.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = name.into();
+        self
+    }
+
+    /// The restart guard: the longest ttl of any client of these nodes. Default 60 s.
+    ///
+    /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
+    /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
+    pub fn max_ttl(mut self, longest: Duration) -> Self {
+        self.settings.max_ttl = longest;
+        self
+    }
+
+    /// How long one node may take for one answer. Default 1 s. After three timeouts in a row its connection is made anew.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = timeout;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// For how long a node keeps a name's fence after its last change, and 10 ttl at least. Default 1 h. Fencing tokens grow as long as the wall clocks of
+    /// clients differ by less.
+    pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.settings.fence_retention = retention;
+        self
+    }
+
+    /// How many callers of this process may wait for one name. Default 65,536; more are refused as contended.
+    pub fn max_waiters(mut self, most: usize) -> Self {
+        self.settings.max_waiters = most;
+        self
+    }
+
+    /// Connects, and returns when a quorum of nodes is admitted. Nodes that come later join by themselves.
+    ///
+    /// Metrics are described to the installed recorder, so install yours first.
+    ///
+    /// # Errors
+    /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside of a Tokio runtime; `Unavailable` if no quorum
+    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said.
+    ///
+    /// # Cancel safety
+    /// Safe: all connections are closed.
+    pub async fn connect(self) -> Result<Quorum> {
+        let patience = self.settings.connect_timeout;
+        let quorum = self.open()?;
+        quorum.ready(patience).await?;
+        Ok(quorum)
+    }
+
+    /// Starts to connect and returns at once: for services that must start while nodes are down, and for tools that look at nodes one by one.
+    ///
+    /// # Errors
+    /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
+    pub fn open(self) -> Result<Quorum> {
+        let rules = self.settings.checked()?;
+        let endpoints = self.settings.endpoints()?;
+        if self.settings.max_ttl.is_zero() {
+            tracing::warn!(
+                "max_ttl is zero: the restart guard is off, and a node that restarts may grant a lock twice"
+            );
+        }
+        let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
+        let registry = Arc::new(Registry::new(endpoints.len()));
+        let settings = redis::Settings {
+            timeout: self.settings.node_timeout,
+            max_ttl: self.settings.max_ttl,
+            drift: 0.01,
+            retention: self.settings.fence_retention,
+            client_name: self.settings.client_name.as_str().into(),
+        };
+        let node = |(index, endpoint)| -> Arc<dyn Node> {
+            Arc::new(RedisNode::new(index, endpoint, settings.clone(), host.clone(), registry.clone()))
+        };
+        let nodes = endpoints.into_iter().enumerate().map(node).collect();
+        let (leases, host) = leases(nodes, host);
+        Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
+    }
+
+    /// A quorum of `nodes` nodes in this process's memory, with these settings but without their addresses. It takes its time from
+    /// Tokio's clock, which tests can pause.
+    ///
+    /// # Errors
+    /// `Config` if a setting makes no sense, for no node or more than 64, or outside of a Tokio runtime.
+    pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
+        let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
+        self.over(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
+    }
+
+    /// A quorum over nodes and a host of the caller's: for simulations and for other kinds of nodes.
+    ///
+    /// # Errors
+    /// `Config` if a setting makes no sense, or for no node or more than 64.
+    pub fn over(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
+        let rules = self.settings.checked()?;
+        if !(1..=MAX_NODES).contains(&nodes.len()) {
+            return Err(Error::config(format!("a quorum takes 1 to {MAX_NODES} nodes")));
+        }
+        let (leases, host) = leases(nodes, host);
+        Ok(Quorum::new(leases, host, rules, self.settings, None))
+    }
+}
+
+impl std::fmt::Debug for QuorumBuilder {
+    /// Leaves the addresses out: they may hold passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let nodes = self.settings.addresses.len();
+        f.debug_struct("QuorumBuilder")
+            .field("nodes", &nodes)
+            .field("options", &self.settings.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn runtime() -> Result<Handle> {
+    Handle::try_current()
+        .map_err(|_| Error::config("there is no Tokio runtime here; call this within one, as in #[tokio::main]"))
+}
+
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>) -> (Arc<Leases>, Arc<dyn Host>) {
+    let (sender, leftovers) = mpsc::channel(LEFTOVERS);
+    let voters = Voters::new(nodes, host.clone(), client(&*host), sender);
+    (Leases::start(Arc::new(voters), leftovers), host)
+}
+
+/// `host/pid/uuid`, unguessable by its random part.
+fn client(host: &dyn Host) -> String {
+    let random = (u128::from(host.random()) << 64) | u128::from(host.random());
+    let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
+    let name = rustix::system::uname();
+    format!("{}/{}/{uuid}", name.nodename().to_string_lossy(), std::process::id())
+}

@@ -1,0 +1,11 @@
+//! What users hold: the quorum and its locks. Claims, and no protocol of their own.
+
+mod builder;
+mod inspected;
+mod mutex;
+mod quorum;
+
+pub use builder::QuorumBuilder;
+pub use inspected::Inspected;
+pub use mutex::QuorumLock;
+pub use quorum::Quorum;

@@ -1,0 +1,250 @@
+//! The quorum: hands out locks by name, and looks after the nodes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::builder::QuorumBuilder;
+use super::inspected::{Inspected, force};
+use super::mutex::QuorumLock;
+use crate::config::{LockOptions, Rules, Settings};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::{Host, before};
+use crate::lease::Leases;
+use crate::node::redis::Registry;
+use crate::node::{Name, NodeState, NodeStatus};
+use crate::protocol::{Queue, Survey};
+
+/// N independent nodes that vote on who holds a name. Cheap to clone, `Send` and `Sync`.
+///
+/// When the last handle and the last guard are dropped, no task and no connection stays.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// use quorumlock::Quorum;
+/// use std::time::Duration;
+///
+/// let quorum = Quorum::in_memory(5)?;
+/// let lock = quorum.lock("orders/42");
+/// let guard = lock.acquire(Duration::from_secs(5)).await?;
+/// assert!(guard.is_held());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Quorum(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) leases: Arc<Leases>,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) shut: CancellationToken,
+    settings: Settings,
+    registry: Option<Arc<Registry>>,
+}
+
+impl Quorum {
+    pub(super) fn new(
+        leases: Arc<Leases>,
+        host: Arc<dyn Host>,
+        rules: Rules,
+        settings: Settings,
+        registry: Option<Arc<Registry>>,
+    ) -> Self {
+        let queue = Queue::new(settings.max_waiters);
+        let shut = CancellationToken::new();
+        Self(Arc::new(Inner { leases, host, queue, rules: Arc::new(rules), shut, settings, registry }))
+    }
+
+    /// Settings for a new quorum.
+    pub fn builder() -> QuorumBuilder {
+        QuorumBuilder::default()
+    }
+
+    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes within this process only.
+    ///
+    /// # Errors
+    /// `Config` for no node or more than 64, and outside of a Tokio runtime.
+    pub fn in_memory(nodes: usize) -> Result<Self> {
+        Self::builder().in_memory(nodes)
+    }
+
+    /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when it is first acquired.
+    #[must_use]
+    pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
+        QuorumLock::new(self.0.clone(), self.name(name.as_ref()), self.0.rules.clone())
+    }
+
+    /// The lock on `name` with options of its own.
+    ///
+    /// # Errors
+    /// `Config` if the name or an option makes no sense.
+    pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
+        let name = self.name(name.as_ref())?;
+        let rules = Arc::new(options.checked(self.0.settings.max_ttl)?);
+        Ok(QuorumLock::new(self.0.clone(), Ok(name), rules))
+    }
+
+    /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
+    #[must_use]
+    pub fn options(&self) -> LockOptions {
+        self.0.settings.options.clone()
+    }
+
+    /// How each node is, in the order in which they were configured.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        self.0.leases.voters.nodes.iter().map(|node| node.status()).collect()
+    }
+
+    /// Asks all nodes who holds `name`; waits for those that answer within the round timeout.
+    ///
+    /// # Errors
+    /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are part of the result.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn inspect(&self, name: &str) -> Result<Inspected> {
+        let name = self.name(name)?;
+        self.0.usable()?;
+        let survey = Survey::of(&self.0.leases.voters, &name, self.0.rules.round_timeout).await;
+        Ok(Inspected::new(&self.0.leases.voters, survey))
+    }
+
+    /// Takes `name` away from whoever holds it, and raises its fence: tokens dealt so far are dead, as far as storage checks them. The holder learns of it with
+    /// its next renewal, at most a third of its ttl later. For repairs by hand.
+    ///
+    /// Returns whether anybody held it on any node.
+    ///
+    /// # Errors
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be held still. `Config` for a bad name, `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Each node has released the name, or not; ask again.
+    pub async fn force_release(&self, name: &str) -> Result<bool> {
+        let name = self.name(name)?;
+        self.0.usable()?;
+        force(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
+    }
+
+    /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only after its quarantine.
+    ///
+    /// # Errors
+    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is behind two addresses.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn ready(&self, patience: Duration) -> Result<()> {
+        let Some(registry) = &self.0.registry else { return Ok(()) };
+        let host = &self.0.host;
+        let began = host.now();
+        let mut changes = registry.subscribe();
+        let admitted = self.changed_until(&mut changes, |nodes| admitted(nodes) >= self.quorum());
+        if before(host, began + patience, admitted).await.is_none() {
+            self.refuse_duplicates()?;
+            let message =
+                format!("no quorum within {patience:?}: {} of {} nodes must be up", self.quorum(), self.nodes().len());
+            return Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.reports()));
+        }
+        // The others get as long again as the quorum took, so that a server behind two addresses is noticed now rather than later.
+        let took = host.now().since(began);
+        let settled =
+            self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting));
+        let _ = before(host, host.now() + took, settled).await;
+        self.refuse_duplicates()
+    }
+
+    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is being released is waited for until `deadline` from
+    /// now. Then all connections end.
+    ///
+    /// # Cancel safety
+    /// What was begun goes on in the background; connections then end with the last handle.
+    pub async fn shutdown(&self, deadline: Duration) {
+        self.0.shut.cancel();
+        self.0.leases.lose_all();
+        let until = self.0.host.now() + deadline;
+        if before(&self.0.host, until, self.0.leases.voters.cleaned()).await.is_none() {
+            tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");
+        }
+        self.0.leases.voters.nodes.iter().for_each(|node| node.close());
+    }
+
+    /// How many names have callers, and how many timers are set: both zero when nothing is held or waited for.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.0.queue.len(), self.0.leases.timers())
+    }
+
+    /// Waits until no release is under way.
+    #[cfg(feature = "test-util")]
+    pub async fn quiet(&self) {
+        self.0.leases.voters.cleaned().await;
+    }
+
+    fn name(&self, text: &str) -> Result<Name> {
+        Name::new(&self.0.settings.prefix, text)
+    }
+
+    fn quorum(&self) -> usize {
+        self.0.leases.voters.size.quorum() as usize
+    }
+
+    async fn changed_until(
+        &self,
+        changes: &mut tokio::sync::watch::Receiver<()>,
+        reached: impl Fn(&[NodeStatus]) -> bool,
+    ) {
+        loop {
+            let nodes = self.nodes();
+            if reached(&nodes) || nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
+                return;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn refuse_duplicates(&self) -> Result<()> {
+        if self.nodes().iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
+            return Err(Error::config("the same server is behind two addresses").with_nodes(self.reports()));
+        }
+        Ok(())
+    }
+
+    fn reports(&self) -> Vec<NodeReport> {
+        let report = |node: NodeStatus| NodeReport { node: node.node, said: node.state.to_string() };
+        self.nodes().into_iter().map(report).collect()
+    }
+}
+
+impl Inner {
+    /// Whether calls can be made here and now.
+    pub(super) fn usable(&self) -> Result<()> {
+        if self.shut.is_cancelled() {
+            return Err(Error::closed());
+        }
+        match Handle::try_current() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::config("there is no Tokio runtime here; await this within one")),
+        }
+    }
+}
+
+fn admitted(nodes: &[NodeStatus]) -> usize {
+    nodes.iter().filter(|node| node.state.is_admitted()).count()
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorum").field("nodes", &self.nodes()).finish_non_exhaustive()
+    }
+}

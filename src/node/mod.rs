@@ -1,0 +1,44 @@
+//! The port to one node, operations in and votes out, and its adapters.
+//!
+//! A [`Node`] takes a [`Request`] without blocking and answers it later, exactly once, through the request's
+//! [`ReplyTo`]. What was submitted to one node is carried out in the order of submission as long as the connection
+//! stays the same; nothing is withdrawn because a caller went away.
+
+pub mod memory;
+pub mod operation;
+pub mod redis;
+pub mod reply;
+mod script;
+pub mod status;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use memory::MemoryNode;
+pub use operation::{Name, Operation, Verb};
+pub use reply::{Fault, FaultKind, Inspection, Outcome, Reply, ReplyTo, Sink};
+pub use status::{NodeState, NodeStatus};
+
+/// An operation and where its answer goes.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked. Shared, since all nodes are asked the same.
+    pub operation: Arc<Operation>,
+    /// Who wants to know.
+    pub reply: ReplyTo,
+}
+
+/// One independent Redis deployment, or something that behaves like one.
+pub trait Node: fmt::Debug + Send + Sync + 'static {
+    /// The node's address without user and password; also its label in metrics.
+    fn label(&self) -> &Arc<str>;
+
+    /// Sends an operation. Never blocks, and never fails otherwise than through the reply.
+    fn submit(&self, request: Request);
+
+    /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.
+    fn close(&self) {}
+
+    /// How the node is.
+    fn status(&self) -> NodeStatus;
+}

@@ -1,0 +1,201 @@
+//! A node's address: which are understood, and how they are shown without their password.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use url::{Host, Url};
+
+use crate::error::{Error, Result};
+
+/// How the server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Tcp { host: String, port: u16, tls: bool },
+    Unix { path: PathBuf },
+}
+
+/// One server's address.
+///
+/// * `redis://[user[:password]@]host[:port][/database]`, plain text,
+/// * `rediss://...`, the same over TLS, checked against the system's certificates (`SSL_CERT_FILE` names others),
+/// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`.
+///
+/// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither is ever shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub(super) transport: Transport,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: u8,
+}
+
+const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
+
+impl Endpoint {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// `Config` for anything that is not an address as above. What is refused is never repeated whole, since it may hold a password.
+    pub fn parse(text: &str) -> Result<Self> {
+        let url = Url::parse(text.trim())
+            .map_err(|error| Error::config(format!("a node's address is no URL ({error}); {KNOWN}")))?;
+        match url.scheme() {
+            "redis" | "rediss" => Self::tcp(&url),
+            "redis+unix" => Self::unix(&url),
+            "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
+                "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
+                 name independent masters ({KNOWN})",
+                url.scheme()
+            ))),
+            other => Err(Error::config(format!("a node's address has the scheme {other:?}; {KNOWN}"))),
+        }
+    }
+
+    fn tcp(url: &Url) -> Result<Self> {
+        let host = match url.host() {
+            // Schemes that browsers do not know keep their host as a string: an IPv6 address has its brackets still.
+            Some(Host::Ipv6(address)) => address.to_string(),
+            Some(host) => host.to_string(),
+            None => {
+                return Err(Error::config(format!("a {} address lacks its host, as in redis://eu:6379", url.scheme())));
+            }
+        };
+        refuse_query(url, &[])?;
+        let tls = url.scheme() == "rediss";
+        let transport = Transport::Tcp { host, port: url.port().unwrap_or(6379), tls };
+        let database = database(url.path().trim_matches('/'))?;
+        Self::with_credentials(url, transport, database)
+    }
+
+    fn unix(url: &Url) -> Result<Self> {
+        refuse_query(url, &["db"])?;
+        if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
+            return Err(Error::config("a socket's path starts with a slash, as in redis+unix:///run/redis.sock"));
+        }
+        let path = PathBuf::from(decoded(url.path())?);
+        let number = url.query_pairs().find(|(key, _)| key == "db").map(|(_, value)| value.into_owned());
+        Self::with_credentials(url, Transport::Unix { path }, database(&number.unwrap_or_default())?)
+    }
+
+    fn with_credentials(url: &Url, transport: Transport, database: u8) -> Result<Self> {
+        let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
+        let user = given(url.username())?;
+        let password = given(url.password().unwrap_or_default())?;
+        if user.is_some() && password.is_none() {
+            return Err(Error::config(
+                "a node's address has a user and no password; write user:password@host, or :password@host",
+            ));
+        }
+        Ok(Self { transport, user, password, database })
+    }
+}
+
+fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
+    match url.query_pairs().find(|(key, _)| !known.contains(&&**key)) {
+        Some((key, _)) => Err(Error::config(format!(
+            "a node's address has the parameter {key:?}, which means nothing here; remove it"
+        ))),
+        None if url.fragment().is_some() => {
+            Err(Error::config("a node's address has a fragment (#...); percent-encode # as %23"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn database(text: &str) -> Result<u8> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse()
+        .map_err(|_| Error::config(format!("a node's address names the database {text:?}; use a number from 0 to 255")))
+}
+
+/// Undoes percent-encoding.
+fn decoded(text: &str) -> Result<String> {
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| Error::config("a node's address is not UTF-8 once its percent-encoding is undone"))
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.transport {
+            Transport::Tcp { host, port, tls } => {
+                let scheme = if *tls { "rediss" } else { "redis" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}")?;
+                if self.database > 0 { write!(f, "/{}", self.database) } else { Ok(()) }
+            }
+            Transport::Unix { path } => {
+                write!(f, "redis+unix://{}", path.display())?;
+                if self.database > 0 { write!(f, "?db={}", self.database) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        Endpoint::parse(text).map_or_else(|error| error.to_string(), |endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn addresses_are_read_and_shown_without_user_and_password() {
+        assert_eq!(shown("redis://eu"), "redis://eu:6379");
+        assert_eq!(shown("rediss://user:p%40ss@us:6380/2"), "rediss://us:6380/2");
+        assert_eq!(shown("redis://[::1]:7000"), "redis://[::1]:7000");
+        assert_eq!(shown("redis+unix:///run/redis.sock?db=3"), "redis+unix:///run/redis.sock?db=3");
+    }
+
+    #[test]
+    fn passwords_are_decoded_and_never_shown() {
+        let endpoint = Endpoint::parse("redis://:s%3Acret@eu").unwrap();
+        assert_eq!(endpoint.password.as_deref(), Some("s:cret"));
+        assert!(!format!("{endpoint:?} {endpoint}").contains("cret"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_what_would_be_right() {
+        for (text, hint) in [
+            ("http://eu", "scheme \"http\"; use redis://"),
+            ("redis+tls://eu", "scheme \"redis+tls\""),
+            ("redis-cluster://eu", "independent masters"),
+            ("redis-sentinel://eu", "independent masters"),
+            ("eu:6379", "use redis://"),
+            ("", "no URL"),
+            ("redis://", "host"),
+            ("redis://eu/first", "database \"first\""),
+            ("redis://eu/256", "from 0 to 255"),
+            ("redis://eu?timeout=3", "\"timeout\", which means nothing"),
+            ("redis://user@eu", "no password"),
+            ("redis+unix://run/redis.sock", "starts with a slash"),
+        ] {
+            let said = shown(text);
+            assert!(said.contains(hint), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_refused_does_not_show_its_password() {
+        for text in [
+            "http://u:secret@eu",
+            "redis://u:secret@eu/x",
+            "redis://u:secret@",
+            "redis://u:secret@eu?a=b",
+            "secret:redis",
+        ] {
+            let said = shown(text);
+            assert!(text == "secret:redis" || !said.contains("secret"), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A node that is a real Redis or Valkey server, over fred.
+//!
+//! fred carries bytes for one connection; everything else is ours. A *generation* is one fresh client, one connection,
+//! never reconnected. The supervisor makes generations, lets none vote before its server has been checked, and buries
+//! them; the batcher of a generation puts what is queued into script calls.
+
+mod admission;
+mod batcher;
+mod connection;
+mod endpoint;
+mod registry;
+mod supervisor;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use endpoint::Endpoint;
+pub(crate) use registry::Registry;
+
+use super::operation::Verb;
+use super::reply::{Fault, FaultKind};
+use super::status::{NodeState, NodeStatus};
+use super::{Node, Request};
+use crate::host::Host;
+use crate::metrics::NodeMeters;
+use crate::quorum::{Guard, Tick};
+use admission::Server;
+
+/// How many operations may wait for one node.
+const QUEUE: usize = 4_096;
+
+/// What a node needs to know beside its address.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// For how long one command may take.
+    pub(crate) timeout: Duration,
+    /// The longest ttl; zero switches the restart guard off.
+    pub(crate) max_ttl: Duration,
+    /// The share by which clocks may run apart.
+    pub(crate) drift: f64,
+    /// For how long fences are kept.
+    pub(crate) retention: Duration,
+    /// What `CLIENT SETNAME` gets.
+    pub(crate) client_name: Arc<str>,
+}
+
+/// An operation on its way to the node.
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    submitted: Tick,
+}
+
+/// What callers, the supervisor and the batcher share.
+#[derive(Debug)]
+struct Shared {
+    index: usize,
+    endpoint: Endpoint,
+    label: Arc<str>,
+    settings: Settings,
+    host: Arc<dyn Host>,
+    meters: NodeMeters,
+    registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    link: Link,
+    guard: Guard,
+    server: Option<Server>,
+    round_trip: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Up(mpsc::Sender<Job>),
+    /// Anything but up or quarantined.
+    Out(NodeState),
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues an operation, or says why not.
+    fn enqueue(&self, request: Request) {
+        let submitted = self.host.now();
+        let link = self.state().link_for(request.operation.verb, submitted);
+        match link {
+            Ok(sender) => self.hand_over(&sender, Job { request, submitted }),
+            Err(fault) => self.fail(request, fault),
+        }
+    }
+
+    fn hand_over(&self, sender: &mpsc::Sender<Job>, job: Job) {
+        match sender.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => {
+                self.fail(job.request, Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
+            }
+            Err(TrySendError::Closed(job)) => {
+                self.fail(job.request, Fault::new(FaultKind::Down, "the connection has just ended"));
+            }
+        }
+    }
+
+    fn fail(&self, request: Request, fault: Fault) {
+        self.meters.answered(request.operation.verb, fault.kind().as_str());
+        request.reply.send(Err(fault));
+    }
+}
+
+impl State {
+    fn link_for(&self, verb: Verb, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
+        match &self.link {
+            Link::Up(sender) => match self.guard.quarantined(now) {
+                Some((left, doubt)) if verb == Verb::Claim => {
+                    Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
+                }
+                _ => Ok(sender.clone()),
+            },
+            Link::Out(state) => Err(Fault::new(FaultKind::Down, state.to_string())),
+        }
+    }
+
+    fn node_state(&self, now: Tick) -> NodeState {
+        match &self.link {
+            Link::Up(_) => match self.guard.quarantined(now) {
+                Some((left, doubt)) => NodeState::Quarantined { left, doubt },
+                None => NodeState::Up,
+            },
+            Link::Out(state) => state.clone(),
+        }
+    }
+}
+
+/// A Redis server as a node. Dropping it ends its connection and its task, after what was submitted has been sent.
+#[derive(Debug)]
+pub struct RedisNode {
+    shared: Arc<Shared>,
+    closing: CancellationToken,
+    _closes: DropGuard,
+}
+
+impl RedisNode {
+    /// Starts to connect, and keeps connected by itself.
+    pub(crate) fn new(
+        index: usize,
+        endpoint: Endpoint,
+        settings: Settings,
+        host: Arc<dyn Host>,
+        registry: Arc<Registry>,
+    ) -> Self {
+        let label: Arc<str> = endpoint.to_string().into();
+        let guard = Guard::new(settings.max_ttl, settings.drift);
+        let link = Link::Out(NodeState::Connecting);
+        let state = Mutex::new(State { link, guard, server: None, round_trip: None });
+        let meters = NodeMeters::new(&label);
+        let shared = Shared { index, endpoint, label, settings, host: host.clone(), meters, registry, state };
+        let shared = Arc::new(shared);
+        let closing = CancellationToken::new();
+        host.spawn(Box::pin(supervisor::run(shared.clone(), closing.clone())));
+        Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
+    }
+}
+
+impl Node for RedisNode {
+    fn label(&self) -> &Arc<str> {
+        &self.shared.label
+    }
+
+    fn submit(&self, request: Request) {
+        self.shared.enqueue(request);
+    }
+
+    fn close(&self) {
+        self.closing.cancel();
+    }
+
+    fn status(&self) -> NodeStatus {
+        let state = self.shared.state();
+        NodeStatus {
+            node: self.shared.label.clone(),
+            state: state.node_state(self.shared.host.now()),
+            round_trip: state.round_trip,
+            version: state.server.as_ref().map(|server| server.version.clone()),
+            uptime: state.server.as_ref().map(|server| server.uptime),
+        }
+    }
+}

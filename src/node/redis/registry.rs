@@ -1,0 +1,62 @@
+//! Which server is behind which node, so that one server never counts as two.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+/// A server's run id, and the label of the node it is behind.
+type Server = (String, Arc<str>);
+
+/// The run ids behind all nodes of one quorum, and a signal for whoever waits for nodes to come up.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    servers: Mutex<Vec<Option<Server>>>,
+    changes: watch::Sender<()>,
+}
+
+impl Registry {
+    /// A registry of `nodes` nodes, all unknown.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
+    }
+
+    /// Notes that node `index` at `label` is the server `run_id`; or returns the node that already is.
+    pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(at, entry): (usize, &Option<Server>)| {
+            entry.as_ref().filter(|(known, _)| at != index && known == run_id).map(|(_, label)| label.clone())
+        };
+        if let Some(other) = servers.iter().enumerate().find_map(same) {
+            return Err(other);
+        }
+        if let Some(entry) = servers.get_mut(index) {
+            *entry = Some((run_id.to_owned(), label.clone()));
+        }
+        Ok(())
+    }
+
+    /// Tells all who wait that a node's state changed.
+    pub(crate) fn changed(&self) {
+        self.changes.send_replace(());
+    }
+
+    /// Sees every change from now on.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_is_never_two_nodes() {
+        let registry = Registry::new(2);
+        assert_eq!(registry.enter(0, "run", &"a".into()), Ok(()));
+        assert_eq!(registry.enter(1, "run", &"b".into()), Err("a".into()));
+        assert_eq!(registry.enter(0, "run", &"a".into()), Ok(()));
+        assert_eq!(registry.enter(0, "restarted", &"a".into()), Ok(()));
+        assert_eq!(registry.enter(1, "run", &"b".into()), Ok(()));
+    }
+}

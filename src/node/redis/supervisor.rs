@@ -1,0 +1,104 @@
+//! Makes a node's generations one after the other: connect, check, and only then let callers see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::{self, Server};
+use super::batcher::{Batcher, End};
+use super::connection::Connection;
+use super::{Job, Link, QUEUE, Shared};
+use crate::host::{before, sleep_until};
+use crate::node::reply::Fault;
+use crate::node::status::NodeState;
+use crate::quorum::Backoff;
+
+/// Pauses between attempts to connect.
+const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
+
+/// Keeps the node connected until `closing`.
+pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
+    let mut failures = 0;
+    while !closing.is_cancelled() {
+        match closing.run_until_cancelled(generation(&shared)).await {
+            None => break,
+            Some(Ok(generation)) => {
+                failures = 0;
+                let End(why) = generation.run(&closing).await;
+                lower(&shared, NodeState::Down { why });
+            }
+            Some(Err(state)) => {
+                lower(&shared, state);
+                let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random()).max(PAUSES.min / 2);
+                failures = failures.saturating_add(1);
+                let wake = shared.host.now() + pause;
+                closing.run_until_cancelled(sleep_until(&shared.host, wake)).await;
+            }
+        }
+    }
+}
+
+/// Connects, checks the server, and lets callers see it.
+async fn generation(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
+    let limit = shared.host.now() + shared.settings.timeout.saturating_mul(2);
+    let checked = before(&shared.host, limit, checked(shared)).await;
+    let late = || NodeState::Down { why: "no answer while connecting".to_owned() };
+    let (connection, digest, server) = checked.ok_or_else(late)??;
+    let (sender, jobs) = mpsc::channel(QUEUE);
+    let run_id = server.run_id.clone();
+    publish(shared, server, sender);
+    Ok(Batcher::new(shared.clone(), connection, digest, run_id, jobs))
+}
+
+async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), NodeState> {
+    let connection = Connection::open(&shared.endpoint, &shared.settings).await.map_err(down)?;
+    let server = admission::identify(&connection).await.map_err(down)?;
+    if !server.master {
+        return Err(NodeState::Replica);
+    }
+    if let Err(of) = shared.registry.enter(shared.index, &server.run_id, &shared.label) {
+        return Err(NodeState::Duplicate { of });
+    }
+    if let Some(policy) = &server.evicts {
+        tracing::warn!(node = %shared.label, policy, "this node may evict locks; set maxmemory-policy to noeviction");
+    }
+    let digest = admission::load(&connection).await.map_err(down)?;
+    if let Err(error) = admission::name(&connection, &shared.settings.client_name).await {
+        tracing::debug!(node = %shared.label, %error, "the connection could not be named");
+    }
+    Ok((connection, digest, server))
+}
+
+fn publish(shared: &Shared, server: Server, sender: mpsc::Sender<Job>) {
+    let now = shared.host.now();
+    let mut state = shared.state();
+    state.guard.admit(&server.run_id, server.uptime, now);
+    let quarantined = state.guard.quarantined(now);
+    state.server = Some(server);
+    state.link = Link::Up(sender);
+    let told = state.node_state(now);
+    drop(state);
+    tracing::info!(node = %shared.label, "{told}");
+    shared.meters.up(true);
+    shared.meters.quarantined(quarantined.is_some());
+    shared.registry.changed();
+}
+
+fn down(fault: Fault) -> NodeState {
+    NodeState::Down { why: fault.to_string() }
+}
+
+fn lower(shared: &Shared, told: NodeState) {
+    let mut state = shared.state();
+    let news = !matches!(&state.link, Link::Out(known) if *known == told);
+    state.link = Link::Out(told.clone());
+    drop(state);
+    // A node that stays down is told once.
+    if news {
+        tracing::warn!(node = %shared.label, "{told}");
+    }
+    shared.meters.up(false);
+    shared.registry.changed();
+}

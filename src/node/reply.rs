@@ -1,0 +1,234 @@
+//! What a node answers, and where the answer goes.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a node says of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Who holds it.
+    pub holder: Option<String>,
+    /// The holder's hold count; 0 where nobody holds it.
+    pub count: u32,
+    /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or the hold never ends.
+    pub remaining: Option<Duration>,
+    /// The highest ballot granted or told.
+    pub fence: u64,
+}
+
+impl Inspection {
+    /// A name nobody holds.
+    #[must_use]
+    pub const fn free(fence: u64) -> Self {
+        Self { holder: None, count: 0, remaining: None, fence }
+    }
+
+    /// A name that `holder` holds.
+    #[must_use]
+    pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
+        Self { holder: Some(holder), count, remaining, fence }
+    }
+}
+
+/// An answer that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Claim: the names are the asker's.
+    Granted,
+    /// Claim: somebody else holds one of the names.
+    Held {
+        /// Who.
+        holder: String,
+        /// For how long still, by the node's clock; `None` if the hold never ends.
+        remaining: Option<Duration>,
+        /// The highest ballot granted or told.
+        fence: u64,
+    },
+    /// Claim: the ballot was not above the fence.
+    Stale {
+        /// The highest ballot granted or told.
+        fence: u64,
+    },
+    /// Renew: held for another ttl.
+    Extended,
+    /// Renew: had been gone, and is held again. Not a vote.
+    Healed,
+    /// Renew: somebody else holds one of the names.
+    Lost {
+        /// Who.
+        holder: String,
+    },
+    /// Release: done.
+    Released {
+        /// How many of the names had been held until then.
+        held: u32,
+    },
+    /// Inspect: one entry for every name.
+    Inspected(Vec<Inspection>),
+}
+
+impl Outcome {
+    /// The answer's name in metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Held { .. } => "held",
+            Self::Stale { .. } => "stale",
+            Self::Extended => "extended",
+            Self::Healed => "healed",
+            Self::Lost { .. } => "lost",
+            Self::Released { .. } => "released",
+            Self::Inspected(_) => "inspected",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { holder, remaining: Some(left), .. } => write!(f, "held by {holder} for {left:.1?} more"),
+            Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
+            Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
+            Self::Lost { holder } => write!(f, "held by {holder}"),
+            other => f.write_str(other.as_str()),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No connection. Nothing was sent.
+    Down,
+    /// The node may not vote yet. Nothing was sent.
+    Quarantined,
+    /// Too many operations are queued. Nothing was sent.
+    Overloaded,
+    /// No answer in time.
+    Timeout,
+    /// The connection ended before the answer.
+    Closed,
+    /// The node answered with an error.
+    Rejected,
+    /// The answer is not one of ours.
+    Garbled,
+}
+
+impl FaultKind {
+    /// The fault's name in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Quarantined => "quarantined",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+            Self::Rejected => "rejected",
+            Self::Garbled => "garbled",
+        }
+    }
+}
+
+/// A node did not answer, or not so that it can be understood: *unknown*, never counted for or against anyone.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    kind: FaultKind,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Fault {
+    /// A fault with what to tell the user of it; `message` must hold no password.
+    #[must_use]
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same fault with what caused it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What happened.
+    #[must_use]
+    pub const fn kind(&self) -> FaultKind {
+        self.kind
+    }
+
+    /// What caused it.
+    #[must_use]
+    pub fn cause(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
+        self.source.clone()
+    }
+
+    /// Whether it is certain that the node carried nothing out, so that nothing needs cleaning up.
+    #[must_use]
+    pub const fn nothing_ran(&self) -> bool {
+        matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Overloaded)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Fault {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+/// An answer, or why there is none.
+pub type Reply = Result<Outcome, Fault>;
+
+/// Takes the answers to one fan-out, as they come.
+pub trait Sink: Send + Sync + 'static {
+    /// The node number `node` answered. Called once for every node that was asked; must not block.
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply);
+}
+
+/// Where one node's answer goes. Dropped without an answer, it answers that the connection ended.
+pub struct ReplyTo {
+    node: usize,
+    sink: Option<Arc<dyn Sink>>,
+}
+
+impl ReplyTo {
+    /// The answer of node number `node` goes to `sink`.
+    #[must_use]
+    pub fn new(node: usize, sink: Arc<dyn Sink>) -> Self {
+        Self { node, sink: Some(sink) }
+    }
+
+    /// Answers.
+    pub fn send(mut self, reply: Reply) {
+        self.deliver(reply);
+    }
+
+    fn deliver(&mut self, reply: Reply) {
+        if let Some(sink) = self.sink.take() {
+            sink.deliver(self.node, reply);
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        self.deliver(Err(Fault::new(FaultKind::Closed, "the connection ended before the answer")));
+    }
+}
+
+impl fmt::Debug for ReplyTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyTo").field("node", &self.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Operations to the script's arguments, and the script's replies to outcomes.
+
+use std::time::Duration;
+
+use fred::types::Value;
+
+use super::operation::{Operation, Verb};
+use super::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
+use crate::quorum::ballot;
+
+/// The script. Its header lists operations, arguments and replies.
+pub(crate) const SOURCE: &str = include_str!("../../scripts/lua/hashlock.lua");
+
+/// The arguments of one EVALSHA (or EVAL) that carries out all `operations`, in order.
+pub(crate) fn arguments<'a>(
+    script: &str,
+    retention: Duration,
+    operations: impl ExactSizeIterator<Item = &'a Operation> + Clone,
+) -> Vec<Value> {
+    let names: usize = operations.clone().map(|operation| operation.names.len()).sum();
+    let mut arguments = Vec::with_capacity(3 + names * 2 + operations.len() * 6);
+    arguments.push(script.into());
+    arguments.push(integer(names * 2));
+    for name in operations.clone().flat_map(|operation| operation.names.iter()) {
+        arguments.push(name.lock_key().into());
+        arguments.push(name.gate_key().into());
+    }
+    arguments.push(millis(retention));
+    for operation in operations {
+        push(&mut arguments, operation);
+    }
+    arguments
+}
+
+fn push(arguments: &mut Vec<Value>, operation: &Operation) {
+    arguments.push(Value::from_static_str(operation.verb.as_str()));
+    arguments.push(integer(operation.names.len()));
+    arguments.push((&*operation.owner).into());
+    arguments.push(millis(operation.ttl));
+    arguments.push(integer(operation.ballot));
+    arguments.push(integer(operation.count));
+}
+
+fn integer(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+/// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
+fn millis(duration: Duration) -> Value {
+    const MOST: i64 = 1 << 43;
+    Value::Integer(i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
+}
+
+/// The node's TIME and one reply for each of `operations`, or `None` if that is not what `value` holds.
+pub(crate) fn replies<'a>(
+    value: Value,
+    operations: impl ExactSizeIterator<Item = &'a Operation>,
+) -> Option<(Duration, Vec<Reply>)> {
+    let mut items = value.into_array().into_iter();
+    let time = Duration::from_micros(items.next()?.as_u64()?);
+    if items.len() != operations.len() {
+        return None;
+    }
+    let replies = items.zip(operations).map(|(item, operation)| reply(item, operation)).collect();
+    Some((time, replies))
+}
+
+fn reply(value: Value, operation: &Operation) -> Reply {
+    let items = value.into_array();
+    match items.first().and_then(Value::as_str).as_deref() {
+        Some("error") => Err(rejected(items.get(1))),
+        Some(word) => outcome(word, &items, operation).ok_or_else(garbled),
+        None => Err(garbled()),
+    }
+}
+
+fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome> {
+    match (operation.verb, word) {
+        (Verb::Claim, "granted") => Some(Outcome::Granted),
+        (Verb::Claim, "held") => Some(Outcome::Held {
+            holder: text(items.get(1)?)?,
+            remaining: remaining(items.get(2)?)?,
+            fence: fence(items.get(3)?)?,
+        }),
+        (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
+        (Verb::Renew, "extended") => Some(Outcome::Extended),
+        (Verb::Renew, "healed") => Some(Outcome::Healed),
+        (Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
+        (Verb::Inspect, "inspected") => {
+            let entries = items.get(1..)?.chunks(4).map(inspection).collect::<Option<Vec<_>>>()?;
+            (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
+        }
+        _ => None,
+    }
+}
+
+fn inspection(items: &[Value]) -> Option<Inspection> {
+    let [holder, count, left, mark] = items else { return None };
+    let fence = fence(mark)?;
+    let holder = text(holder)?;
+    if holder.is_empty() {
+        return Some(Inspection::free(fence));
+    }
+    Some(Inspection::held(holder, number(count)?, remaining(left)?, fence))
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(std::borrow::Cow::into_owned)
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+/// A fence from 2^53 on is nobody's: believing it would leave no ballot above it.
+fn fence(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|&fence| fence < ballot::LIMIT)
+}
+
+/// PTTL: -1 means that the hold never ends.
+fn remaining(value: &Value) -> Option<Option<Duration>> {
+    value.as_i64().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
+}
+
+pub(crate) fn garbled() -> Fault {
+    Fault::new(FaultKind::Garbled, "the reply is not one of this script's; does something else answer at this address?")
+}
+
+fn rejected(said: Option<&Value>) -> Fault {
+    let said = said.and_then(text).unwrap_or_default();
+    Fault::new(FaultKind::Rejected, advice(&said))
+}
+
+/// What Redis said, and what can be done about it.
+pub(crate) fn advice(said: &str) -> String {
+    let hint = match said.split_whitespace().next().unwrap_or_default() {
+        "WRONGTYPE" => "a key of another type is in the way; use another key prefix or delete it",
+        "OOM" => "raise maxmemory or free some",
+        "READONLY" => "this is a replica; configure its master",
+        "LOADING" => "it is loading its data; it will answer when that is done",
+        "NOPERM" => "the user needs permission for EVAL, EVALSHA, SCRIPT, INFO and the keys under the prefix",
+        "NOAUTH" | "WRONGPASS" => "check user and password",
+        "BUSY" => "another script blocks it; see SCRIPT KILL",
+        "MISCONF" => "it cannot persist and refuses writes; see its log",
+        _ => return said.to_owned(),
+    };
+    format!("{said} ({hint})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Name;
+
+    fn operation(verb: Verb) -> Operation {
+        let names = [Name::new("p:", "a").unwrap()].into();
+        Operation { verb, names, owner: "me".into(), ttl: Duration::from_secs(30), ballot: 7, count: 1 }
+    }
+
+    fn decode(verb: Verb, items: Vec<Value>) -> Reply {
+        let reply = Value::Array(vec![Value::Integer(1_000_000), Value::Array(items)]);
+        let operation = operation(verb);
+        replies(reply, [&operation].into_iter()).expect("one reply for one operation").1.remove(0)
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_garbled() {
+        for (verb, word) in [(Verb::Claim, "extended"), (Verb::Renew, "granted"), (Verb::Release, "OK")] {
+            let fault = decode(verb, vec![word.into()]).unwrap_err();
+            assert_eq!(fault.kind(), FaultKind::Garbled, "{word} to {verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_fence_no_ballot_can_exceed_is_garbled() {
+        let fault = decode(Verb::Claim, vec!["stale".into(), "9007199254740992".into()]).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Garbled);
+    }
+
+    #[test]
+    fn a_hold_without_an_end_is_told_as_one() {
+        let items = vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into()];
+        let expected = Outcome::Held { holder: "someone".into(), remaining: None, fence: 5 };
+        assert_eq!(decode(Verb::Claim, items).unwrap(), expected);
+    }
+
+    #[test]
+    fn too_few_replies_are_no_replies() {
+        let operation = operation(Verb::Claim);
+        assert!(replies(Value::Array(vec![Value::Integer(1)]), [&operation].into_iter()).is_none());
+        assert!(replies(Value::Null, [&operation].into_iter()).is_none());
+    }
+
+    #[test]
+    fn a_rejection_says_what_to_do() {
+        let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
+        assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Rejected, true));
+    }
+}

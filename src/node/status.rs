@@ -1,0 +1,86 @@
+//! How a node is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::quorum::guard::Doubt;
+
+/// Whether a node takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// It votes.
+    Up,
+    /// It answers, but does not vote on claims yet: it may have forgotten who holds what.
+    Quarantined {
+        /// For how much longer.
+        left: Duration,
+        /// Why.
+        doubt: Doubt,
+    },
+    /// The first attempt to connect has not ended yet.
+    Connecting,
+    /// There is no connection, and why.
+    Down {
+        /// What the last attempt met.
+        why: String,
+    },
+    /// It can be reached and must not take part: it is a replica.
+    Replica,
+    /// It can be reached and must not take part: it is the same server as another node.
+    Duplicate {
+        /// That node.
+        of: Arc<str>,
+    },
+}
+
+impl NodeState {
+    /// Whether the node has been admitted: it renews and releases, and votes on claims now or later by itself.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self, Self::Up | Self::Quarantined { .. })
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Up => f.write_str("up"),
+            Self::Quarantined { left, doubt: Doubt::Restarted } => {
+                write!(f, "quarantined for {left:.0?} more: it restarted, and may have forgotten locks")
+            }
+            Self::Quarantined { left, doubt: Doubt::ClockStepped } => {
+                write!(f, "quarantined for {left:.0?} more: its clock was stepped, and may have ended locks early")
+            }
+            Self::Connecting => f.write_str("connecting"),
+            Self::Down { why } => write!(f, "down: {why}"),
+            Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),
+            Self::Duplicate { of } => write!(f, "refused: it is the same server as {of}; name each server once"),
+        }
+    }
+}
+
+/// How a node is, and what it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// The node's address, without user and password.
+    pub node: Arc<str>,
+    /// Whether it takes part.
+    pub state: NodeState,
+    /// The last round trip.
+    pub round_trip: Option<Duration>,
+    /// The server's version.
+    pub version: Option<String>,
+    /// For how long the server had been up when it was last connected to.
+    pub uptime: Option<Duration>,
+}
+
+impl NodeStatus {
+    /// A node of which no more is known than its state.
+    #[must_use]
+    pub const fn new(node: Arc<str>, state: NodeState) -> Self {
+        Self { node, state, round_trip: None, version: None, uptime: None }
+    }
+}

@@ -1,0 +1,53 @@
+//! Looking at a name on all nodes, without writing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::round::{Count, Round};
+use super::voters::Voters;
+use crate::host::before;
+use crate::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Reply};
+
+/// Counts answers, whatever they are.
+struct Answers {
+    open: usize,
+}
+
+impl Count for Answers {
+    type Verdict = ();
+
+    fn count(&mut self, _: &Reply) {
+        self.open -= 1;
+    }
+
+    fn verdict(&self) -> Option<()> {
+        (self.open == 0).then_some(())
+    }
+}
+
+/// What each node says of a name.
+#[derive(Debug)]
+pub(crate) struct Survey(pub(crate) Vec<Result<Inspection, Fault>>);
+
+impl Survey {
+    /// Asks all nodes, and waits for their answers for `patience`.
+    pub(crate) async fn of(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Self {
+        let nodes = voters.nodes.len();
+        let round = Round::new(nodes, Answers { open: nodes });
+        let until = voters.host.now() + patience;
+        voters.ask(voters.everyone(), &Arc::new(Operation::inspect([name.clone()].into())), &round);
+        let _ = before(&voters.host, until, round.verdict()).await;
+        Self(round.replies(|replies| replies.iter().map(entry).collect()))
+    }
+}
+
+fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {
+    match reply {
+        Some(Ok(Outcome::Inspected(entries))) => {
+            entries.first().cloned().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
+        }
+        Some(Ok(_)) => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),
+        Some(Err(fault)) => Err(fault.clone()),
+        None => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
+    }
+}

@@ -1,0 +1,18 @@
+//! Thin async code around the rules: fan-out, acquire, renew, release, waiting.
+
+mod acquire;
+mod holding;
+mod inspect;
+mod queue;
+mod release;
+mod renew;
+mod round;
+mod voters;
+
+pub(crate) use acquire::{Claimant, Patience, Won};
+pub(crate) use holding::Holding;
+pub(crate) use inspect::Survey;
+pub(crate) use queue::{Place, Queue};
+pub(crate) use release::Cleanup;
+pub(crate) use renew::Renewing;
+pub(crate) use voters::{NodeSet, Voters};

@@ -1,0 +1,205 @@
+//! The queue of one process: callers of one name stand in line, first come first served, and only the first talks to nodes.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+
+/// How the first in line fares, for those behind it.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Head {
+    /// It has not heard yet.
+    #[default]
+    Trying,
+    /// It has the lock.
+    Holding,
+    /// Somebody else has it.
+    Contended,
+    /// A quorum is out of reach.
+    Unavailable(Vec<NodeReport>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    turn: Semaphore,
+    head: Mutex<Head>,
+    news: Notify,
+}
+
+#[derive(Debug)]
+struct Line {
+    entry: Arc<Entry>,
+    callers: usize,
+}
+
+/// The lines of all names in use.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    lines: Mutex<HashMap<Arc<str>, Line>>,
+    max_waiters: usize,
+}
+
+impl Queue {
+    /// No lines; each will hold at most `max_waiters` callers.
+    pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
+        Arc::new(Self { lines: Mutex::default(), max_waiters })
+    }
+
+    /// Joins the line of `name`.
+    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
+        let mut lines = self.lines();
+        let line = match lines.entry(name.clone()) {
+            Slot::Occupied(slot) => slot.into_mut(),
+            Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
+        };
+        if line.callers >= self.max_waiters {
+            let message = format!("{} callers of this process wait for {name:?} already (max_waiters)", line.callers);
+            return Err(Error::new(ErrorKind::Contended, message));
+        }
+        line.callers += 1;
+        let entry = line.entry.clone();
+        drop(lines);
+        Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false })
+    }
+
+    /// How many names have a line.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn len(&self) -> usize {
+        self.lines().len()
+    }
+
+    fn leave(&self, name: &Arc<str>) {
+        if let Slot::Occupied(mut slot) = self.lines().entry(name.clone()) {
+            slot.get_mut().callers -= 1;
+            if slot.get().callers == 0 {
+                slot.remove();
+            }
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<Arc<str>, Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn new() -> Self {
+        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new() }
+    }
+}
+
+/// A place in a line. Dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    queue: Arc<Queue>,
+    name: Arc<str>,
+    entry: Arc<Entry>,
+    first: bool,
+}
+
+impl Place {
+    /// Takes the turn if nobody else has it.
+    pub(crate) fn try_turn(&mut self) -> bool {
+        let free = self.entry.turn.try_acquire().map(SemaphorePermit::forget).is_ok();
+        self.begin(free);
+        self.first
+    }
+
+    /// Waits for the turn.
+    ///
+    /// # Cancel safety
+    /// Safe; the place is kept until it is dropped, but the wait begins anew at the line's end.
+    pub(crate) async fn turn(&mut self) {
+        // The semaphore is never closed, so this cannot fail.
+        let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
+        self.begin(free);
+    }
+
+    fn begin(&mut self, free: bool) {
+        if free {
+            self.first = true;
+            self.tell(Head::Trying);
+        }
+    }
+
+    /// Tells those behind how the first fares.
+    pub(crate) fn tell(&self, head: Head) {
+        *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
+        self.entry.news.notify_waiters();
+    }
+
+    /// How the first in line fares.
+    pub(crate) fn head(&self) -> Head {
+        self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until the first in line has heard from the nodes, or has gone.
+    pub(crate) async fn news(&self) {
+        loop {
+            let news = self.entry.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if self.entry.turn.available_permits() > 0 || !matches!(self.head(), Head::Trying) {
+                return;
+            }
+            news.await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.first {
+            self.entry.turn.add_permits(1);
+            self.entry.news.notify_waiters();
+        }
+        self.queue.leave(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn callers_of_one_name_take_turns_in_the_order_they_came() {
+        let queue = Queue::new(8);
+        let name: Arc<str> = "a".into();
+        let mut places: Vec<_> = (0..3).map(|_| queue.join(&name).unwrap()).collect();
+        assert!(places[0].try_turn());
+        let (head, rest) = places.split_at_mut(1);
+        let (second, third) = rest.split_at_mut(1);
+        let mut second = Box::pin(second[0].turn());
+        let mut third = Box::pin(third[0].turn());
+        assert!((&mut second).now_or_never().is_none());
+        assert!((&mut third).now_or_never().is_none());
+        head[0].entry.turn.add_permits(1);
+        head[0].first = false;
+        assert!((&mut third).now_or_never().is_none(), "the third waits for the second");
+        assert!(second.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_line_vanishes_with_its_last_caller() {
+        let queue = Queue::new(8);
+        let name: Arc<str> = "a".into();
+        let first = queue.join(&name).unwrap();
+        let second = queue.join(&name).unwrap();
+        drop(first);
+        assert_eq!(queue.len(), 1);
+        drop(second);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_full_line_takes_nobody() {
+        let queue = Queue::new(1);
+        let _first = queue.join(&"a".into()).unwrap();
+        assert!(queue.join(&"a".into()).unwrap_err().is_contended());
+        assert!(queue.join(&"b".into()).is_ok());
+    }
+}

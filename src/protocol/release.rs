@@ -1,0 +1,120 @@
+//! Releasing: on every node that may hold something, whoever waits for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::voters::{NodeSet, Open, Voters};
+use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Verb};
+use crate::quorum::tally::Freed;
+use crate::quorum::{ReleaseTally, Tick};
+
+/// One release, on some nodes, until each has confirmed it or nothing can be left there.
+#[derive(Debug)]
+pub(crate) struct Cleanup {
+    operation: Arc<Operation>,
+    voters: Weak<Voters>,
+    /// Nodes whose answer to the claim had not come when it was given up: a hold found there is a late grant.
+    unheard: NodeSet,
+    /// When whatever was left behind has expired by itself.
+    until: Tick,
+    state: Mutex<State>,
+    decided: Notify,
+    _open: Open,
+}
+
+#[derive(Debug)]
+struct State {
+    tally: ReleaseTally,
+    waiting: NodeSet,
+    unconfirmed: NodeSet,
+    tries: u32,
+}
+
+impl Cleanup {
+    /// Releases what `claim` may have been granted by `whom`: at once, and again where a node does not confirm it.
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, whom: NodeSet, unheard: NodeSet) -> Arc<Self> {
+        let state =
+            State { tally: ReleaseTally::new(voters.size), waiting: whom, unconfirmed: NodeSet::default(), tries: 1 };
+        let cleanup = Arc::new(Self {
+            operation: Arc::new(claim.with_verb(Verb::Release)),
+            voters: Arc::downgrade(voters),
+            unheard,
+            until: voters.host.now() + claim.ttl,
+            state: Mutex::new(state),
+            decided: Notify::new(),
+            _open: voters.open_cleanup(),
+        });
+        voters.ask(whom, &cleanup.operation, &cleanup);
+        cleanup
+    }
+
+    /// Waits until it is clear whether a quorum had held the names.
+    pub(crate) async fn freed(&self) -> Freed {
+        loop {
+            if let Some(freed) = self.state().tally.verdict() {
+                return freed;
+            }
+            self.decided.notified().await;
+        }
+    }
+
+    /// Asks again those nodes that have not confirmed.
+    pub(crate) fn again(self: &Arc<Self>) {
+        let Some(voters) = self.voters.upgrade() else { return };
+        let mut state = self.state();
+        let whom = std::mem::take(&mut state.unconfirmed);
+        state.waiting = whom;
+        state.tries = state.tries.saturating_add(1);
+        drop(state);
+        voters.ask(whom, &self.operation, self);
+    }
+
+    /// How often it was tried.
+    pub(crate) fn tries(&self) -> u32 {
+        self.state().tries
+    }
+
+    /// Takes note of one answer. Returns whether some nodes should be asked again.
+    fn note(&self, node: usize, reply: &Reply) -> bool {
+        let mut state = self.state();
+        state.waiting.remove(node);
+        if state.tries == 1 {
+            state.tally.count(held(reply));
+        }
+        if worth_another_try(reply) {
+            state.unconfirmed.insert(node);
+        }
+        state.waiting.is_empty() && !state.unconfirmed.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Cleanup {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        let again = self.note(node, &reply);
+        self.decided.notify_one();
+        let Some(voters) = self.voters.upgrade() else { return };
+        if held(&reply) == Some(true) && self.unheard.contains(node) {
+            voters.meters.late_grant();
+        }
+        if again && voters.host.now() < self.until && !voters.leave_over(self) {
+            tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
+        }
+    }
+}
+
+fn held(reply: &Reply) -> Option<bool> {
+    match reply {
+        Ok(Outcome::Released { held }) => Some(*held > 0),
+        _ => None,
+    }
+}
+
+/// A node that answered with an error will do so again; one that did not answer may be back before the hold ends by itself.
+fn worth_another_try(reply: &Reply) -> bool {
+    matches!(reply, Err(fault) if !matches!(fault.kind(), FaultKind::Rejected | FaultKind::Garbled))
+}

@@ -1,0 +1,50 @@
+//! One renewal.
+
+use std::sync::Arc;
+
+use super::round::Round;
+use super::voters::Voters;
+use crate::host::before;
+use crate::node::{Operation, Outcome, Reply, Verb};
+use crate::quorum::renewal::RenewVote;
+use crate::quorum::{Renewal, RenewalTally, Tick};
+
+/// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
+#[derive(Debug)]
+pub(crate) struct Renewing {
+    voters: Arc<Voters>,
+    round: Arc<Round<RenewalTally>>,
+    t0: Tick,
+}
+
+impl Renewing {
+    /// Sends a renewal of what `claim` was granted.
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, count: u32) -> Self {
+        let operation = Arc::new(Operation { count, ..claim.with_verb(Verb::Renew) });
+        let round = Round::new(voters.nodes.len(), RenewalTally::new(voters.size));
+        // Read before the first send: the nodes count from later than this.
+        let t0 = voters.host.now();
+        voters.ask(voters.everyone(), &operation, &round);
+        Self { voters: voters.clone(), round, t0 }
+    }
+
+    /// When it was sent.
+    pub(crate) const fn t0(&self) -> Tick {
+        self.t0
+    }
+
+    /// What it came to by `until`.
+    pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
+        before(&self.voters.host, until, self.round.verdict()).await.unwrap_or(Renewal::Unclear)
+    }
+}
+
+/// Only `extended` is a vote for us.
+pub(super) fn vote(reply: &Reply) -> RenewVote {
+    match reply {
+        Ok(Outcome::Extended) => RenewVote::Extended,
+        Ok(Outcome::Healed) => RenewVote::Healed,
+        Ok(Outcome::Lost { .. }) => RenewVote::Lost,
+        _ => RenewVote::Unknown,
+    }
+}

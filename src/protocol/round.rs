@@ -1,0 +1,137 @@
+//! One fan-out and its votes, counted as they come.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::voters::Voters;
+use crate::error::NodeReport;
+use crate::node::{Reply, Sink};
+use crate::quorum::tally::Cause;
+use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict};
+
+/// A way to count replies.
+pub(super) trait Count: Send + 'static {
+    /// What the count comes to.
+    type Verdict: Copy + Send;
+
+    /// Counts one node's reply.
+    fn count(&mut self, reply: &Reply);
+
+    /// What it comes to, as soon as that is known.
+    fn verdict(&self) -> Option<Self::Verdict>;
+}
+
+/// One fan-out. Replies that come after the verdict are kept too.
+pub(super) struct Round<T> {
+    state: Mutex<State<T>>,
+    decided: Notify,
+}
+
+struct State<T> {
+    tally: T,
+    replies: Vec<Option<Reply>>,
+}
+
+impl<T: Count> Round<T> {
+    pub(super) fn new(nodes: usize, tally: T) -> Arc<Self> {
+        let state = State { tally, replies: vec![None; nodes] };
+        Arc::new(Self { state: Mutex::new(state), decided: Notify::new() })
+    }
+
+    /// Waits for the verdict. At most one task may wait on a round.
+    ///
+    /// # Cancel safety
+    /// Safe; replies keep being counted.
+    pub(super) async fn verdict(&self) -> T::Verdict {
+        self.until(T::verdict).await
+    }
+
+    /// Waits until `known` finds in the tally what it looks for.
+    pub(super) async fn until<V>(&self, known: impl Fn(&T) -> Option<V>) -> V {
+        loop {
+            if let Some(found) = known(&self.state().tally) {
+                return found;
+            }
+            self.decided.notified().await;
+        }
+    }
+
+    /// Looks at the tally as it is now.
+    pub(super) fn look<V>(&self, at: impl FnOnce(&T) -> V) -> V {
+        at(&self.state().tally)
+    }
+
+    /// Looks at the replies as they are now.
+    pub(super) fn replies<V>(&self, at: impl FnOnce(&[Option<Reply>]) -> V) -> V {
+        at(&self.state().replies)
+    }
+
+    /// What each node has said, for people.
+    pub(super) fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
+        let report = |(node, reply): (usize, &Option<Reply>)| NodeReport {
+            node: voters.nodes[node].label().clone(),
+            said: match reply {
+                Some(Ok(outcome)) => outcome.to_string(),
+                Some(Err(fault)) => fault.to_string(),
+                None => "no answer yet".to_owned(),
+            },
+        };
+        self.replies(|replies| replies.iter().enumerate().map(report).collect())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Count> Sink for Round<T> {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        let mut state = self.state();
+        state.tally.count(&reply);
+        if let Some(slot) = state.replies.get_mut(node) {
+            *slot = Some(reply);
+        }
+        let decided = state.tally.verdict().is_some();
+        drop(state);
+        if decided {
+            self.decided.notify_one();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Round<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Round").finish_non_exhaustive()
+    }
+}
+
+impl Count for ClaimTally {
+    type Verdict = Verdict;
+
+    fn count(&mut self, reply: &Reply) {
+        self.count(super::acquire::vote(reply));
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        self.verdict()
+    }
+}
+
+impl Count for RenewalTally {
+    type Verdict = Renewal;
+
+    fn count(&mut self, reply: &Reply) {
+        self.count(super::renew::vote(reply));
+    }
+
+    fn verdict(&self) -> Option<Renewal> {
+        self.verdict()
+    }
+}
+
+/// Waits until it is known why a failed round of claims failed.
+pub(super) async fn cause(round: &Round<ClaimTally>) -> Cause {
+    round.until(|tally| Some(tally.cause()).filter(|&cause| cause != Cause::Undecided)).await
+}

@@ -1,0 +1,68 @@
+//! How long to wait before asking again, where nobody tells us when to.
+
+use std::time::Duration;
+
+/// Bounds of the pause between two rounds.
+///
+/// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): a pause is drawn evenly from zero to a
+/// ceiling, and the ceiling doubles with every failure. It starts at two measured round trips, since contenders who ask more often than that
+/// split each other's votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The least ceiling. Default 5 ms.
+    pub min: Duration,
+    /// The greatest ceiling. Default 250 ms.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { min: Duration::from_millis(5), max: Duration::from_millis(250) }
+    }
+}
+
+impl Backoff {
+    /// The longest pause after the failure number `failures` (from 0) with round trips of `round_trip`.
+    #[must_use]
+    pub fn ceiling(self, failures: u32, round_trip: Duration) -> Duration {
+        let base = self.min.max(round_trip.saturating_mul(2));
+        base.saturating_mul(1 << failures.min(16)).min(self.max.max(base))
+    }
+
+    /// The pause after the failure number `failures`; `random` is evenly distributed.
+    #[must_use]
+    pub fn pause(self, failures: u32, round_trip: Duration, random: u64) -> Duration {
+        #[allow(clippy::cast_precision_loss)]
+        let share = (random >> 11) as f64 / (1u64 << 53) as f64;
+        self.ceiling(failures, round_trip).mul_f64(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_ceiling_doubles_up_to_its_bound() {
+        let backoff = Backoff { min: 10 * MS, max: 70 * MS };
+        let ceilings: Vec<_> = (0..5).map(|failures| backoff.ceiling(failures, Duration::ZERO)).collect();
+        assert_eq!(ceilings, [10 * MS, 20 * MS, 40 * MS, 70 * MS, 70 * MS]);
+    }
+
+    #[test]
+    fn far_nodes_are_asked_less_often_than_every_two_round_trips() {
+        assert_eq!(Backoff::default().ceiling(0, 150 * MS), 300 * MS);
+    }
+
+    proptest! {
+        #[test]
+        fn a_pause_never_exceeds_its_ceiling(failures: u32, trip in 0u64..10_000, random: u64) {
+            let backoff = Backoff::default();
+            let trip = Duration::from_millis(trip);
+            prop_assert!(backoff.pause(failures, trip, random) <= backoff.ceiling(failures, trip));
+        }
+    }
+}

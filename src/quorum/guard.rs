@@ -1,0 +1,222 @@
+//! The restart guard and the clock guard: which node may vote on claims, and from when.
+//!
+//! A node that lost its memory can grant what it had already granted, and a node whose clock was stepped may have ended a hold early. Neither
+//! may vote on a claim until every hold it could have forgotten has ended by itself: `max_ttl` later.
+
+use std::time::Duration;
+
+use super::tick::Tick;
+
+/// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own origins.
+#[derive(Clone, Copy, Debug)]
+struct Offset {
+    low: i128,
+    high: i128,
+    at: Tick,
+}
+
+impl Offset {
+    /// A clock that showed `time` at some moment between `sent` and `received`.
+    fn new(time: Duration, sent: Tick, received: Tick) -> Self {
+        let time = micros(time);
+        Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: received }
+    }
+
+    /// What this reading allows at `later`, if the two clocks run apart by at most `rate`.
+    fn widened(self, later: Tick, rate: f64) -> Self {
+        let drift = micros(later.since(self.at).mul_f64(rate)) + 1;
+        Self { low: self.low - drift, high: self.high + drift, at: later }
+    }
+
+    fn meets(self, other: Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    fn intersected(self, other: Self) -> Self {
+        Self { low: self.low.max(other.low), high: self.high.min(other.high), at: other.at }
+    }
+}
+
+fn micros(duration: Duration) -> i128 {
+    i128::try_from(duration.as_micros()).unwrap_or(i128::MAX / 4)
+}
+
+/// Why a node's claims do not count at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It came up less than `max_ttl` ago, or is another process than the one before.
+    Restarted,
+    /// Its clock was stepped.
+    ClockStepped,
+}
+
+/// What is known of one node's memory and clock, across all connections to it.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    max_ttl: Duration,
+    rate: f64,
+    run_id: Option<String>,
+    uptime: Option<(Duration, Tick)>,
+    offset: Option<Offset>,
+    quarantine: Option<(Tick, Doubt)>,
+}
+
+impl Guard {
+    /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which two clocks may run apart.
+    #[must_use]
+    pub const fn new(max_ttl: Duration, rate: f64) -> Self {
+        Self { max_ttl, rate, run_id: None, uptime: None, offset: None, quarantine: None }
+    }
+
+    /// The node was reached at `now`: the process `run_id`, up for `uptime` (rounded down).
+    ///
+    /// A node seen for the first time is believed about its uptime. A node that was another process before is not: a promoted replica
+    /// has been up for long and has forgotten all the same.
+    pub fn admit(&mut self, run_id: &str, uptime: Duration, now: Tick) {
+        let replaced = self.run_id.as_deref().is_some_and(|known| known != run_id);
+        let rewound = self.uptime.is_some_and(|(before, at)| went_back(before, now.since(at), uptime));
+        if replaced || rewound {
+            self.doubt(now + self.max_ttl, Doubt::Restarted);
+            self.offset = None;
+        } else if self.run_id.is_none() {
+            self.doubt(now + self.max_ttl.saturating_sub(uptime), Doubt::Restarted);
+        }
+        self.run_id = Some(run_id.to_owned());
+        self.uptime = Some((uptime, now));
+    }
+
+    /// A reply carried the node's `time`; its request was sent at `sent` and the reply received at `received`. Returns whether the node's clock
+    /// was stepped since the last reply: then votes of this very reply cannot be trusted either.
+    pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
+        let seen = Offset::new(time, sent, received);
+        let Some(last) = self.offset else {
+            self.offset = Some(seen);
+            return false;
+        };
+        let expected = last.widened(received, self.rate);
+        let stepped = !expected.meets(seen);
+        self.offset = Some(if stepped { seen } else { expected.intersected(seen) });
+        if stepped {
+            self.doubt(received + self.max_ttl, Doubt::ClockStepped);
+        }
+        stepped && !self.max_ttl.is_zero()
+    }
+
+    /// Why and for how much longer this node votes on no claim at `now`; `None` when it may vote.
+    #[must_use]
+    pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
+        let (until, doubt) = self.quarantine?;
+        (now < until).then(|| (until.since(now), doubt))
+    }
+
+    /// The process behind the node, as last seen.
+    #[must_use]
+    pub fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
+    }
+
+    fn doubt(&mut self, until: Tick, doubt: Doubt) {
+        if self.max_ttl.is_zero() {
+            return;
+        }
+        let longest = self.quarantine.is_none_or(|(known, _)| known < until);
+        if longest {
+            self.quarantine = Some((until, doubt));
+        }
+    }
+}
+
+/// Whether an uptime that was `before` is now too small, `elapsed` later. Nodes tell whole seconds, and clocks differ a little.
+fn went_back(before: Duration, elapsed: Duration, now: Duration) -> bool {
+    now + Duration::from_secs(1) + elapsed / 50 < before + elapsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MAX_TTL: Duration = Duration::from_secs(60);
+
+    fn at(seconds: u32) -> Tick {
+        Tick::new(SECOND * seconds)
+    }
+
+    fn guard() -> Guard {
+        Guard::new(MAX_TTL, 0.01)
+    }
+
+    #[test]
+    fn a_node_younger_than_max_ttl_is_quarantined_until_it_is_older() {
+        let mut guard = guard();
+        guard.admit("a", 20 * SECOND, at(100));
+        assert_eq!(guard.quarantined(at(100)), Some((40 * SECOND, Doubt::Restarted)));
+        assert_eq!(guard.quarantined(at(140)), None);
+    }
+
+    #[test]
+    fn an_old_node_votes_at_once() {
+        let mut guard = guard();
+        guard.admit("a", MAX_TTL, at(0));
+        assert_eq!(guard.quarantined(at(0)), None);
+    }
+
+    #[test]
+    fn another_process_behind_the_address_is_quarantined_however_long_it_has_been_up() {
+        let mut guard = guard();
+        guard.admit("master", 1_000 * SECOND, at(0));
+        guard.admit("replica", 1_000 * SECOND, at(10));
+        assert_eq!(guard.quarantined(at(10)), Some((MAX_TTL, Doubt::Restarted)));
+    }
+
+    #[test]
+    fn a_reconnection_to_the_same_process_changes_nothing() {
+        let mut guard = guard();
+        guard.admit("a", 100 * SECOND, at(0));
+        guard.admit("a", 110 * SECOND, at(10));
+        assert_eq!(guard.quarantined(at(10)), None);
+    }
+
+    #[test]
+    fn an_uptime_that_went_back_is_a_restart_whatever_the_run_id_says() {
+        let mut guard = guard();
+        guard.admit("a", 100 * SECOND, at(0));
+        guard.admit("a", 3 * SECOND, at(10));
+        assert_eq!(guard.quarantined(at(10)), Some((MAX_TTL, Doubt::Restarted)));
+    }
+
+    #[test]
+    fn zero_switches_the_guard_off() {
+        let mut guard = Guard::new(Duration::ZERO, 0.01);
+        guard.admit("a", Duration::ZERO, at(0));
+        guard.admit("b", Duration::ZERO, at(1));
+        assert_eq!(guard.quarantined(at(1)), None);
+    }
+
+    #[test]
+    fn a_clock_stepped_forward_or_back_is_quarantined() {
+        for stepped in [95 * SECOND, 105 * SECOND] {
+            let mut guard = guard();
+            assert!(!guard.observe(100 * SECOND, at(0), at(0)));
+            assert!(guard.observe(stepped + SECOND, at(1), at(1)), "{stepped:?}");
+            assert_eq!(guard.quarantined(at(1)), Some((MAX_TTL, Doubt::ClockStepped)));
+        }
+    }
+
+    #[test]
+    fn slow_drift_within_the_rate_is_no_step() {
+        let mut guard = guard();
+        for second in 0..10_000u32 {
+            let time = (SECOND * second).mul_f64(1.004);
+            assert!(!guard.observe(time, at(second), at(second)), "second {second}");
+        }
+    }
+
+    #[test]
+    fn a_slow_reply_widens_what_is_believed_of_the_clock() {
+        let mut guard = guard();
+        assert!(!guard.observe(100 * SECOND, at(0), at(0)));
+        // Answered somewhere within these five seconds.
+        assert!(!guard.observe(104 * SECOND, at(1), at(6)));
+    }
+}

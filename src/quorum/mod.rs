@@ -1,0 +1,20 @@
+//! The rules, and nothing else: no async, no clock, no randomness, no I/O.
+//!
+//! Everything here takes `now`, votes or a random number and returns a decision, so every rule can be tested with a
+//! table. The thin async code around it is in the private `protocol` and `lease` modules.
+
+pub mod backoff;
+pub mod ballot;
+pub mod guard;
+pub mod renewal;
+pub mod tally;
+pub mod tick;
+pub mod validity;
+
+pub use backoff::Backoff;
+pub use ballot::Ballots;
+pub use guard::Guard;
+pub use renewal::{Renewal, RenewalTally};
+pub use tally::{ClaimTally, ReleaseTally, Size, Verdict, Vote};
+pub use tick::Tick;
+pub use validity::{Drift, Validity};

@@ -1,0 +1,151 @@
+//! Renewing: when, and what the answers mean.
+
+use std::time::Duration;
+
+use super::tally::Size;
+use super::tick::Tick;
+use super::validity::Validity;
+
+/// What one node answered to a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenewVote {
+    /// It held the name for us, and now does for another ttl. The only vote that counts for us.
+    Extended,
+    /// It had nothing, and took our name back. It makes the *next* round stronger; it says that until now the node had
+    /// *not* held it.
+    Healed,
+    /// It holds the name for somebody else.
+    Lost,
+    /// It did not answer, or not so that it can be understood.
+    Unknown,
+}
+
+/// What a renewal came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// A quorum extended: the deadline moves.
+    Extended,
+    /// So many nodes did not hold the name that no quorum can have: the lock is lost now.
+    Lost,
+    /// Neither: try again until the deadline.
+    Unclear,
+}
+
+/// The votes of one renewal.
+///
+/// `Healed` never counts for us. It counts *against* us beside `Lost`: a node that healed has just said that it did not hold the name, and
+/// once that is true of so many nodes that no quorum can have held it, the lock was lost, whoever deleted its keys.
+#[derive(Clone, Copy, Debug)]
+pub struct RenewalTally {
+    size: Size,
+    extended: u32,
+    absent: u32,
+    unknown: u32,
+}
+
+impl RenewalTally {
+    /// An empty tally.
+    #[must_use]
+    pub const fn new(size: Size) -> Self {
+        Self { size, extended: 0, absent: 0, unknown: 0 }
+    }
+
+    /// Counts one node's vote. Each node must be counted once.
+    pub const fn count(&mut self, vote: RenewVote) {
+        match vote {
+            RenewVote::Extended => self.extended += 1,
+            RenewVote::Healed | RenewVote::Lost => self.absent += 1,
+            RenewVote::Unknown => self.unknown += 1,
+        }
+    }
+
+    /// The verdict, as soon as no later vote can change it.
+    #[must_use]
+    pub const fn verdict(&self) -> Option<Renewal> {
+        if self.extended >= self.size.quorum() {
+            Some(Renewal::Extended)
+        } else if self.absent >= self.size.blocking() {
+            Some(Renewal::Lost)
+        } else if self.extended + self.absent + self.unknown == self.size.nodes() {
+            Some(Renewal::Unclear)
+        } else {
+            None
+        }
+    }
+}
+
+/// When the lease of a round that began at `t0` is renewed: after a third of its validity, so that two more tries fit.
+#[must_use]
+pub fn due(t0: Tick, validity: Validity) -> Tick {
+    t0 + validity.length() / 3
+}
+
+/// Whether a lease acquired at `since` may be renewed at `now`.
+#[must_use]
+pub fn within(max_hold: Option<Duration>, since: Tick, now: Tick) -> bool {
+    max_hold.is_none_or(|max| now < since + max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::validity::Drift;
+    use proptest::prelude::*;
+
+    fn verdict(nodes: u32, votes: &[RenewVote]) -> Option<Renewal> {
+        let mut tally = RenewalTally::new(Size::of(nodes));
+        votes.iter().for_each(|&vote| tally.count(vote));
+        tally.verdict()
+    }
+
+    #[test]
+    fn healed_nodes_do_not_renew_a_lock() {
+        use RenewVote::{Extended, Healed, Unknown};
+        assert_eq!(verdict(5, &[Extended, Extended, Healed, Unknown, Unknown]), Some(Renewal::Unclear));
+        assert_eq!(verdict(5, &[Extended, Extended, Extended]), Some(Renewal::Extended));
+    }
+
+    #[test]
+    fn a_lock_whose_keys_are_gone_from_a_majority_is_lost_even_where_nobody_took_it() {
+        use RenewVote::{Extended, Healed, Lost};
+        assert_eq!(verdict(5, &[Healed, Healed, Healed]), Some(Renewal::Lost));
+        assert_eq!(verdict(5, &[Extended, Extended, Healed, Lost, Lost]), Some(Renewal::Lost));
+        assert_eq!(verdict(5, &[Healed, Healed, Extended, Extended, Extended]), Some(Renewal::Extended));
+    }
+
+    #[test]
+    fn silence_is_neither_renewal_nor_loss() {
+        assert_eq!(verdict(3, &[RenewVote::Unknown; 3]), Some(Renewal::Unclear));
+    }
+
+    #[test]
+    fn a_renewal_is_due_after_a_third_of_the_validity() {
+        let validity = Validity::new(Duration::from_millis(3_000), Drift { factor: 0.0, constant: Duration::ZERO });
+        assert_eq!(due(Tick::new(Duration::from_secs(5)), validity), Tick::new(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn renewal_stops_at_the_longest_hold() {
+        let start = Tick::new(Duration::from_secs(1));
+        assert!(within(None, start, Tick::NEVER));
+        assert!(within(Some(Duration::from_secs(2)), start, Tick::new(Duration::from_millis(2_999))));
+        assert!(!within(Some(Duration::from_secs(2)), start, Tick::new(Duration::from_secs(3))));
+    }
+
+    proptest! {
+        #[test]
+        fn extended_means_a_majority_extended(votes in proptest::collection::vec(0..4u8, 1..10)) {
+            let of = |code: u8| match code {
+                0 => RenewVote::Extended,
+                1 => RenewVote::Healed,
+                2 => RenewVote::Lost,
+                _ => RenewVote::Unknown,
+            };
+            let votes: Vec<_> = votes.into_iter().map(of).collect();
+            let extended = votes.iter().filter(|&&vote| vote == RenewVote::Extended).count();
+            let verdict = verdict(votes.len() as u32, &votes);
+            prop_assert!(verdict.is_some());
+            prop_assert_eq!(verdict == Some(Renewal::Extended), 2 * extended > votes.len());
+        }
+    }
+}

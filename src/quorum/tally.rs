@@ -1,0 +1,290 @@
+//! Counting votes: when a round is won, when it is out of reach, and what its failure means.
+
+/// How many nodes there are, and how many must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(u32);
+
+impl Size {
+    /// A quorum over `nodes` **configured** nodes, connected or not.
+    #[must_use]
+    pub const fn of(nodes: u32) -> Self {
+        Self(nodes)
+    }
+
+    /// The number of configured nodes, N.
+    #[must_use]
+    pub const fn nodes(self) -> u32 {
+        self.0
+    }
+
+    /// How many must agree: `N / 2 + 1`, so that any two quorums share a node.
+    #[must_use]
+    pub const fn quorum(self) -> u32 {
+        self.0 / 2 + 1
+    }
+
+    /// How many must fail to put a quorum out of reach: `N - quorum + 1`.
+    #[must_use]
+    pub const fn blocking(self) -> u32 {
+        self.0 - self.quorum() + 1
+    }
+}
+
+/// What one node answered. Three answers, never two; a stale ballot is a refusal that has a cure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// The node holds the name for us.
+    Granted,
+    /// The node said no: somebody else holds the name there.
+    Refused,
+    /// The node said no: the ballot was not above its fence. A higher ballot may be granted.
+    Stale,
+    /// The node did not answer, or not so that it can be understood. It may have granted.
+    Unknown,
+}
+
+/// What a round of claims came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A quorum granted.
+    Won,
+    /// A quorum is out of reach with this ballot, and may be reached with a higher one.
+    Stale,
+    /// A quorum is out of reach.
+    Failed,
+}
+
+/// Why a round that failed did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A quorum of nodes answered: somebody holds the name, or the votes were split.
+    Contended,
+    /// So many nodes cannot vote that no quorum could have answered.
+    Unavailable,
+    /// Too few nodes have answered so far to tell which it is.
+    Undecided,
+}
+
+/// The votes of one round of claims.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimTally {
+    size: Size,
+    granted: u32,
+    refused: u32,
+    stale: u32,
+    unknown: u32,
+}
+
+impl ClaimTally {
+    /// An empty tally.
+    #[must_use]
+    pub const fn new(size: Size) -> Self {
+        Self { size, granted: 0, refused: 0, stale: 0, unknown: 0 }
+    }
+
+    /// Counts one node's vote. Each node must be counted once.
+    pub const fn count(&mut self, vote: Vote) {
+        match vote {
+            Vote::Granted => self.granted += 1,
+            Vote::Refused => self.refused += 1,
+            Vote::Stale => self.stale += 1,
+            Vote::Unknown => self.unknown += 1,
+        }
+    }
+
+    /// The verdict, as soon as no later vote can change it.
+    #[must_use]
+    pub const fn verdict(&self) -> Option<Verdict> {
+        if self.granted >= self.size.quorum() {
+            Some(Verdict::Won)
+        } else if self.refused + self.unknown >= self.size.blocking() {
+            Some(Verdict::Failed)
+        } else if self.refused + self.unknown + self.stale >= self.size.blocking() {
+            Some(Verdict::Stale)
+        } else {
+            None
+        }
+    }
+
+    /// What a failure means. A majority out of reach is never told as "somebody holds it".
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
+        if self.unknown >= self.size.blocking() {
+            Cause::Unavailable
+        } else if self.granted + self.refused + self.stale >= self.size.quorum() {
+            Cause::Contended
+        } else {
+            Cause::Undecided
+        }
+    }
+
+    /// Whether somebody was granted some votes, we were granted some, and nobody has seen a quorum: a split round.
+    #[must_use]
+    pub const fn is_split(&self) -> bool {
+        self.granted > 0 && self.refused > 0 && self.granted < self.size.quorum() && self.refused < self.size.quorum()
+    }
+
+    /// How many nodes granted.
+    #[must_use]
+    pub const fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// How many nodes have been counted.
+    #[must_use]
+    pub const fn counted(&self) -> u32 {
+        self.granted + self.refused + self.stale + self.unknown
+    }
+}
+
+/// What a release came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// A quorum held the name for us until now.
+    Held,
+    /// No quorum held it any more.
+    Gone,
+    /// So many nodes did not answer that it cannot be told.
+    Unknown,
+}
+
+/// The answers to one release.
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseTally {
+    size: Size,
+    held: u32,
+    gone: u32,
+    unknown: u32,
+}
+
+impl ReleaseTally {
+    /// An empty tally.
+    #[must_use]
+    pub const fn new(size: Size) -> Self {
+        Self { size, held: 0, gone: 0, unknown: 0 }
+    }
+
+    /// Counts one node: whether it held the name for us, or `None` if it did not say.
+    pub const fn count(&mut self, held: Option<bool>) {
+        match held {
+            Some(true) => self.held += 1,
+            Some(false) => self.gone += 1,
+            None => self.unknown += 1,
+        }
+    }
+
+    /// The verdict, as soon as no later answer can change it.
+    #[must_use]
+    pub const fn verdict(&self) -> Option<Freed> {
+        if self.held >= self.size.quorum() {
+            Some(Freed::Held)
+        } else if self.unknown >= self.size.blocking() {
+            Some(Freed::Unknown)
+        } else if self.gone >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
+            Some(Freed::Gone)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quorum_table_of_one_to_nine_nodes() {
+        let table = [(1, 1, 1), (2, 2, 1), (3, 2, 2), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (8, 5, 4), (9, 5, 5)];
+        for (nodes, quorum, blocking) in table {
+            let size = Size::of(nodes);
+            assert_eq!((size.quorum(), size.blocking()), (quorum, blocking), "{nodes} nodes");
+        }
+    }
+
+    fn tally(nodes: u32, votes: &[Vote]) -> ClaimTally {
+        let mut tally = ClaimTally::new(Size::of(nodes));
+        votes.iter().for_each(|&vote| tally.count(vote));
+        tally
+    }
+
+    #[test]
+    fn a_round_is_won_the_moment_the_quorum_is_there() {
+        assert_eq!(tally(5, &[Vote::Granted; 2]).verdict(), None);
+        assert_eq!(tally(5, &[Vote::Granted; 3]).verdict(), Some(Verdict::Won));
+    }
+
+    #[test]
+    fn refusals_and_faults_together_put_a_quorum_out_of_reach() {
+        let votes = [Vote::Refused, Vote::Unknown, Vote::Unknown];
+        assert_eq!(tally(5, &votes).verdict(), Some(Verdict::Failed));
+    }
+
+    #[test]
+    fn stale_ballots_alone_ask_for_a_higher_one() {
+        assert_eq!(tally(5, &[Vote::Stale; 3]).verdict(), Some(Verdict::Stale));
+        assert_eq!(tally(5, &[Vote::Stale, Vote::Stale, Vote::Refused]).verdict(), Some(Verdict::Stale));
+        let hopeless = [Vote::Stale, Vote::Refused, Vote::Refused, Vote::Refused];
+        assert_eq!(tally(5, &hopeless).verdict(), Some(Verdict::Failed));
+    }
+
+    #[test]
+    fn a_majority_out_of_reach_is_never_told_as_contention() {
+        assert_eq!(tally(5, &[Vote::Refused, Vote::Refused, Vote::Unknown, Vote::Unknown]).cause(), Cause::Undecided);
+        let down = [Vote::Refused, Vote::Refused, Vote::Unknown, Vote::Unknown, Vote::Unknown];
+        assert_eq!(tally(5, &down).cause(), Cause::Unavailable);
+        assert_eq!(tally(5, &[Vote::Refused; 3]).cause(), Cause::Contended);
+    }
+
+    #[test]
+    fn a_release_tells_held_gone_and_unknown_apart() {
+        let freed = |answers: &[Option<bool>]| {
+            let mut tally = ReleaseTally::new(Size::of(3));
+            answers.iter().for_each(|&held| tally.count(held));
+            tally.verdict()
+        };
+        assert_eq!(freed(&[Some(true)]), None);
+        assert_eq!(freed(&[Some(true), Some(true)]), Some(Freed::Held));
+        assert_eq!(freed(&[Some(false), Some(false)]), Some(Freed::Gone));
+        assert_eq!(freed(&[None, None]), Some(Freed::Unknown));
+        assert_eq!(freed(&[Some(true), None, Some(false)]), Some(Freed::Gone));
+    }
+
+    fn any_vote() -> impl Strategy<Value = Vote> {
+        prop_oneof![Just(Vote::Granted), Just(Vote::Refused), Just(Vote::Stale), Just(Vote::Unknown)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_verdict_once_given_never_changes_and_all_votes_give_one(
+            votes in proptest::collection::vec(any_vote(), 1..10)
+        ) {
+            let mut tally = ClaimTally::new(Size::of(votes.len() as u32));
+            let mut first = None;
+            for &vote in &votes {
+                tally.count(vote);
+                let now = tally.verdict();
+                match first {
+                    None => first = now,
+                    Some(Verdict::Won) => prop_assert_eq!(now, Some(Verdict::Won)),
+                    Some(Verdict::Failed) => prop_assert_eq!(now, Some(Verdict::Failed)),
+                    // A stale round may still turn out hopeless, but it can no longer be won.
+                    Some(Verdict::Stale) => prop_assert_ne!(now, Some(Verdict::Won)),
+                }
+            }
+            prop_assert!(first.is_some());
+        }
+
+        #[test]
+        fn two_quorums_share_a_node(nodes in 1u32..100) {
+            prop_assert!(2 * Size::of(nodes).quorum() > nodes);
+        }
+
+        #[test]
+        fn won_means_a_majority_of_the_configured_nodes(votes in proptest::collection::vec(any_vote(), 1..10)) {
+            let tally = tally(votes.len() as u32, &votes);
+            let granted = votes.iter().filter(|&&vote| vote == Vote::Granted).count();
+            prop_assert_eq!(tally.verdict() == Some(Verdict::Won), 2 * granted > votes.len());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How long a granted lock may be believed in.
+//!
+//! From the Redlock description, <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>: the validity is the ttl minus the time the
+//! round took minus the drift. Counting from `t0`, read *before* the first send, makes the round's own time part of it.
+
+use std::time::Duration;
+
+use super::tick::Tick;
+
+/// How far two clocks may run apart: `ttl * factor + constant`.
+///
+/// The factor covers clocks of different rates, the constant the node's expiry resolution (1 ms) and ours (1 ms).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// The share of the ttl by which clocks may run apart. Default 0.01.
+    pub factor: f64,
+    /// What is added whatever the ttl. Default 2 ms.
+    pub constant: Duration,
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self { factor: 0.01, constant: Duration::from_millis(2) }
+    }
+}
+
+impl Drift {
+    /// The drift that belongs to `ttl`.
+    #[must_use]
+    pub fn of(self, ttl: Duration) -> Duration {
+        ttl.mul_f64(self.factor).saturating_add(self.constant)
+    }
+}
+
+/// A ttl and what may be believed of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    ttl: Duration,
+    drift: Duration,
+}
+
+impl Validity {
+    /// The validity of a lock asked for `ttl`.
+    #[must_use]
+    pub fn new(ttl: Duration, drift: Drift) -> Self {
+        Self { ttl, drift: drift.of(ttl) }
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub const fn ttl(self) -> Duration {
+        self.ttl
+    }
+
+    /// How long a round that began at `t0` may be believed: `ttl - drift`.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        self.ttl.saturating_sub(self.drift)
+    }
+
+    /// The deadline of a round whose first request was sent after `t0`: `t0 + ttl - drift`.
+    #[must_use]
+    pub fn deadline(self, t0: Tick) -> Tick {
+        t0 + self.length()
+    }
+
+    /// Whether a round that began at `t0` and reached its quorum at `now` leaves more than `min_validity`.
+    #[must_use]
+    pub fn suffices(self, t0: Tick, now: Tick, min_validity: Duration) -> bool {
+        now < self.deadline(t0).minus(min_validity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(since: u64) -> Tick {
+        Tick::new(ms(since))
+    }
+
+    #[test]
+    fn the_deadline_is_counted_from_before_the_request_minus_one_percent_and_two_milliseconds() {
+        let validity = Validity::new(ms(10_000), Drift::default());
+        assert_eq!(validity.deadline(at(500)), at(500 + 10_000 - 102));
+    }
+
+    #[test]
+    fn a_round_that_ends_at_the_deadline_has_failed() {
+        let validity = Validity::new(ms(1_000), Drift::default());
+        assert!(validity.suffices(at(0), at(987), Duration::ZERO));
+        assert!(!validity.suffices(at(0), at(988), Duration::ZERO));
+    }
+
+    #[test]
+    fn the_least_validity_asked_for_is_kept() {
+        let validity = Validity::new(ms(1_000), Drift::default());
+        assert!(validity.suffices(at(0), at(887), ms(100)));
+        assert!(!validity.suffices(at(0), at(888), ms(100)));
+    }
+
+    #[test]
+    fn a_drift_beyond_the_ttl_leaves_nothing_to_believe() {
+        let drift = Drift { factor: 2.0, constant: Duration::ZERO };
+        assert_eq!(Validity::new(ms(100), drift).length(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,33 @@
+//! What tests share: real servers, and waiting for conditions.
+#![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+pub mod server;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use quorumlock::{Quorum, QuorumBuilder};
+use server::Server;
+
+/// How long a condition may take before the test fails. Far longer than it ever should, since machines stall.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` holds, and fails with `what` if it never does.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let began = Instant::now();
+    while !condition().await {
+        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Starts `count` empty servers.
+pub async fn servers(count: usize) -> Vec<Server> {
+    futures::future::join_all((0..count).map(|_| Server::start())).await
+}
+
+/// A builder for a quorum of `servers` without the restart guard, which fresh servers would fail.
+pub fn unguarded(servers: &[Server]) -> QuorumBuilder {
+    Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
+}

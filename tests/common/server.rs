@@ -1,0 +1,160 @@
+//! A real redis-server on loopback: a free port, no persistence, gone with its handle.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A redis-server process. Dropping it kills it.
+pub struct Server {
+    port: u16,
+    options: Vec<String>,
+    folder: TempDir,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts an empty server and waits until it answers.
+    pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// Starts a server with more options, as on redis-server's command line.
+    pub async fn with(options: &[&str]) -> Self {
+        let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
+        // A free port can be taken by another process before the server binds it: then try another.
+        for _ in 0..20 {
+            let folder = TempDir::new().expect("a temporary folder");
+            let mut server = Self { port: free_port(), options: options.clone(), folder, process: None };
+            if server.launch().await {
+                return server;
+            }
+        }
+        panic!("redis-server does not start; is it installed? (apt-get install redis-server)");
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The folder for its files.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Starts it again on the same port, after a kill. It has forgotten everything unless its options say otherwise.
+    pub async fn restart(&mut self) {
+        self.kill();
+        for _ in 0..100 {
+            if self.launch().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("redis-server does not start again on port {}", self.port);
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Stops it: connections stay open and nothing answers.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped server go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Sends one command over a connection of its own and returns the raw reply's lines, joined by spaces.
+    pub fn command(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server is up");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        stream.write_all(request.as_bytes()).unwrap();
+        reply(&mut BufReader::new(stream))
+    }
+
+    async fn launch(&mut self) -> bool {
+        let port = self.port.to_string();
+        let process = Command::new("redis-server")
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(self.folder.path())
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server starts; install it (apt-get install redis-server)");
+        self.process = Some(process);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            if self.process.as_mut().is_some_and(|process| process.try_wait().unwrap().is_some()) {
+                return false;
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.is_ours() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.kill();
+        false
+    }
+
+    /// Whether the server at the port is this process, and not another that took the port first.
+    fn is_ours(&self) -> bool {
+        let pid = self.process.as_ref().map_or(0, Child::id);
+        let info = self.command(&["INFO", "server"]);
+        info.contains(&format!("process_id:{pid}")) || info.contains("NOAUTH") || info.contains("LOADING")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("the server runs");
+        kill_process(Pid::from_child(process), signal).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn reply(stream: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at(1.min(line.len()));
+    match kind {
+        "$" if rest != "-1" => {
+            let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
+            stream.read_exact(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes).trim_end().to_owned()
+        }
+        "*" if rest != "-1" => {
+            let count: usize = rest.parse().unwrap();
+            (0..count).map(|_| reply(stream)).collect::<Vec<_>>().join(" ")
+        }
+        "$" | "*" => String::new(),
+        _ => rest.to_owned(),
+    }
+}

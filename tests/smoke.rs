@@ -1,0 +1,30 @@
+//! The main job, on five real Redis servers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{servers, unguarded};
+use quorumlock::Released;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_real_servers_grant_one_lock_at_a_time() {
+    let servers = servers(5).await;
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let inside = Arc::new(AtomicU32::new(0));
+    let task = |_| {
+        let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
+        async move {
+            let guard = lock.acquire(Duration::from_secs(30)).await.unwrap();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+            tokio::task::yield_now().await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+        }
+    };
+    futures::future::join_all((0..100).map(task).map(tokio::spawn)).await.into_iter().for_each(|done| done.unwrap());
+    assert_eq!(quorum.in_use(), (0, 0));
+}
