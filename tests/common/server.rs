@@ -1,6 +1,6 @@
 //! A real redis-server on loopback: a free port, no persistence, gone with its handle.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
