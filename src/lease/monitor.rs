@@ -15,6 +15,7 @@ use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
 use crate::protocol::{Cleanup, Voters};
+use crate::quorum::Tick;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
@@ -56,7 +57,7 @@ async fn run(
             biased;
             () = closing.cancelled() => return,
             () = schedule.changed() => {}
-            () = sleep_until(&host, next) => {}
+            () = sleep_until(&host, next), if next != Tick::NEVER => {}
             Some(()) = renewals.next(), if !renewals.is_empty() => {}
             () = &mut reaping => return,
         }
