@@ -1,5 +1,11 @@
 //! What an acquisition and its release cost: over memory nodes, and over real servers on loopback.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, missing_docs, reason = "this is a benchmark")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "this is a benchmark"
+)]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

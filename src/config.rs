@@ -92,6 +92,11 @@ impl LockOptions {
         self
     }
 
+    /// The share by which clocks may run apart before a node's counts as stepped: never less than clocks do.
+    pub(crate) const fn clock_rate(&self) -> f64 {
+        self.drift.factor.max(0.01)
+    }
+
     /// Checks all options together. `max_ttl` zero means no bound but [`MAX_TTL`].
     pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
@@ -153,8 +158,8 @@ pub(crate) struct Rules {
     pub(crate) backoff: Backoff,
 }
 
-/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
-#[derive(Clone, Debug)]
+/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means. Not `Debug`: addresses may hold passwords.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) addresses: Vec<String>,
     pub(crate) options: LockOptions,

@@ -42,6 +42,13 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
+/// There is no Tokio runtime to wait on.
+pub(crate) fn no_runtime() -> Error {
+    Error::config(
+        "there is no Tokio runtime here; call this within one that has time and I/O enabled, as in #[tokio::main]",
+    )
+}
+
 /// What most functions here return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -94,6 +94,12 @@ impl Host for TokioTime {
 /// How long a timer sleeps at most before it looks at the clock again: timers stand still while the machine is suspended, leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// Whether waiting is possible here: whether there is a Tokio runtime.
+#[must_use]
+pub fn can_wait() -> bool {
+    Handle::try_current().is_ok()
+}
+
 /// Waits until `until` by the host's clock.
 ///
 /// # Cancel safety

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::held::{Dropped, Held, Leases};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
-use crate::host::before;
+use crate::error::{Error, ErrorKind, Result, no_runtime};
+use crate::host::{before, can_wait};
 use crate::protocol::{Holding, Won};
 use crate::quorum::Verdict;
 use crate::quorum::tally::Freed;
@@ -215,6 +215,9 @@ impl LockGuard {
     /// # Cancel safety
     /// Safe: the count is taken back.
     pub async fn reenter(&self) -> Result<Self> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
         let held = &self.lease.0;
         let until = held.round_timeout();
         let setting = held.add_hold(Holding::start)?;
@@ -246,6 +249,9 @@ impl LockGuard {
             Dropped::Expired => return Ok(Released::AlreadyExpired),
             Dropped::Released(cleanup) => cleanup,
         };
+        if !can_wait() {
+            return Err(no_runtime());
+        }
         match before(&held.voters().host, until, cleanup.freed()).await {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),

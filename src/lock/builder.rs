@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::quorum::Quorum;
 use crate::config::{LockOptions, MAX_NODES, Settings};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_runtime};
 use crate::host::{Host, System, TokioTime};
 use crate::lease::{LEFTOVERS, Leases};
 use crate::node::redis::{self, RedisNode, Registry};
@@ -128,7 +128,7 @@ impl QuorumBuilder {
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
-            drift: 0.01,
+            drift: self.settings.options.clock_rate(),
             retention: self.settings.fence_retention,
             client_name: self.settings.client_name.as_str().into(),
         };
@@ -177,8 +177,7 @@ impl std::fmt::Debug for QuorumBuilder {
 }
 
 fn runtime() -> Result<Handle> {
-    Handle::try_current()
-        .map_err(|_| Error::config("there is no Tokio runtime here; call this within one, as in #[tokio::main]"))
+    Handle::try_current().map_err(|_| no_runtime())
 }
 
 fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>) -> (Arc<Leases>, Arc<dyn Host>) {

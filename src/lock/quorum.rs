@@ -4,15 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::QuorumBuilder;
 use super::inspected::{Inspected, force};
 use super::mutex::QuorumLock;
 use crate::config::{LockOptions, Rules, Settings};
-use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::host::{Host, before};
+use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
+use crate::host::{Host, before, can_wait};
 use crate::lease::Leases;
 use crate::node::redis::Registry;
 use crate::node::{Name, NodeState, NodeStatus};
@@ -137,11 +136,13 @@ impl Quorum {
     /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only after its quarantine.
     ///
     /// # Errors
-    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is behind two addresses.
+    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is behind two addresses
+    /// or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
+        self.0.usable()?;
         let Some(registry) = &self.0.registry else { return Ok(()) };
         let host = &self.0.host;
         let began = host.now();
@@ -170,7 +171,7 @@ impl Quorum {
         self.0.shut.cancel();
         self.0.leases.lose_all();
         let until = self.0.host.now() + deadline;
-        if before(&self.0.host, until, self.0.leases.voters.cleaned()).await.is_none() {
+        if can_wait() && before(&self.0.host, until, self.0.leases.voters.cleaned()).await.is_none() {
             tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");
         }
         self.0.leases.voters.nodes.iter().for_each(|node| node.close());
@@ -232,10 +233,7 @@ impl Inner {
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        match Handle::try_current() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::config("there is no Tokio runtime here; await this within one")),
-        }
+        if can_wait() { Ok(()) } else { Err(no_runtime()) }
     }
 }
 

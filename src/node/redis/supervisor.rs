@@ -27,10 +27,10 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
             Some(Ok(generation)) => {
                 failures = 0;
                 let End(why) = generation.run(&closing).await;
-                lower(&shared, NodeState::Down { why });
+                lower(&shared, NodeState::Down { why }, closing.is_cancelled());
             }
             Some(Err(state)) => {
-                lower(&shared, state);
+                lower(&shared, state, false);
                 let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random()).max(PAUSES.min / 2);
                 failures = failures.saturating_add(1);
                 let wake = shared.host.now() + pause;
@@ -90,13 +90,13 @@ fn down(fault: Fault) -> NodeState {
     NodeState::Down { why: fault.to_string() }
 }
 
-fn lower(shared: &Shared, told: NodeState) {
+fn lower(shared: &Shared, told: NodeState, expected: bool) {
     let mut state = shared.state();
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
     state.link = Link::Out(told.clone());
     drop(state);
-    // A node that stays down is told once.
-    if news {
+    // A node that stays down is told once, and one that we left is no news.
+    if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }
     shared.meters.up(false);
