@@ -4,6 +4,8 @@
 //! [`ReplyTo`]. What was submitted to one node is carried out in the order of submission as long as the connection
 //! stays the same; nothing is withdrawn because a caller went away.
 
+#[cfg(feature = "test-util")]
+pub mod fault;
 pub mod memory;
 pub mod operation;
 pub mod redis;

@@ -167,6 +167,22 @@ impl RedisNode {
         host.spawn(Box::pin(supervisor::run(shared.clone(), closing.clone())));
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
+
+    /// The node at `address` without a quorum around it and without the restart guard, for tests of single operations.
+    ///
+    /// # Errors
+    /// `Config` if the address is none.
+    #[cfg(feature = "test-util")]
+    pub fn alone(address: &str, host: Arc<dyn Host>) -> crate::error::Result<Self> {
+        let settings = Settings {
+            timeout: Duration::from_secs(10),
+            max_ttl: Duration::ZERO,
+            drift: 0.01,
+            retention: crate::node::memory::FENCE_RETENTION,
+            client_name: "alone".into(),
+        };
+        Ok(Self::new(0, Endpoint::parse(address)?, settings, host, Arc::new(Registry::new(1))))
+    }
 }
 
 impl Node for RedisNode {
