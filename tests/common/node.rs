@@ -1,0 +1,50 @@
+//! One node asked directly, without a quorum around it.
+
+use std::sync::Arc;
+
+use quorumlock::host::{Host, System};
+use quorumlock::node::redis::RedisNode;
+use quorumlock::node::{Node, Operation, Reply, ReplyTo, Request, Sink};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::eventually;
+use super::server::Server;
+
+/// The real adapter to `server`, connected.
+pub async fn real(server: &Server) -> RedisNode {
+    let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
+    let node = RedisNode::alone(&server.url(), host).unwrap();
+    eventually("the node is up", async || node.status().state.is_admitted()).await;
+    node
+}
+
+struct Inbox(mpsc::UnboundedSender<(usize, Reply)>);
+
+impl Sink for Inbox {
+    fn deliver(self: Arc<Self>, number: usize, reply: Reply) {
+        let _ = self.0.send((number, reply));
+    }
+}
+
+/// Submits all operations at once, and returns their replies in the order of the operations.
+pub async fn ask_all(node: &dyn Node, operations: &[Operation]) -> Vec<Reply> {
+    let (sender, mut replies) = mpsc::unbounded_channel();
+    let inbox = Arc::new(Inbox(sender));
+    for (number, operation) in operations.iter().enumerate() {
+        let reply = ReplyTo::new(number, inbox.clone());
+        node.submit(Request { operation: Arc::new(operation.clone()), reply });
+    }
+    drop(inbox);
+    let mut all = Vec::with_capacity(operations.len());
+    while let Some(reply) = replies.recv().await {
+        all.push(reply);
+    }
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, reply)| reply).collect()
+}
+
+/// Submits one operation.
+pub async fn ask(node: &dyn Node, operation: &Operation) -> Reply {
+    ask_all(node, std::slice::from_ref(operation)).await.remove(0)
+}

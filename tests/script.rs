@@ -1,0 +1,184 @@
+//! The script and the memory node are the same node: random sequences of operations give the same replies on both.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::eventually;
+use common::node::{ask_all, real};
+use common::server::Server;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use quorumlock::node::memory::Store;
+use quorumlock::node::redis::RedisNode;
+use quorumlock::node::{Inspection, Name, Operation, Outcome, Verb};
+
+/// A ttl that ends within the test.
+const SHORT: Duration = Duration::from_millis(100);
+/// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands still. Ttls differ by far more.
+const TOLERANCE: Duration = Duration::from_secs(60);
+const CASES: u32 = 96;
+
+/// One operation, before its names are those of the case.
+#[derive(Clone, Debug)]
+struct Sketch {
+    verb: Verb,
+    names: Vec<usize>,
+    owner: u8,
+    ttl: Duration,
+    ballot: u64,
+    count: u32,
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let verb = prop_oneof![
+        4 => Just(Verb::Claim),
+        2 => Just(Verb::Renew),
+        3 => Just(Verb::Release),
+        1 => Just(Verb::Inspect),
+    ];
+    let ttl = prop_oneof![
+        1 => Just(SHORT),
+        8 => Just(Duration::from_secs(600)),
+        8 => Just(Duration::from_secs(1_200)),
+        2 => Just(Duration::from_nanos(1_800_000_999_999)),
+    ];
+    // Close together, and where doubles and strings of digits differ: the shorter number is the smaller one, and the last two are neighbours below 2^53.
+    let ballot = prop_oneof![
+        8 => 0u64..12,
+        2 => 98u64..102,
+        1 => Just((1 << 53) - 2),
+        1 => Just((1 << 53) - 1),
+    ];
+    let names = proptest::sample::subsequence(vec![0, 1, 2], 1..=3).prop_shuffle();
+    (verb, names, 0u8..3, ttl, ballot, 1u32..5).prop_map(|(verb, names, owner, ttl, ballot, count)| Sketch {
+        verb,
+        names,
+        owner,
+        ttl,
+        ballot,
+        count,
+    })
+}
+
+/// Batches, each of which the adapter sends in one script call.
+fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
+    proptest::collection::vec(proptest::collection::vec(sketch(), 1..6), 1..12)
+}
+
+fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
+    Operation {
+        verb: sketch.verb,
+        names: sketch.names.into_iter().map(|name| names[name].clone()).collect(),
+        owner: format!("owner-{}", sketch.owner).into(),
+        ttl: sketch.ttl,
+        ballot: sketch.ballot,
+        count: sketch.count,
+    }
+}
+
+fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.abs_diff(other) < TOLERANCE && (one <= SHORT) == (other <= SHORT),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn same_entry(one: &Inspection, other: &Inspection) -> bool {
+    (&one.holder, one.count, one.fence) == (&other.holder, other.count, other.fence)
+        && near(one.remaining, other.remaining)
+}
+
+fn same(one: &Outcome, other: &Outcome) -> bool {
+    match (one, other) {
+        (
+            Outcome::Held { holder: a, remaining: left, fence: mark },
+            Outcome::Held { holder: b, remaining: right, fence: other },
+        ) => a == b && mark == other && near(*left, *right),
+        (Outcome::Inspected(one), Outcome::Inspected(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// The memory node and the real one, each with its own time.
+struct Pair {
+    server: Server,
+    node: RedisNode,
+}
+
+impl Pair {
+    async fn check(&self, case: u32, batches: Vec<Vec<Sketch>>) -> Result<(), TestCaseError> {
+        let prefix = format!("case-{case}:");
+        let names = ["a", "b", "{a}:gate"].map(|text| Name::new(&prefix, text).unwrap());
+        let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
+        for batch in batches {
+            let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
+            let real = ask_all(&self.node, &batch).await;
+            for (operation, real) in batch.iter().zip(real) {
+                let (real, memory) = (real.unwrap(), store.apply(operation, now));
+                prop_assert!(same(&real, &memory), "{operation:?}\n  script: {real:?}\n  memory: {memory:?}");
+            }
+            now = self.expire(&mut store, &names, now).await;
+        }
+        let questions: Vec<_> = names.iter().map(|name| Operation::inspect([name.clone()].into())).collect();
+        for (question, real) in questions.iter().zip(ask_all(&self.node, &questions).await) {
+            let (real, memory) = (real.unwrap(), store.apply(question, now));
+            prop_assert!(same(&real, &memory), "in the end\n  script: {real:?}\n  memory: {memory:?}");
+        }
+        Ok(())
+    }
+
+    /// Waits until what ends soon has ended on the server, and lets it end in memory. The new time there.
+    async fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
+        let mut ended = now;
+        for name in names {
+            let Outcome::Inspected(entries) = store.apply(&Operation::inspect([name.clone()].into()), now) else {
+                panic!("a question is answered");
+            };
+            if entries[0].remaining.is_some_and(|left| left <= SHORT) {
+                eventually("a short hold ends", async || self.server.command(&["EXISTS", name.lock_key()]) == "0")
+                    .await;
+                ended = now + SHORT;
+            }
+        }
+        ended
+    }
+}
+
+#[test]
+fn random_sequences_of_operations_give_the_same_replies_in_memory_and_from_the_script() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pair = runtime.block_on(async {
+        let server = Server::start().await;
+        let node = real(&server).await;
+        Pair { server, node }
+    });
+    let (before, case) = (calls(&pair.server), AtomicU32::new(0));
+    let operations = AtomicU32::new(0);
+    let mut runner = TestRunner::new(Config {
+        cases: CASES,
+        failure_persistence: None,
+        max_shrink_time: 10_000,
+        ..Config::default()
+    });
+    let outcome = runner.run(&batches(), |batches| {
+        let count = batches.iter().map(Vec::len).sum::<usize>();
+        operations.fetch_add(u32::try_from(count).unwrap(), Ordering::Relaxed);
+        runtime.block_on(pair.check(case.fetch_add(1, Ordering::Relaxed), batches))
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let sent = calls(&pair.server) - before;
+    assert!(sent < operations.into_inner(), "operations that were submitted together went into one call");
+}
+
+/// How many script calls the server has had.
+fn calls(server: &Server) -> u32 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
