@@ -4,6 +4,7 @@
 
 #[cfg(feature = "test-util")]
 pub mod node;
+pub mod proxy;
 pub mod server;
 
 use std::future::Future;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 pub struct Server {
     port: u16,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: TempDir,
     process: Option<Child>,
 }
@@ -24,11 +26,17 @@ impl Server {
 
     /// Starts a server with more options, as on redis-server's command line.
     pub async fn with(options: &[&str]) -> Self {
+        Self::within(options, |_| Vec::new()).await
+    }
+
+    /// Starts a server with more options, and with the environment that `environment` makes for its folder.
+    pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
         // A free port can be taken by another process before the server binds it: then try another.
         for _ in 0..20 {
             let folder = TempDir::new().expect("a temporary folder");
-            let mut server = Self { port: free_port(), options: options.clone(), folder, process: None };
+            let environment = environment(folder.path());
+            let mut server = Self { port: free_port(), options: options.clone(), environment, folder, process: None };
             if server.launch().await {
                 return server;
             }
@@ -45,7 +53,7 @@ impl Server {
     }
 
     /// The folder for its files.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -59,6 +67,15 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("redis-server does not start again on port {}", self.port);
+    }
+
+    /// Deletes its files, while it is down: it comes back empty whatever it persisted.
+    pub fn wipe(&self) {
+        assert!(self.process.is_none(), "it runs");
+        for entry in std::fs::read_dir(self.folder.path()).unwrap().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        }
     }
 
     /// Ends it with SIGKILL.
@@ -81,14 +98,7 @@ impl Server {
 
     /// Sends one command over a connection of its own and returns the raw reply's lines, joined by spaces.
     pub fn command(&self, words: &[&str]) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server is up");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        stream.write_all(request.as_bytes()).unwrap();
-        reply(&mut BufReader::new(stream))
+        ask(self.port, words, Duration::from_secs(10)).expect("the server answers")
     }
 
     async fn launch(&mut self) -> bool {
@@ -97,6 +107,7 @@ impl Server {
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(self.folder.path())
             .args(&self.options)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -119,7 +130,7 @@ impl Server {
     /// Whether the server at the port is this process, and not another that took the port first.
     fn is_ours(&self) -> bool {
         let pid = self.process.as_ref().map_or(0, Child::id);
-        let info = self.command(&["INFO", "server"]);
+        let Ok(info) = ask(self.port, &["INFO", "server"], Duration::from_secs(10)) else { return false };
         info.contains(&format!("process_id:{pid}")) || info.contains("NOAUTH") || info.contains("LOADING")
     }
 
@@ -139,22 +150,34 @@ fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-fn reply(stream: &mut impl BufRead) -> String {
+/// Sends one command to whatever answers at `port`, and returns the raw reply's lines, joined by spaces.
+pub fn ask(port: u16, words: &[&str], patience: Duration) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(patience))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    stream.write_all(request.as_bytes())?;
+    reply(&mut BufReader::new(stream))
+}
+
+fn reply(stream: &mut impl BufRead) -> std::io::Result<String> {
     let mut line = String::new();
-    stream.read_line(&mut line).unwrap();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
     let line = line.trim_end();
     let (kind, rest) = line.split_at(1.min(line.len()));
-    match kind {
+    let number = || rest.parse::<usize>().map_err(|_| std::io::ErrorKind::InvalidData);
+    Ok(match kind {
         "$" if rest != "-1" => {
-            let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
-            stream.read_exact(&mut bytes).unwrap();
+            let mut bytes = vec![0; number()? + 2];
+            stream.read_exact(&mut bytes)?;
             String::from_utf8_lossy(&bytes).trim_end().to_owned()
         }
-        "*" if rest != "-1" => {
-            let count: usize = rest.parse().unwrap();
-            (0..count).map(|_| reply(stream)).collect::<Vec<_>>().join(" ")
-        }
+        "*" if rest != "-1" => (0..number()?).map(|_| reply(stream)).collect::<std::io::Result<Vec<_>>>()?.join(" "),
         "$" | "*" => String::new(),
         _ => rest.to_owned(),
-    }
+    })
 }

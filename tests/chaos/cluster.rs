@@ -1,0 +1,181 @@
+//! Five servers, a proxy in front of each, and the workers.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::common::proxy::Proxy;
+use crate::common::server::{Server, ask};
+use crate::history::{Event, clock, parse};
+use crate::judge::Judge;
+use crate::worker::Orders;
+use crate::{NAMES, TTL};
+
+/// A server behind a proxy.
+pub struct Node {
+    pub server: tokio::sync::Mutex<Server>,
+    pub port: u16,
+    pub proxy: Proxy,
+}
+
+impl Node {
+    pub async fn start() -> Self {
+        let server = Server::with(&["--appendonly", "yes", "--appendfsync", "everysec"]).await;
+        let port = server.port();
+        Self { server: server.into(), port, proxy: Proxy::start(port).await }
+    }
+
+    /// Sends one command, past the proxy.
+    pub async fn command(&self, words: &[&str]) -> Option<String> {
+        command(self.port, words).await
+    }
+}
+
+async fn command(port: u16, words: &[&str]) -> Option<String> {
+    let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+    let asking = move || {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        ask(port, &words, Duration::from_millis(300)).ok()
+    };
+    tokio::task::spawn_blocking(asking).await.ok().flatten()
+}
+
+/// The worker processes, and what they have told.
+pub struct Workers {
+    children: Vec<Mutex<Child>>,
+    nodes: Vec<String>,
+    storage: u16,
+    pub judge: Mutex<Judge>,
+    pub usage: Mutex<Vec<(u64, u32, u64, u64)>>,
+}
+
+impl Workers {
+    pub fn start(count: usize, seed: u64, nodes: &[Arc<Node>], storage: u16) -> Arc<Self> {
+        let nodes: Vec<_> = nodes.iter().map(|node| node.proxy.url()).collect();
+        let mut output = Vec::new();
+        let mut children = Vec::new();
+        for index in 0..count {
+            let mut child = spawn(&Orders { seed: seed.wrapping_add(index as u64), storage, nodes: nodes.clone() });
+            output.push((child.id().unwrap(), child.stdout.take().unwrap()));
+            children.push(Mutex::new(child));
+        }
+        let workers = Arc::new(Self { children, nodes, storage, judge: Mutex::default(), usage: Mutex::default() });
+        for (process, output) in output {
+            tokio::spawn(workers.clone().read(process, output));
+        }
+        workers
+    }
+
+    pub const fn count(&self) -> usize {
+        self.children.len()
+    }
+
+    pub fn process(&self, index: usize) -> u32 {
+        self.children[index].lock().unwrap().id().unwrap_or_default()
+    }
+
+    /// Ends a worker with SIGKILL and starts another in its place.
+    pub fn replace(self: &Arc<Self>, index: usize, seed: u64) {
+        let mut fresh = spawn(&Orders { seed, storage: self.storage, nodes: self.nodes.clone() });
+        let (process, output) = (fresh.id().unwrap(), fresh.stdout.take().unwrap());
+        // Dropping the old one kills it.
+        drop(std::mem::replace(&mut *self.children[index].lock().unwrap(), fresh));
+        tokio::spawn(self.clone().read(process, output));
+    }
+
+    pub fn signal(&self, index: usize, signal: Signal) {
+        signal_process(self.process(index), signal);
+    }
+
+    /// Asks all workers to end, and waits for what they have to say.
+    pub async fn end(&self) {
+        for child in &self.children {
+            let mut child = {
+                let mut guard = child.lock().unwrap();
+                guard.stdin.take();
+                std::mem::replace(&mut *guard, Command::new("true").spawn().unwrap())
+            };
+            if tokio::time::timeout(Duration::from_secs(10), child.wait()).await.is_err() {
+                let _ = child.kill().await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+
+    /// Whether `losing` nodes can forget everything at this moment without breaking a promise: each name is held by one owner on so many nodes that no
+    /// other can get a quorum with those, or is free everywhere. While the workers stand still, `forget` is called if so.
+    pub async fn while_safe(&self, nodes: &[Arc<Node>], losing: usize, forget: impl AsyncFnOnce()) -> bool {
+        (0..self.count()).for_each(|index| self.signal(index, Signal::STOP));
+        // What was sent before is carried out in this time; what proxies hold back may come later, and `safe` allows for it.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut safe = true;
+        for name in NAMES {
+            safe &= safe_to_lose(nodes, name, losing).await;
+        }
+        if safe {
+            forget().await;
+        }
+        (0..self.count()).for_each(|index| self.signal(index, Signal::CONT));
+        safe
+    }
+
+    async fn read(self: Arc<Self>, process: u32, output: tokio::process::ChildStdout) {
+        let mut lines = BufReader::new(output).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Some((task, event)) = parse(&line) else { continue };
+            match event {
+                Event::Stopping => drop(tokio::spawn(wake(process, task))),
+                Event::Uses { memory, tasks } => self.usage.lock().unwrap().push((clock(), process, memory, tasks)),
+                _ => {}
+            }
+            self.judge.lock().unwrap().note((process, task), &event);
+        }
+        self.judge.lock().unwrap().died(process);
+    }
+}
+
+/// A worker that stopped itself goes on after about its ttl.
+async fn wake(process: u32, task: usize) {
+    let share = [0.2, 0.8, 1.3, 1.6][task % 4];
+    tokio::time::sleep(TTL.mul_f64(share)).await;
+    signal_process(process, Signal::CONT);
+    // The stop may have come after that.
+    tokio::time::sleep(TTL).await;
+    signal_process(process, Signal::CONT);
+}
+
+fn signal_process(process: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        // It may have ended.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn spawn(orders: &Orders) -> Child {
+    Command::new(std::env::current_exe().expect("a program knows its path"))
+        .args(orders.arguments())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a worker starts")
+}
+
+async fn safe_to_lose(nodes: &[Arc<Node>], name: &str, losing: usize) -> bool {
+    let key = format!("quorumlock:{{{name}}}");
+    let words = ["HKEYS", &key];
+    let asked = nodes.iter().map(|node| command(node.port, &words));
+    let holders = futures::future::join_all(asked).await;
+    let most = holders
+        .iter()
+        .flatten()
+        .filter(|one| !one.is_empty())
+        .map(|one| holders.iter().flatten().filter(|other| *other == one).count());
+    let quorum = nodes.len() / 2 + 1;
+    let free = holders.iter().all(|holder| holder.as_deref() == Some(""));
+    free || most.max().is_some_and(|most| most >= quorum + losing)
+}

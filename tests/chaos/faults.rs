@@ -1,0 +1,182 @@
+//! What can happen to a node, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::cluster::{Node, Workers};
+use crate::common::proxy::Way;
+use crate::{MAX_TTL, NAMES, TTL};
+
+/// One kind of fault of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    KillAndRestartEmpty,
+    KillAndRestartWithAof,
+    Stop,
+    ClientPause,
+    ClientKill,
+    ScriptFlush,
+    FlushAll,
+    MaxMemory,
+    WrongType,
+    ReplicaOf,
+    OutputBuffer,
+    Delay,
+    Blackhole,
+    RequestsHeld,
+    RepliesHeld,
+    Drip,
+    Reset,
+    HalfOpen,
+    Refuse,
+}
+
+impl Fault {
+    pub const ALL: [Self; 19] = [
+        Self::KillAndRestartEmpty,
+        Self::KillAndRestartWithAof,
+        Self::Stop,
+        Self::ClientPause,
+        Self::ClientKill,
+        Self::ScriptFlush,
+        Self::FlushAll,
+        Self::MaxMemory,
+        Self::WrongType,
+        Self::ReplicaOf,
+        Self::OutputBuffer,
+        Self::Delay,
+        Self::Blackhole,
+        Self::RequestsHeld,
+        Self::RepliesHeld,
+        Self::Drip,
+        Self::Reset,
+        Self::HalfOpen,
+        Self::Refuse,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KillAndRestartEmpty => "kill_restart_empty",
+            Self::KillAndRestartWithAof => "kill_restart_aof",
+            Self::Stop => "stop",
+            Self::ClientPause => "client_pause",
+            Self::ClientKill => "client_kill",
+            Self::ScriptFlush => "script_flush",
+            Self::FlushAll => "flushall",
+            Self::MaxMemory => "maxmemory",
+            Self::WrongType => "wrong_type",
+            Self::ReplicaOf => "replicaof",
+            Self::OutputBuffer => "output_buffer",
+            Self::Delay => "delay",
+            Self::Blackhole => "blackhole",
+            Self::RequestsHeld => "requests_held",
+            Self::RepliesHeld => "replies_held",
+            Self::Drip => "drip",
+            Self::Reset => "reset",
+            Self::HalfOpen => "half_open",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    /// For how long a node that had this votes on no claim: the restart guard's time, and the second by which an uptime can be wrong.
+    pub const fn quarantine(self) -> Duration {
+        match self {
+            Self::KillAndRestartEmpty | Self::KillAndRestartWithAof | Self::ReplicaOf => {
+                Duration::from_millis(1_200).saturating_add(MAX_TTL)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// For how long to let it be. What makes a node forget without its clients' seeing it must last until no hold from before is left.
+    pub fn length(self, random: &mut SmallRng) -> Duration {
+        let forgets = matches!(self, Self::WrongType | Self::ReplicaOf);
+        let least = if forgets || matches!(self, Self::Stop | Self::ClientPause) { TTL + TTL / 4 } else { TTL / 10 };
+        least + TTL.mul_f64(random.random_range(0.0..1.0))
+    }
+
+    /// Begins it.
+    pub async fn begin(self, node: &Node, spare: u16) {
+        match self {
+            Self::KillAndRestartEmpty | Self::KillAndRestartWithAof => node.server.lock().await.kill(),
+            Self::Stop => node.server.lock().await.stop(),
+            Self::ClientPause => drop(node.command(&["CLIENT", "PAUSE", &TTL.as_millis().to_string(), "ALL"]).await),
+            Self::ClientKill => drop(node.command(&["CLIENT", "KILL", "TYPE", "normal"]).await),
+            Self::ScriptFlush => drop(node.command(&["SCRIPT", "FLUSH"]).await),
+            Self::FlushAll => drop(node.command(&["FLUSHALL"]).await),
+            Self::MaxMemory => drop(node.command(&["CONFIG", "SET", "maxmemory", "1"]).await),
+            Self::WrongType => {
+                for name in NAMES {
+                    node.command(&["SET", &format!("quorumlock:{{{name}}}"), "in the way"]).await;
+                }
+            }
+            Self::ReplicaOf => drop(node.command(&["REPLICAOF", "127.0.0.1", &spare.to_string()]).await),
+            Self::OutputBuffer => {
+                node.command(&["CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 0 0"]).await;
+                node.proxy.inject(b"*3\r\n$4\r\nEVAL\r\n$35\r\nreturn string.rep('x', 8*1024*1024) \r\n$1\r\n0\r\n");
+            }
+            Self::Delay => node.proxy.both(Way::Delay(Duration::from_millis(40))),
+            Self::Blackhole => node.proxy.both(Way::Held),
+            Self::RequestsHeld => node.proxy.requests(Way::Held),
+            Self::RepliesHeld => node.proxy.replies(Way::Held),
+            Self::Drip => node.proxy.replies(Way::Drip(Duration::from_millis(2))),
+            Self::Reset => node.proxy.reset(),
+            Self::HalfOpen => node.proxy.half_open(),
+            Self::Refuse => {
+                node.proxy.refuse(true);
+                node.proxy.reset();
+            }
+        }
+    }
+
+    /// Ends it.
+    pub async fn end(self, node: &Node) {
+        match self {
+            Self::KillAndRestartEmpty => {
+                let mut server = node.server.lock().await;
+                server.wipe();
+                server.restart().await;
+            }
+            Self::KillAndRestartWithAof => node.server.lock().await.restart().await,
+            Self::Stop => node.server.lock().await.resume(),
+            Self::MaxMemory => drop(node.command(&["CONFIG", "SET", "maxmemory", "0"]).await),
+            Self::WrongType => {
+                for name in NAMES {
+                    node.command(&["DEL", &format!("quorumlock:{{{name}}}")]).await;
+                }
+            }
+            Self::ReplicaOf => drop(node.command(&["REPLICAOF", "NO", "ONE"]).await),
+            Self::OutputBuffer => {
+                drop(node.command(&["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]).await);
+            }
+            Self::Delay | Self::Blackhole | Self::RequestsHeld | Self::RepliesHeld | Self::Drip => {
+                node.proxy.both(Way::Open);
+            }
+            Self::Refuse => node.proxy.refuse(false),
+            Self::ClientPause
+            | Self::ClientKill
+            | Self::ScriptFlush
+            | Self::FlushAll
+            | Self::Reset
+            | Self::HalfOpen => {}
+        }
+    }
+
+    /// Begins it when that is fair: a FLUSHALL cannot be seen by anyone, so it must leave every holder its majority. Returns whether it was.
+    pub async fn begin_fairly(self, node: &Arc<Node>, nodes: &[Arc<Node>], workers: &Workers, spare: u16) -> bool {
+        if self != Self::FlushAll {
+            self.begin(node, spare).await;
+            return true;
+        }
+        for _ in 0..50 {
+            if workers.while_safe(nodes, 1, async || self.begin(node, spare).await).await {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+}

@@ -1,0 +1,47 @@
+//! Worker processes over five real servers behind proxies, while everything fails; and a judge.
+//!
+//! `scripts/chaos` runs it. `--seconds S` for how long, `--seed N` for which faults, `--json` for one object at the end, `--soak` to also hold memory
+//! and tasks at the end against those after a tenth of the time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
+#![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
+
+mod cluster;
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+mod history;
+mod judge;
+mod run;
+mod storage;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// The locks that workers contend for.
+const NAMES: [&str; 3] = ["orders", "stock", "mail"];
+/// Short, so that much expires in a minute.
+const TTL: Duration = Duration::from_secs(2);
+/// The longest ttl in use, so that the restart guard's time is short as well.
+const MAX_TTL: Duration = TTL;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    if let Some((word, orders)) = arguments.split_first()
+        && word == "--worker"
+    {
+        runtime().block_on(worker::run(worker::Orders::parse(orders)));
+        return ExitCode::SUCCESS;
+    }
+    judge::judge_the_judge();
+    let options = run::Options::parse(&arguments);
+    let report = runtime().block_on(run::run(&options));
+    report.print(options.json);
+    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime starts")
+}

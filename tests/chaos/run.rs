@@ -1,0 +1,295 @@
+//! Runs workers and faults for a while, and reports.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::cluster::{Node, Workers};
+use crate::common::server::{Server, ask};
+use crate::faults::Fault;
+use crate::history::clock;
+use crate::judge::Counts;
+use crate::storage::Storage;
+use crate::{MAX_TTL, NAMES, TTL};
+
+const NODES: usize = 5;
+const WORKERS: usize = 4;
+/// How many nodes may be in trouble at once.
+const MINORITY: usize = 2;
+/// With a majority of nodes at hand, nobody may wait longer than this for anything.
+const STALL: Duration = Duration::from_secs(20);
+
+/// What the command line says.
+pub struct Options {
+    seconds: u64,
+    seed: u64,
+    soak: bool,
+    pub json: bool,
+}
+
+impl Options {
+    pub fn parse(arguments: &[String]) -> Self {
+        let mut options = Self { seconds: 60, seed: clock() / 1_000, soak: false, json: false };
+        let mut words = arguments.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            let mut number = || words.next().and_then(|number| number.parse().ok()).expect("a number after the option");
+            match word {
+                "--seconds" => options.seconds = number(),
+                "--seed" => options.seed = number(),
+                "--soak" => (options.soak, options.seconds) = (true, number()),
+                "--json" => options.json = true,
+                other => panic!("what is {other}? use --seconds S, --seed N, --soak S, --json"),
+            }
+        }
+        options
+    }
+}
+
+/// What came of it.
+pub struct Report {
+    json: Value,
+    violations: Vec<String>,
+}
+
+impl Report {
+    pub fn print(&self, json: bool) {
+        if json {
+            println!("{}", self.json);
+        } else {
+            println!("{:#}", self.json);
+        }
+        for violation in &self.violations {
+            eprintln!("VIOLATION {violation}");
+        }
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// What the tasks of a run share.
+struct Chaos {
+    nodes: Vec<Arc<Node>>,
+    spare: Server,
+    workers: Arc<Workers>,
+    busy: Mutex<HashSet<usize>>,
+    deck: Mutex<Vec<Fault>>,
+    log: Mutex<Vec<(u64, String)>>,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    ends: Instant,
+    kills: bool,
+}
+
+pub async fn run(options: &Options) -> Report {
+    let nodes: Vec<_> =
+        futures::future::join_all((0..NODES).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
+    let (storage, port) = Storage::start(NAMES.len()).await;
+    let workers = Workers::start(WORKERS, options.seed, &nodes, port);
+    let chaos = Arc::new(Chaos {
+        nodes,
+        spare: Server::start().await,
+        workers,
+        busy: Mutex::default(),
+        deck: Mutex::default(),
+        log: Mutex::default(),
+        counts: Mutex::default(),
+        ends: Instant::now() + Duration::from_secs(options.seconds),
+        kills: !options.soak,
+    });
+    let began = chaos.until_all_progress(clock()).await.expect("healthy nodes grant locks");
+    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut fork = || SmallRng::from_rng(&mut random);
+    let mut tasks = vec![tokio::spawn(chaos.clone().trouble_workers(fork()))];
+    tasks.extend((0..MINORITY).map(|_| tokio::spawn(chaos.clone().trouble_nodes(fork()))));
+    for task in tasks {
+        task.await.expect("no fault fails to be made");
+    }
+    let healed = clock();
+    let recovered = chaos.until_all_progress(healed).await;
+    let ended = clock();
+    chaos.workers.end().await;
+    let left = chaos.left_behind().await;
+    chaos.report(options, &storage, [began, healed, ended], recovered, left)
+}
+
+impl Chaos {
+    /// Waits until every worker has acquired something after `since`.
+    async fn until_all_progress(&self, since: u64) -> Option<u64> {
+        let limit = Instant::now() + STALL;
+        let progressed = |index| self.workers.judge.lock().unwrap().busy(self.workers.process(index), since);
+        while !(0..WORKERS).all(progressed) {
+            if Instant::now() > limit {
+                return None;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        Some(clock())
+    }
+
+    /// One node after the other has one fault after the other.
+    async fn trouble_nodes(self: Arc<Self>, mut random: SmallRng) {
+        while Instant::now() < self.ends {
+            let fault = self.deal(&mut random);
+            let index = self.pick(&mut random);
+            let node = &self.nodes[index];
+            let length = fault.length(&mut random);
+            self.note(format!("{} begins on node {index} for {length:?}", fault.name()));
+            if fault.begin_fairly(node, &self.nodes, &self.workers, self.spare.port()).await {
+                self.count(fault.name());
+                sleep(length).await;
+                fault.end(node).await;
+            }
+            self.note(format!("{} ended on node {index}", fault.name()));
+            // Mostly the node gets well before the next has trouble; sometimes a majority is out of reach for a while.
+            if random.random_bool(0.8) {
+                sleep(fault.quarantine()).await;
+            }
+            self.busy.lock().unwrap().remove(&index);
+            sleep(Duration::from_millis(random.random_range(0..500))).await;
+        }
+    }
+
+    /// One worker after the other is stopped for a while, or killed and replaced.
+    async fn trouble_workers(self: Arc<Self>, mut random: SmallRng) {
+        while Instant::now() < self.ends {
+            sleep(Duration::from_millis(random.random_range(300..3_000))).await;
+            let index = random.random_range(0..WORKERS);
+            if self.kills && random.random_bool(0.3) {
+                self.note(format!("worker {index} killed"));
+                self.count("worker_kill");
+                self.workers.replace(index, random.random());
+                continue;
+            }
+            self.note(format!("worker {index} stopped"));
+            self.count("worker_stop");
+            self.workers.signal(index, Signal::STOP);
+            sleep(TTL.mul_f64(random.random_range(0.1..2.0))).await;
+            self.workers.signal(index, Signal::CONT);
+            self.note(format!("worker {index} goes on"));
+        }
+    }
+
+    /// Every kind of fault comes once before any comes again.
+    fn deal(&self, random: &mut SmallRng) -> Fault {
+        let mut deck = self.deck.lock().unwrap();
+        if deck.is_empty() {
+            deck.extend(Fault::ALL);
+            deck.shuffle(random);
+        }
+        deck.pop().unwrap()
+    }
+
+    fn pick(&self, random: &mut SmallRng) -> usize {
+        let mut busy = self.busy.lock().unwrap();
+        let free: Vec<_> = (0..NODES).filter(|index| !busy.contains(index)).collect();
+        let index = free[random.random_range(0..free.len())];
+        busy.insert(index);
+        index
+    }
+
+    fn note(&self, what: String) {
+        self.log.lock().unwrap().push((clock(), what));
+    }
+
+    fn count(&self, what: &'static str) {
+        *self.counts.lock().unwrap().entry(what).or_default() += 1;
+    }
+
+    /// What is held when nobody is there any more to hold it, one ttl later.
+    async fn left_behind(&self) -> Vec<String> {
+        sleep(TTL + TTL / 20).await;
+        let holder = |node: &Arc<Node>, name: &str| {
+            let key = format!("quorumlock:{{{name}}}");
+            let holder =
+                ask(node.port, &["HGETALL", &key], Duration::from_secs(5)).unwrap_or_else(|error| error.to_string());
+            (!holder.is_empty()).then(|| format!("port {} still holds {name} for {holder}", node.port))
+        };
+        self.nodes.iter().flat_map(|node| NAMES.iter().filter_map(|name| holder(node, name))).collect()
+    }
+
+    fn report(
+        &self,
+        options: &Options,
+        storage: &Storage,
+        [began, healed, ended]: [u64; 3],
+        recovered: Option<u64>,
+        left: Vec<String>,
+    ) -> Report {
+        let mut judge = std::mem::take(&mut *self.workers.judge.lock().unwrap());
+        let counts = std::mem::take(&mut judge.counts);
+        let (pause, at) = judge.longest_pause(began, ended);
+        let mut violations = judge.verdict(&storage.taken());
+        violations.extend(left);
+        if pause > u64::try_from(STALL.as_nanos()).unwrap() || recovered.is_none() {
+            violations.push(format!("no progress for {:.1} s until {at}", seconds(pause)));
+        }
+        let usage = self.usage(began, ended);
+        if options.soak && usage.grew() {
+            violations.push("memory or tasks grew".to_owned());
+        }
+        if !violations.is_empty() {
+            self.log.lock().unwrap().iter().for_each(|(at, what)| eprintln!("{at} {what}"));
+        }
+        let Counts { sections, released, expired, refused, missed, writes, old_writes } = counts;
+        let json = json!({
+            "seconds": options.seconds,
+            "seed": options.seed,
+            "ttl_seconds": TTL.as_secs_f64(),
+            "max_ttl_seconds": MAX_TTL.as_secs_f64(),
+            "workers": WORKERS,
+            "faults": *self.counts.lock().unwrap(),
+            "sections": sections,
+            "released": released,
+            "lost_by_deadline": expired,
+            "lost_otherwise": refused,
+            "missed": missed,
+            "writes": writes,
+            "old_writes_refused": old_writes,
+            "longest_seconds_without_progress": seconds(pause),
+            "recovered_after_seconds": recovered.map(|at| seconds(at - healed)),
+            "memory_kb_of_a_worker": usage.memory,
+            "tasks_of_a_worker": usage.tasks,
+            "violations": violations.len(),
+        });
+        Report { json, violations }
+    }
+
+    fn usage(&self, began: u64, ended: u64) -> Usage {
+        let usage = self.workers.usage.lock().unwrap();
+        let most = |from: f64, until: f64, of: fn(&(u64, u32, u64, u64)) -> u64| {
+            let at = |share: f64| began + ((ended - began) as f64 * share) as u64;
+            usage.iter().filter(|entry| (at(from)..=at(until)).contains(&entry.0)).map(of).max().unwrap_or_default()
+        };
+        Usage {
+            memory: [most(0.0, 0.1, |entry| entry.2), most(0.9, 1.0, |entry| entry.2)],
+            tasks: [most(0.0, 0.1, |entry| entry.3), most(0.9, 1.0, |entry| entry.3)],
+        }
+    }
+}
+
+/// The most that any worker used in the first tenth of the time and in the last.
+struct Usage {
+    memory: [u64; 2],
+    tasks: [u64; 2],
+}
+
+impl Usage {
+    /// By more than a tenth and what a few queued operations take.
+    fn grew(&self) -> bool {
+        let [first, last] = self.memory;
+        let [few, many] = self.tasks;
+        last > first + first / 10 + 4_096 || many > few + few / 10 + 8
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    (nanos / 1_000_000) as f64 / 1_000.0
+}
