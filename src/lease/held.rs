@@ -106,6 +106,8 @@ impl Held {
     pub(super) fn add_hold<T>(&self, send: impl FnOnce(&Arc<Voters>, Operation) -> T) -> Result<T> {
         let mut state = self.state();
         if state.phase != Phase::Held || self.now() >= state.deadline {
+            // The error looks at the state again.
+            drop(state);
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
