@@ -125,7 +125,13 @@ impl QuorumLock {
     async fn timed(&self, patience: Patience) -> Result<LockGuard> {
         self.inner.usable()?;
         let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: "cancelled" };
-        let acquired = self.inner.shut.run_until_cancelled(self.try_until(patience)).await;
+        let acquired = tokio::select! {
+            biased;
+            () = self.inner.shut.cancelled() => None,
+            acquired = self.try_until(patience) => Some(acquired),
+        };
+        // A lock that was won while the quorum shut down may have come too late to be lost with the others.
+        let acquired = acquired.filter(|_| !self.inner.shut.is_cancelled());
         let acquired = acquired.unwrap_or_else(|| Err(crate::error::Error::closed()));
         timing.outcome = match &acquired {
             Ok(_) => "acquired",
