@@ -1,0 +1,67 @@
+//! What the library logs, kept for tests to read.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Metadata, Subscriber};
+
+/// All that is logged by this thread while this lives, down to trace level and from every crate.
+pub struct Logs {
+    lines: Arc<Mutex<String>>,
+    _default: DefaultGuard,
+}
+
+impl Logs {
+    /// Starts to listen, on this thread.
+    pub fn capture() -> Self {
+        let lines = Arc::<Mutex<String>>::default();
+        let _default = tracing::subscriber::set_default(Listener(lines.clone()));
+        Self { lines, _default }
+    }
+
+    /// What has been logged so far, a line each.
+    pub fn text(&self) -> String {
+        self.lines.lock().unwrap().clone()
+    }
+}
+
+struct Listener(Arc<Mutex<String>>);
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut Line(&mut self.0.lock().unwrap()));
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut Line(&mut self.0.lock().unwrap()));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = self.0.lock().unwrap();
+        let _ = write!(text, "{} {}:", event.metadata().level(), event.metadata().target());
+        event.record(&mut Line(&mut text));
+        text.push('\n');
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

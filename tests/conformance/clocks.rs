@@ -1,0 +1,139 @@
+//! Clocks that are wrong. In memory only: the clocks of a real machine are not ours to turn.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorumlock::host::{Host, Task, TokioTime};
+use quorumlock::node::{MemoryNode, Node, NodeStatus, Request, Verb};
+use quorumlock::quorum::Tick;
+use quorumlock::{LostReason, Quorum};
+use tokio::runtime::Handle;
+
+use crate::world::{Memory, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that shows anything.
+#[derive(Debug)]
+struct Warped {
+    time: TokioTime,
+    slept: Mutex<Duration>,
+    wall: Mutex<Duration>,
+}
+
+impl Warped {
+    fn new() -> Arc<Self> {
+        let time = TokioTime::new(Handle::current());
+        let wall = Mutex::new(time.wall());
+        Arc::new(Self { time, slept: Mutex::default(), wall })
+    }
+
+    /// The machine was suspended for so long: its monotonic clock counts that, its timers do not.
+    fn suspend(&self, time: Duration) {
+        *self.slept.lock().unwrap() += time;
+    }
+}
+
+impl Host for Warped {
+    fn now(&self) -> Tick {
+        self.time.now() + *self.slept.lock().unwrap()
+    }
+
+    fn wall(&self) -> Duration {
+        *self.wall.lock().unwrap()
+    }
+
+    fn random(&self) -> u64 {
+        self.time.random()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.time.spawn(task);
+    }
+}
+
+async fn client(world: &Memory, host: &Arc<Warped>) -> Quorum {
+    let nodes = world.all().into_iter().map(|node| world.node(node)).collect();
+    Quorum::builder().max_ttl(Duration::ZERO).ttl(10 * SECOND).over(host.clone(), nodes).unwrap()
+}
+
+/// A node that answers after the machine has slept: the round took that long.
+#[derive(Debug)]
+struct Sleepy {
+    node: MemoryNode,
+    host: Arc<Warped>,
+    sleeps: Duration,
+}
+
+impl Node for Sleepy {
+    fn label(&self) -> &Arc<str> {
+        self.node.label()
+    }
+
+    fn submit(&self, request: Request) {
+        if request.operation.verb == Verb::Claim {
+            self.host.suspend(self.sleeps);
+        }
+        self.node.submit(request);
+    }
+
+    fn status(&self) -> NodeStatus {
+        self.node.status()
+    }
+}
+
+mod memory {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_grow_whatever_the_wall_clocks_show() {
+        let world = Memory::start(3).await;
+        let now = Warped::new().wall();
+        let mut last = 0;
+        for wall in [now, now - 5 * YEAR, now + 5 * YEAR, Duration::ZERO, now + 10 * YEAR, now, Duration::MAX] {
+            let host = Warped::new();
+            *host.wall.lock().unwrap() = wall;
+            let guard = client(&world, &host).await.lock("tokens").acquire(SECOND).await.unwrap();
+            assert!(guard.token() > last, "{} after {last} at {wall:?}", guard.token());
+            last = guard.token();
+            assert!(guard.remaining() > 9 * SECOND, "the wall clock says nothing of the validity");
+            guard.release().await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_ages_while_its_holders_machine_is_suspended() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let guard = client(&world, &host).await.lock("asleep").acquire(SECOND).await.unwrap();
+        host.suspend(5 * SECOND);
+        assert!(guard.is_held() && guard.remaining() < 5 * SECOND);
+        host.suspend(60 * SECOND);
+        assert!(!guard.is_held(), "at once, whatever timers do");
+        assert!(guard.ensure(Duration::ZERO).unwrap_err().is_lost());
+        let woke = tokio::time::Instant::now();
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(woke.elapsed() <= SECOND + Duration::from_millis(2), "timers look at the clock each second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_majority_that_grants_after_the_validity_grants_nothing() {
+        for (sleeps, wins) in [(SECOND, true), (20 * SECOND, false)] {
+            let host = Warped::new();
+            // The nodes' own time goes on without a jump: they would hold the name for the whole ttl.
+            let time: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+            let node = MemoryNode::new("memory://0", time);
+            let sleepy: Arc<dyn Node> = Arc::new(Sleepy { node, host: host.clone(), sleeps });
+            let client = Quorum::builder().max_ttl(Duration::ZERO).ttl(10 * SECOND).over(host, vec![sleepy]).unwrap();
+            match client.lock("late").try_acquire().await {
+                Ok(guard) => assert!(wins && guard.is_some_and(|guard| guard.remaining() < 9 * SECOND)),
+                Err(error) => {
+                    assert!(!wins && error.is_unavailable() && error.to_string().contains("too late"), "{error}")
+                }
+            }
+            client.quiet().await;
+            assert_eq!(client.inspect("late").await.unwrap().agreed(), Some(false), "and nothing is left behind");
+        }
+    }
+}

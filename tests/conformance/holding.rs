@@ -1,0 +1,175 @@
+//! Holding a lock: entering it again, giving it up, and doing work under it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::poll;
+use quorumlock::{LostReason, Released};
+
+use crate::common::eventually;
+use crate::world::{FOREIGNER, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn counted(world: &impl World, name: &str, count: u32) {
+    for node in world.all() {
+        eventually("the node knows the count", async || world.look(node, name).await.count == count).await;
+    }
+}
+
+async fn a_reentered_lock_is_counted_on_the_nodes_and_freed_with_the_last_guard(world: impl World) {
+    let client = world.client().await;
+    let outer = client.lock("reentered").acquire(SECOND).await.unwrap();
+    counted(&world, "reentered", 1).await;
+    let inner = outer.reenter().await.unwrap();
+    let innermost = inner.reenter().await.unwrap();
+    assert_eq!((inner.token(), innermost.token()), (outer.token(), outer.token()));
+    counted(&world, "reentered", 3).await;
+    drop(outer);
+    counted(&world, "reentered", 2).await;
+    assert_eq!(innermost.release().await.unwrap(), Released::Released);
+    counted(&world, "reentered", 1).await;
+    assert!(inner.is_held());
+    assert!(client.lock("reentered").try_acquire().await.unwrap().is_none());
+    assert_eq!(inner.release().await.unwrap(), Released::Released);
+    world.freed("reentered").await;
+}
+
+async fn a_lost_lock_cannot_be_entered_again(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(SECOND)).await;
+    let guard = client.lock("gone").acquire(SECOND).await.unwrap();
+    for node in world.all() {
+        world.delete(node, "gone").await;
+    }
+    guard.lost().await;
+    assert!(guard.reenter().await.unwrap_err().is_lost());
+    assert!(guard.ensure(Duration::ZERO).unwrap_err().is_lost());
+    client.quiet().await;
+    world.freed("gone").await;
+}
+
+async fn a_count_that_no_quorum_confirms_is_taken_back_and_the_first_guard_stands(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
+    let lock = client.lock_with("count", &client.options().round_timeout(Duration::from_millis(100))).unwrap();
+    let guard = lock.acquire(SECOND).await.unwrap();
+    world.held_everywhere("count").await;
+    (0..2).for_each(|node| world.hang(node));
+    assert!(guard.reenter().await.unwrap_err().is_unavailable());
+    (0..2).for_each(|node| world.resume(node));
+    assert!(guard.is_held());
+    counted(&world, "count", 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    world.freed("count").await;
+}
+
+async fn a_dropped_guard_releases(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+    let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
+    world.held_everywhere("dropped").await;
+    drop(guard);
+    world.freed("dropped").await;
+    client.quiet().await;
+    assert_eq!(client.in_use(), (0, 0));
+}
+
+async fn a_release_whose_future_is_dropped_releases(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+    let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
+    {
+        let mut release = Box::pin(guard.release());
+        let _ = poll!(&mut release);
+    }
+    world.freed("dropped").await;
+}
+
+async fn a_second_release_is_harmless_to_the_next_holder(world: impl World) {
+    let (first, second) = (world.client().await, world.client().await);
+    let options = first.options().ttl(SECOND).auto_renew(false);
+    let guard = first.lock_with("twice", &options).unwrap().acquire(SECOND).await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    first.quiet().await;
+    let next = second.lock("twice").acquire(10 * SECOND).await.unwrap();
+    world.held_everywhere("twice").await;
+    assert_eq!(guard.release().await.unwrap(), Released::AlreadyExpired);
+    first.quiet().await;
+    assert_eq!(world.holders("twice").await, world.size());
+    assert!(next.is_held());
+}
+
+async fn a_release_tells_when_the_keys_were_gone_already(world: impl World) {
+    let client = world.client().await;
+    let guard = client.lock("gone").acquire(SECOND).await.unwrap();
+    world.held_everywhere("gone").await;
+    for node in 0..2 {
+        world.delete(node, "gone").await;
+        world.take(node, "gone").await;
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::AlreadyExpired);
+    client.quiet().await;
+    for node in 0..2 {
+        assert_eq!(world.look(node, "gone").await.holder.as_deref(), Some(FOREIGNER));
+    }
+}
+
+async fn run_releases_after_the_body_and_returns_what_it_returned(world: impl World) {
+    let client = world.client().await;
+    let lock = client.lock("run");
+    let output = lock.run(SECOND, |lease| async move { (lease.is_held(), lease.token()) }).await.unwrap();
+    assert!(output.0 && output.1 > 0);
+    client.quiet().await;
+    world.freed("run").await;
+}
+
+/// Tells when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(SECOND)).await;
+    let lock = client.lock("run");
+    let dropped = Arc::new(AtomicBool::new(false));
+    let body = Dropped(dropped.clone());
+    let running = lock.run(SECOND, |_| async move {
+        let _body = body;
+        std::future::pending::<()>().await;
+    });
+    let taken = async {
+        world.held_everywhere("run").await;
+        for node in world.all() {
+            world.delete(node, "run").await;
+            world.take(node, "run").await;
+        }
+    };
+    let (error, ()) = tokio::join!(running, taken);
+    assert!(error.unwrap_err().is_lost());
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+async fn inspecting_tells_the_holder_and_what_a_quorum_agrees_on(mut world: impl World) {
+    let client = world.client().await;
+    assert_eq!(client.inspect("seen").await.unwrap().agreed(), Some(false));
+    let guard = client.lock("seen").acquire(SECOND).await.unwrap();
+    world.held_everywhere("seen").await;
+    let seen = client.inspect("seen").await.unwrap();
+    assert_eq!((seen.agreed(), seen.fence()), (Some(true), guard.token()));
+    assert_eq!(seen.holder(), world.look(0, "seen").await.holder.as_deref());
+    world.kill(2);
+    world.delete(1, "seen").await;
+    let split = client.inspect("seen").await.unwrap();
+    assert_eq!((split.agreed(), split.holder()), (None, None));
+    assert!(split.nodes[2].1.is_err());
+}
+
+both! {
+    3 nodes: a_reentered_lock_is_counted_on_the_nodes_and_freed_with_the_last_guard, a_lost_lock_cannot_be_entered_again,
+        a_count_that_no_quorum_confirms_is_taken_back_and_the_first_guard_stands, a_dropped_guard_releases,
+        a_release_whose_future_is_dropped_releases, a_second_release_is_harmless_to_the_next_holder,
+        a_release_tells_when_the_keys_were_gone_already, run_releases_after_the_body_and_returns_what_it_returned,
+        run_drops_its_body_the_moment_the_lock_is_lost, inspecting_tells_the_holder_and_what_a_quorum_agrees_on;
+}

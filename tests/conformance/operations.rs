@@ -1,0 +1,221 @@
+//! The operations of PROTOCOL, one node at a time, rule by rule.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
+
+use crate::common::eventually;
+use crate::common::node::{ask, real};
+use crate::common::server::Server;
+
+/// One node, and operations under one name unless told otherwise.
+pub struct Bench(Arc<dyn Node>);
+
+const TTL: Duration = Duration::from_secs(600);
+
+fn names(names: &[&str]) -> Arc<[Name]> {
+    names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
+}
+
+fn operation(verb: Verb, owner: &str, ballot: u64) -> Operation {
+    Operation { verb, names: names(&["a"]), owner: owner.into(), ttl: TTL, ballot, count: 1 }
+}
+
+impl Bench {
+    async fn ask(&self, operation: &Operation) -> Outcome {
+        ask(&*self.0, operation).await.unwrap()
+    }
+
+    async fn claim(&self, owner: &str, ballot: u64) -> Outcome {
+        self.ask(&operation(Verb::Claim, owner, ballot)).await
+    }
+
+    async fn renew(&self, owner: &str, ballot: u64) -> Outcome {
+        self.ask(&operation(Verb::Renew, owner, ballot)).await
+    }
+
+    async fn release(&self, owner: &str, ballot: u64) -> Outcome {
+        self.ask(&operation(Verb::Release, owner, ballot)).await
+    }
+
+    async fn look(&self, name: &str) -> Inspection {
+        match self.ask(&Operation::inspect(names(&[name]))).await {
+            Outcome::Inspected(mut entries) => entries.remove(0),
+            other => panic!("a question was answered with {other}"),
+        }
+    }
+
+    /// Claims for a tenth of a second, and waits until that has ended.
+    async fn expired_claim(&self, owner: &str, ballot: u64) {
+        let claim = Operation { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
+        assert_eq!(self.ask(&claim).await, Outcome::Granted);
+        eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
+    }
+}
+
+async fn a_free_name_is_granted_and_told_with_holder_count_and_fence(node: Bench) {
+    assert_eq!(node.look("a").await, Inspection::free(0));
+    assert_eq!(node.claim("me", 5).await, Outcome::Granted);
+    let told = node.look("a").await;
+    assert_eq!((told.holder.as_deref(), told.count, told.fence), (Some("me"), 1, 5));
+    assert!(told.remaining.is_some_and(|left| left <= TTL && left > TTL / 2));
+}
+
+async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Bench) {
+    node.claim("other", 5).await;
+    match node.claim("me", 9).await {
+        Outcome::Held { holder, remaining: Some(left), fence: 5 } => {
+            assert!(holder == "other" && left <= TTL && left > TTL / 2, "{holder} {left:?}");
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+    assert_eq!(node.look("a").await.fence, 5, "a refusal writes nothing");
+}
+
+async fn a_holder_that_claims_again_sets_its_count_and_ttl_and_lifts_the_fence(node: Bench) {
+    node.claim("me", 5).await;
+    let short = Operation { ttl: Duration::from_secs(60), count: 3, ..operation(Verb::Claim, "me", 8) };
+    assert_eq!(node.ask(&short).await, Outcome::Granted);
+    let told = node.look("a").await;
+    assert_eq!((told.count, told.fence), (3, 8));
+    assert!(told.remaining.is_some_and(|left| left <= short.ttl), "the ttl is the last claim's");
+    assert_eq!(node.claim("me", 2).await, Outcome::Granted, "one's own claim is never stale");
+    assert_eq!(node.look("a").await.fence, 8, "a fence never falls");
+}
+
+async fn a_script_delivered_twice_changes_nothing(node: Bench) {
+    let claim = Operation { count: 2, ..operation(Verb::Claim, "me", 5) };
+    assert_eq!((node.ask(&claim).await, node.ask(&claim).await), (Outcome::Granted, Outcome::Granted));
+    assert_eq!(node.look("a").await.count, 2, "the count is set, never added to");
+    assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
+    assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
+}
+
+async fn a_ballot_not_above_the_fence_is_stale_and_writes_nothing(node: Bench) {
+    node.release("other", 7).await;
+    for ballot in [6, 7] {
+        assert_eq!(node.claim("me", ballot).await, Outcome::Stale { fence: 7 });
+        assert_eq!(node.look("a").await, Inspection::free(7));
+    }
+    assert_eq!(node.claim("me", 8).await, Outcome::Granted);
+}
+
+async fn the_fence_outlives_the_hold(node: Bench) {
+    node.expired_claim("other", 5).await;
+    assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: 5 });
+    assert_eq!(node.claim("me", 6).await, Outcome::Granted);
+}
+
+async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decides(node: Bench) {
+    node.claim("other", 5).await;
+    node.ask(&Operation { names: names(&["stale"]), ..operation(Verb::Release, "other", 50) }).await;
+    let claim = |list: &[&str]| Operation { names: names(list), ..operation(Verb::Claim, "me", 9) };
+    assert!(matches!(node.ask(&claim(&["free", "a", "stale"])).await, Outcome::Held { .. }));
+    assert_eq!(node.ask(&claim(&["free", "stale", "a"])).await, Outcome::Stale { fence: 50 });
+    assert_eq!(node.look("free").await, Inspection::free(0), "nothing was written");
+    assert_eq!(node.ask(&claim(&["free", "free too"])).await, Outcome::Granted);
+    let release = claim(&["free", "free too", "a"]).with_verb(Verb::Release);
+    assert_eq!(node.ask(&release).await, Outcome::Released { held: 2 });
+}
+
+async fn a_renewal_extends_what_is_held_and_nothing_else(node: Bench) {
+    node.claim("me", 5).await;
+    let longer = Operation { ttl: TTL * 2, ..operation(Verb::Renew, "me", 5) };
+    assert_eq!(node.ask(&longer).await, Outcome::Extended);
+    assert!(node.look("a").await.remaining.is_some_and(|left| left > TTL));
+    assert_eq!(node.renew("other", 9).await, Outcome::Lost { holder: "me".to_owned() });
+    assert_eq!(node.look("a").await.fence, 5);
+}
+
+async fn a_renewal_past_the_ttl_heals_and_does_not_extend(node: Bench) {
+    node.expired_claim("me", 5).await;
+    assert_eq!(node.renew("me", 5).await, Outcome::Healed);
+    assert_eq!(node.renew("me", 5).await, Outcome::Extended);
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
+}
+
+async fn a_healed_node_learns_the_fence(node: Bench) {
+    assert_eq!(node.renew("me", 7).await, Outcome::Healed);
+    assert_eq!(node.look("a").await.fence, 7);
+}
+
+async fn a_renewal_of_several_names_that_others_hold_in_part_writes_nothing(node: Bench) {
+    node.claim("other", 5).await;
+    let renewal = Operation { names: names(&["free", "a"]), ..operation(Verb::Renew, "me", 9) };
+    assert_eq!(node.ask(&renewal).await, Outcome::Lost { holder: "other".to_owned() });
+    assert_eq!(node.look("free").await, Inspection::free(0));
+}
+
+async fn only_the_owner_releases(node: Bench) {
+    node.claim("me", 5).await;
+    assert_eq!(node.release("other", 4).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
+    assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
+    assert_eq!(node.look("a").await, Inspection::free(5));
+}
+
+async fn a_release_raises_the_fence_whether_it_was_held_or_not(node: Bench) {
+    assert_eq!(node.release("me", 7).await, Outcome::Released { held: 0 });
+    assert_eq!(node.claim("me", 7).await, Outcome::Stale { fence: 7 }, "the late claim of a released round");
+    node.claim("other", 8).await;
+    node.release("me", 9).await;
+    let told = node.look("a").await;
+    assert_eq!((told.holder.as_deref(), told.fence), (Some("other"), 9));
+}
+
+async fn a_late_release_of_an_earlier_round_does_not_undo_the_next(node: Bench) {
+    node.claim("me.0", 5).await;
+    node.release("me.0", 5).await;
+    node.claim("me.1", 6).await;
+    assert_eq!(node.release("me.0", 5).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("me.1"));
+}
+
+async fn a_question_writes_nothing(node: Bench) {
+    let told = node.look("nobody's").await;
+    assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
+}
+
+macro_rules! both {
+    ($($scenario:ident;)*) => {
+        mod memory {
+            use super::*;
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $scenario() {
+                    let host = Arc::new(quorumlock::host::TokioTime::new(tokio::runtime::Handle::current()));
+                    super::$scenario(Bench(Arc::new(MemoryNode::new("memory://0", host)))).await;
+                }
+            )*
+        }
+        mod redis {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    let server = Server::start().await;
+                    super::$scenario(Bench(Arc::new(real(&server).await))).await;
+                }
+            )*
+        }
+    };
+}
+
+both! {
+    a_free_name_is_granted_and_told_with_holder_count_and_fence;
+    a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
+    a_holder_that_claims_again_sets_its_count_and_ttl_and_lifts_the_fence;
+    a_script_delivered_twice_changes_nothing;
+    a_ballot_not_above_the_fence_is_stale_and_writes_nothing;
+    the_fence_outlives_the_hold;
+    several_names_are_granted_all_or_none_and_the_first_that_refuses_decides;
+    a_renewal_extends_what_is_held_and_nothing_else;
+    a_renewal_past_the_ttl_heals_and_does_not_extend;
+    a_healed_node_learns_the_fence;
+    a_renewal_of_several_names_that_others_hold_in_part_writes_nothing;
+    only_the_owner_releases;
+    a_release_raises_the_fence_whether_it_was_held_or_not;
+    a_late_release_of_an_earlier_round_does_not_undo_the_next;
+    a_question_writes_nothing;
+}

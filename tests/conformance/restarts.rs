@@ -1,0 +1,85 @@
+//! Nodes that lost their memory: no vote on a claim until every hold they could have forgotten has ended.
+
+use std::time::Duration;
+
+use quorumlock::NodeState;
+use quorumlock::{Quorum, QuorumBuilder};
+
+use crate::common::eventually;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The longest ttl of these clients, and the ttl they use.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+fn guarded(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.max_ttl(MAX_TTL).ttl(MAX_TTL)
+}
+
+fn quarantined(client: &Quorum, node: usize) -> bool {
+    matches!(client.nodes()[node].state, NodeState::Quarantined { .. })
+}
+
+/// A client of nodes that have been up for long enough.
+async fn settled(world: &impl World) -> Quorum {
+    let client = world.client_with(guarded).await;
+    eventually("all nodes vote", async || client.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+    client
+}
+
+async fn a_node_that_restarts_empty_is_healed_and_quarantined(mut world: impl World) {
+    let client = settled(&world).await;
+    let guard = client.lock("kept").acquire(SECOND).await.unwrap();
+    world.held_everywhere("kept").await;
+    let holder = world.look(0, "kept").await.holder;
+    world.restart(4, MAX_TTL).await;
+    eventually("the node is back, and doubted", async || quarantined(&client, 4)).await;
+    let other = client.lock("new").acquire(SECOND).await.unwrap();
+    eventually("the others granted", async || world.holders("new").await == 4).await;
+    assert_eq!(world.look(4, "new").await.fence, 0, "it was asked for no claim");
+    eventually("the node is healed", async || world.look(4, "kept").await.holder == holder).await;
+    eventually("the node votes again", async || client.nodes()[4].state == NodeState::Up).await;
+    assert!(guard.is_held() && other.is_held());
+    let _last = client.lock("last").acquire(SECOND).await.unwrap();
+    world.held_everywhere("last").await;
+}
+
+async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl World) {
+    let (first, second) = (settled(&world).await, settled(&world).await);
+    let lock = first.lock_with("kept", &first.options().auto_renew(false)).unwrap();
+    world.take(2, "kept").await;
+    let guard = lock.try_acquire().await.unwrap().expect("nodes 0 and 1 grant");
+    world.delete(2, "kept").await;
+    world.restart(1, MAX_TTL).await;
+    eventually("the node is back", async || second.nodes()[1].state.is_admitted()).await;
+    let mut tries = 0;
+    while guard.is_held() {
+        let won = second.lock("kept").try_acquire().await;
+        assert!(!matches!(won, Ok(Some(_))) || !guard.is_held(), "granted to two");
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(tries > 10);
+    assert!(second.lock("kept").acquire(10 * SECOND).await.is_ok(), "after the quarantine");
+}
+
+async fn a_quarantined_node_still_renews_and_releases(mut world: impl World) {
+    let client = settled(&world).await;
+    let guard = client.lock("kept").acquire(SECOND).await.unwrap();
+    world.held_everywhere("kept").await;
+    world.restart(2, MAX_TTL).await;
+    eventually("the node is back, and doubted", async || quarantined(&client, 2)).await;
+    eventually("the node is healed", async || world.look(2, "kept").await.holder.is_some()).await;
+    world.kill(1);
+    // Its vote is needed now, and only it can have put its key there since.
+    let until = tokio::time::Instant::now() + MAX_TTL + SECOND;
+    eventually("a ttl passes", async || tokio::time::Instant::now() >= until).await;
+    assert!(guard.is_held());
+    drop(guard);
+    eventually("the node has released", async || world.look(2, "kept").await.holder.is_none()).await;
+}
+
+both! {
+    5 nodes: a_node_that_restarts_empty_is_healed_and_quarantined;
+    3 nodes: a_node_that_forgot_does_not_grant_again_what_is_held, a_quarantined_node_still_renews_and_releases;
+}

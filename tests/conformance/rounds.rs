@@ -1,0 +1,241 @@
+//! Rounds of claims: who wins, who fails, and what is left behind.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::poll;
+use quorumlock::node::Verb;
+use quorumlock::{LockOptions, Quorum, Released};
+
+use crate::common::eventually;
+use crate::world::{FOREIGNER, Memory, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A quorum and one node less than that, for every number of nodes from 1 to 9. Nodes that are down count: half of ten are dead.
+async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
+    (5..10).for_each(|node| world.kill(node));
+    for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
+        let with = |live: usize| (0..live).chain(5..5 + nodes - live).collect::<Vec<_>>();
+        let builder = || Quorum::builder().max_ttl(Duration::ZERO);
+        let client = world.connect(builder(), &with(quorum)).await;
+        let name = format!("table/{nodes}");
+        let guard = client.lock(&name).try_acquire().await.unwrap().expect("a quorum is up");
+        assert_eq!(guard.release().await.unwrap(), Released::Released, "{nodes} nodes");
+        // One of them refuses: who holds it cannot be told where others are down, but it is not granted.
+        eventually("it is released", async || world.look(0, &name).await.holder.is_none()).await;
+        world.take(0, &name).await;
+        let refused = client.lock(&name).try_acquire().await;
+        assert!(!matches!(refused, Ok(Some(_))), "{nodes} nodes, {} of them agree", quorum - 1);
+    }
+}
+
+async fn every_mask_of_nodes_held_by_a_foreigner(world: impl World) {
+    let client = world.client().await;
+    for mask in 0..32 {
+        let name = format!("mask/{mask:05b}");
+        let foreign: Vec<_> = (0..5).filter(|node| mask & (1 << node) != 0).collect();
+        for &node in &foreign {
+            world.take(node, &name).await;
+        }
+        let won = client.lock(&name).try_acquire().await.unwrap();
+        assert_eq!(won.is_some(), foreign.len() <= 2, "{name}");
+        if let Some(guard) = won {
+            assert_eq!(guard.release().await.unwrap(), Released::Released, "{name}");
+        }
+        client.quiet().await;
+        for node in 0..5 {
+            let holder = world.look(node, &name).await.holder;
+            assert_eq!(holder.as_deref(), foreign.contains(&node).then_some(FOREIGNER), "{name}, node {node}");
+        }
+    }
+}
+
+async fn a_grant_that_arrives_after_the_round_failed_is_released(world: impl World) {
+    let client = world.client().await;
+    for node in 0..3 {
+        world.take(node, "late").await;
+    }
+    world.hang(4);
+    assert!(client.lock("late").try_acquire().await.unwrap().is_none());
+    world.resume(4);
+    client.quiet().await;
+    for node in [3, 4] {
+        eventually("the claim arrived", async || world.look(node, "late").await.fence > 0).await;
+        assert_eq!(world.look(node, "late").await.holder, None);
+    }
+}
+
+async fn a_slow_majority_fails_even_if_it_grants(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(10 * SECOND)).await;
+    let lock = client.lock_with("slow", &client.options().round_timeout(Duration::from_millis(200))).unwrap();
+    (2..5).for_each(|node| world.hang(node));
+    let error = lock.try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    (2..5).for_each(|node| world.resume(node));
+    client.quiet().await;
+    for node in 2..5 {
+        eventually("the claim arrived", async || world.look(node, "slow").await.fence > 0).await;
+    }
+    world.freed("slow").await;
+}
+
+async fn one_hung_and_one_dead_node_of_five_do_not_matter(mut world: impl World) {
+    let client = world.client().await;
+    world.hang(3);
+    world.kill(4);
+    let began = tokio::time::Instant::now();
+    for _ in 0..20 {
+        let guard = client.lock("two out").acquire(SECOND).await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+    assert!(began.elapsed() < SECOND, "nobody waited for a timeout: {:?}", began.elapsed());
+}
+
+async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World) {
+    let client = world.client().await;
+    let ahead = 1 << 52;
+    for node in world.all() {
+        world.raise(node, "stale", ahead).await;
+    }
+    let before: Vec<_> = world.all().into_iter().map(|node| world.asked(node)).collect();
+    let guard = client.lock("stale").try_acquire().await.unwrap().expect("a higher ballot wins");
+    assert!(guard.token() > ahead);
+    for (node, before) in before.into_iter().enumerate() {
+        eventually("both claims arrived", async || world.look(node, "stale").await.fence == guard.token()).await;
+        assert_eq!(world.asked(node) - before, 2, "node {node}: one claim that was stale, one that was not");
+    }
+}
+
+async fn tokens_grow_from_holder_to_holder_across_clients(world: impl World) {
+    let clients = [world.client().await, world.client().await];
+    let mut last = 0;
+    for turn in 0..20 {
+        let guard = clients[turn % 2].lock("tokens").acquire(10 * SECOND).await.unwrap();
+        assert!(guard.token() > last, "{} after {last}", guard.token());
+        last = guard.token();
+        guard.release().await.unwrap();
+    }
+}
+
+async fn clients_that_split_the_votes_all_get_their_turn(world: impl World) {
+    let clients = [world.client().await, world.client().await, world.client().await];
+    let inside = std::cell::Cell::new(0);
+    let work = async |client: &Quorum| {
+        for _ in 0..10 {
+            let guard = client.lock("split").acquire(60 * SECOND).await.unwrap();
+            assert_eq!(inside.replace(1), 0, "two inside");
+            tokio::task::yield_now().await;
+            inside.set(0);
+            guard.release().await.unwrap();
+        }
+    };
+    tokio::join!(work(&clients[0]), work(&clients[1]), work(&clients[2]));
+}
+
+/// Polls `future` so many times, with other tasks and a little time in between, and drops it then.
+async fn polled<F: Future>(future: F, times: u32) {
+    let mut future = pin!(future);
+    for turn in 0..times {
+        if poll!(&mut future).is_ready() {
+            return;
+        }
+        if turn % 2 == 0 {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+    let lock = client.lock("dropped");
+    for times in 0..40 {
+        polled(lock.acquire(10 * SECOND), times).await;
+        // The same behind somebody of this process, and behind somebody of another.
+        let guard = lock.acquire(10 * SECOND).await.unwrap();
+        polled(lock.acquire(10 * SECOND), times).await;
+        polled(lock.try_acquire(), times).await;
+        guard.release().await.unwrap();
+    }
+    for node in 0..3 {
+        world.take(node, "dropped").await;
+    }
+    for times in 0..40 {
+        polled(lock.acquire(10 * SECOND), times).await;
+    }
+    for node in 0..3 {
+        world.delete(node, "dropped").await;
+    }
+    client.quiet().await;
+    assert_eq!(client.in_use(), (0, 0));
+    world.freed("dropped").await;
+}
+
+both! {
+    10 nodes: quorum_table_of_one_to_nine_nodes;
+    5 nodes: every_mask_of_nodes_held_by_a_foreigner, a_grant_that_arrives_after_the_round_failed_is_released,
+        a_slow_majority_fails_even_if_it_grants, one_hung_and_one_dead_node_of_five_do_not_matter,
+        stale_fences_cost_one_more_round_trip_and_no_failure, clients_that_split_the_votes_all_get_their_turn,
+        an_acquisition_dropped_at_any_point_leaves_nothing_behind;
+    3 nodes: tokens_grow_from_holder_to_holder_across_clients;
+}
+
+/// In memory only: a real connection keeps the order, and one that broke cannot be made to deliver late.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_its_own_release_overtook_is_refused() {
+    let world = Memory::start(5).await;
+    let client = world.client().await;
+    for node in 0..3 {
+        world.take(node, "overtaken").await;
+    }
+    world.faults[4].hold_back(Verb::Claim);
+    assert!(client.lock("overtaken").try_acquire().await.unwrap().is_none());
+    client.quiet().await;
+    world.faults[4].let_go();
+    let told = world.look(4, "overtaken").await;
+    assert!(told.holder.is_none() && told.fence > 0, "{told:?}");
+}
+
+/// In memory only: a reply cannot be taken from a real connection.
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_reply_was_lost_is_released() {
+    let world = Memory::start(3).await;
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+    (0..2).for_each(|node| world.faults[node].lose_replies(1));
+    let error = client.lock("unheard").try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    client.quiet().await;
+    world.freed("unheard").await;
+}
+
+/// In memory only: a network that reorders and loses.
+#[tokio::test(start_paused = true)]
+async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
+    let world = Memory::start(5).await;
+    let options = LockOptions::default().ttl(2 * SECOND);
+    let clients = [world.client().await, world.client().await];
+    let (inside, sections) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    for faults in &world.faults {
+        faults.timeout(Duration::from_millis(200));
+        faults.delay(Duration::from_millis(20), Duration::from_millis(20));
+        faults.reorder(true);
+    }
+    let work = async |client: &Quorum| {
+        let lock = client.lock_with("bad network", &options).unwrap();
+        for turn in 0..30 {
+            world.faults[turn % 5].lose_requests(1);
+            world.faults[(turn + 2) % 5].lose_replies(1);
+            let Ok(guard) = lock.acquire(60 * SECOND).await else { continue };
+            assert_eq!(inside.replace(1), 0, "two inside");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(guard.is_held());
+            inside.set(0);
+            sections.set(sections.get() + 1);
+            let _ = guard.release().await;
+        }
+    };
+    tokio::join!(work(&clients[0]), work(&clients[1]));
+    assert!(sections.get() > 40, "{} sections", sections.get());
+}

@@ -1,0 +1,161 @@
+//! What only real servers can be: replicas, the same twice, without the script, somebody else. With real servers only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use quorumlock::{ErrorKind, NodeState, Quorum, Released};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::common::logs::Logs;
+use crate::common::server::Server;
+use crate::common::{eventually, servers, unguarded};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+mod redis {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_lost_the_script_gets_it_again_within_the_same_call() {
+        let servers = servers(3).await;
+        let client = unguarded(&servers).connect().await.unwrap();
+        for _ in 0..3 {
+            servers.iter().for_each(|server| assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK"));
+            let guard = client.lock("flushed").try_acquire().await.unwrap().expect("one round is enough");
+            servers.iter().for_each(|server| assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK"));
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_server_behind_two_addresses_is_refused() {
+        let servers = servers(2).await;
+        let again = format!("redis://localhost:{}", servers[0].port());
+        let error = unguarded(&servers).node(again.clone()).connect().await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("same server"), "{error}");
+        let databases = Quorum::builder().nodes([servers[0].url(), format!("{}/1", servers[0].url())]);
+        assert!(databases.max_ttl(Duration::ZERO).connect().await.unwrap_err().is_config());
+    }
+
+    #[tokio::test]
+    async fn a_replica_is_refused_and_named_as_one() {
+        let servers = servers(3).await;
+        replicate(&servers[2], &servers[0]).await;
+        let quorum = unguarded(&servers).connect().await.unwrap();
+        eventually("the replica is noticed", async || quorum.nodes()[2].state == NodeState::Replica).await;
+        assert!(quorum.lock("voted").try_acquire().await.unwrap().is_some(), "two masters are a quorum");
+        replicate(&servers[1], &servers[0]).await;
+        let patience = Duration::from_millis(500);
+        let error = unguarded(&servers).connect_timeout(patience).connect().await.unwrap_err();
+        assert!(error.is_unavailable() && error.to_string().contains("it is a replica"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_master_that_becomes_a_replica_loses_its_vote() {
+        let servers = servers(3).await;
+        let quorum = unguarded(&servers).connect().await.unwrap();
+        replicate(&servers[2], &servers[0]).await;
+        let _guard = quorum.lock("demoted").acquire(SECOND).await.unwrap();
+        eventually("the replica is noticed", async || quorum.nodes()[2].state == NodeState::Replica).await;
+        assert_eq!(servers[2].command(&["ROLE"]).split(' ').next(), Some("slave"));
+    }
+
+    async fn replicate(replica: &Server, master: &Server) {
+        assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]), "OK");
+        eventually("it replicates", async || replica.command(&["ROLE"]).contains("connected")).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_may_evict_locks_is_warned_of() {
+        let logs = Logs::capture();
+        let evicting = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).await;
+        let _quorum = Quorum::builder().node(evicting.url()).max_ttl(Duration::ZERO).connect().await.unwrap();
+        let text = logs.text();
+        let warning = text.lines().find(|line| line.contains("may evict locks")).expect("a warning");
+        assert!(warning.starts_with("WARN") && warning.contains("allkeys-lru") && warning.contains(&evicting.url()));
+    }
+
+    #[tokio::test]
+    async fn the_restart_guard_switched_off_is_warned_of() {
+        let logs = Logs::capture();
+        let servers = servers(1).await;
+        let _quorum = unguarded(&servers).connect().await.unwrap();
+        assert!(logs.text().contains("the restart guard is off"));
+    }
+
+    #[tokio::test]
+    async fn fresh_servers_vote_on_no_claim_until_every_forgotten_hold_has_ended() {
+        let servers = servers(3).await;
+        let builder = || Quorum::builder().nodes(servers.iter().map(Server::url));
+        let careful = builder().connect().await.unwrap();
+        let error = careful.lock("fresh").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("quarantined for"), "{error}");
+        assert_eq!(servers[0].command(&["DBSIZE"]), "0", "it was asked for nothing");
+        let brief = builder().max_ttl(SECOND).ttl(SECOND).connect().await.unwrap();
+        let guard = brief.lock("fresh").acquire(20 * SECOND).await.unwrap();
+        let uptime = servers[0].command(&["INFO", "server"]);
+        let uptime = uptime.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).unwrap();
+        assert_ne!(uptime, "0");
+        assert!(guard.is_held());
+    }
+
+    #[tokio::test]
+    async fn another_process_behind_a_known_address_is_quarantined_however_long_it_has_been_up() {
+        let servers = servers(2).await;
+        for server in &servers {
+            let old = async || {
+                let info = server.command(&["INFO", "server"]);
+                info.lines().any(|line| line.starts_with("uptime_in_seconds:") && !line.ends_with(":0"))
+            };
+            eventually("the server is older than max_ttl", old).await;
+        }
+        let mut proxy = Proxy::to(servers[0].port()).await;
+        let address = format!("redis://127.0.0.1:{}", proxy.port);
+        let quorum = Quorum::builder().node(address).max_ttl(SECOND).ttl(SECOND).connect().await.unwrap();
+        assert_eq!(quorum.nodes()[0].state, NodeState::Up, "it is believed about its uptime");
+        proxy.switch(servers[1].port()).await;
+        eventually("the other process is doubted", async || {
+            matches!(quorum.nodes()[0].state, NodeState::Quarantined { .. })
+        })
+        .await;
+        assert!(quorum.lock("moved").acquire(20 * SECOND).await.is_ok(), "after max_ttl");
+    }
+}
+
+/// A port behind which servers can be exchanged, as load balancers do it.
+struct Proxy {
+    port: u16,
+    target: Arc<AtomicU16>,
+    connections: Arc<tokio::sync::Mutex<JoinSet<()>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn to(target: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Arc::new(AtomicU16::new(target));
+        let connections = Arc::<tokio::sync::Mutex<JoinSet<()>>>::default();
+        let (to, accepted) = (target.clone(), connections.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let port = to.load(Ordering::SeqCst);
+                accepted.lock().await.spawn(async move {
+                    let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        });
+        Self { port, target, connections, _tasks: tasks }
+    }
+
+    /// Ends all connections; new ones go to `target`.
+    async fn switch(&mut self, target: u16) {
+        self.target.store(target, Ordering::SeqCst);
+        self.connections.lock().await.shutdown().await;
+    }
+}

@@ -1,0 +1,265 @@
+//! Where scenarios happen: nodes that can be looked at, taken from and broken behind the library's back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::host::{Host, TokioTime};
+use quorumlock::node::fault::{Faults, FaultyNode};
+use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
+use quorumlock::{Quorum, QuorumBuilder};
+use tokio::runtime::Handle;
+
+use crate::common::node::ask;
+use crate::common::server::Server;
+use crate::common::{PATIENCE, eventually, servers};
+
+/// The owner of what a scenario takes behind the library's back.
+pub const FOREIGNER: &str = "foreigner";
+
+/// Some nodes.
+pub trait World: Sized {
+    /// By how much something may come late. Real machines stall.
+    const SLACK: Duration;
+
+    /// Starts so many empty nodes.
+    async fn start(nodes: usize) -> Self;
+    /// How many there are.
+    fn size(&self) -> usize;
+    /// Connects another client to some of the nodes.
+    async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum;
+    /// What a node says of a name.
+    async fn look(&self, node: usize, name: &str) -> Inspection;
+    /// Lets a foreigner hold a name on a node, for ten minutes.
+    async fn take(&self, node: usize, name: &str);
+    /// Deletes the holder of a name by hand; the fence stays.
+    async fn delete(&self, node: usize, name: &str);
+    /// Raises a name's fence.
+    async fn raise(&self, node: usize, name: &str, fence: u64);
+    /// How many claims and releases a node was asked for; where that cannot be told apart, how many script calls.
+    fn asked(&self, node: usize) -> u64;
+    /// The node hangs: it keeps its connections and answers nothing.
+    fn hang(&self, node: usize);
+    /// The node goes on.
+    fn resume(&self, node: usize);
+    /// The node dies.
+    fn kill(&mut self, node: usize);
+    /// The node comes back with nothing in its memory. `max_ttl` is that of the clients.
+    async fn restart(&mut self, node: usize, max_ttl: Duration);
+    /// How many connections a client has to a node.
+    fn connections(&self, node: usize, client_name: &str) -> usize;
+
+    /// All nodes.
+    fn all(&self) -> Vec<usize> {
+        (0..self.size()).collect()
+    }
+
+    /// Connects another client to all nodes, without the restart guard.
+    async fn client(&self) -> Quorum {
+        self.client_with(|builder| builder).await
+    }
+
+    /// The same with other settings.
+    async fn client_with(&self, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Quorum {
+        self.connect(settings(Quorum::builder().max_ttl(Duration::ZERO)), &self.all()).await
+    }
+
+    /// How many of all nodes hold a name for anybody.
+    async fn holders(&self, name: &str) -> usize {
+        let mut holders = 0;
+        for node in self.all() {
+            holders += usize::from(self.look(node, name).await.holder.is_some());
+        }
+        holders
+    }
+
+    /// Waits until no node holds a name.
+    async fn freed(&self, name: &str) {
+        eventually("the name is free on every node", async || self.holders(name).await == 0).await;
+    }
+
+    /// Waits until all nodes hold a name.
+    async fn held_everywhere(&self, name: &str) {
+        eventually("every node holds the name", async || self.holders(name).await == self.size()).await;
+    }
+}
+
+/// Memory nodes behind a network that fails on demand, on Tokio's paused clock.
+pub struct Memory {
+    pub host: Arc<dyn Host>,
+    nodes: Vec<Arc<FaultyNode>>,
+    stores: Vec<Arc<MemoryNode>>,
+    pub faults: Vec<Faults>,
+}
+
+impl Memory {
+    /// Nodes whose time is `host`'s.
+    pub fn on(host: Arc<dyn Host>, nodes: usize) -> Self {
+        let mut world = Self { host: host.clone(), nodes: Vec::new(), stores: Vec::new(), faults: Vec::new() };
+        for node in 0..nodes {
+            let store = Arc::new(MemoryNode::new(&format!("memory://{node}"), host.clone()));
+            let (node, faults) = FaultyNode::new(store.clone(), host.clone());
+            world.stores.push(store);
+            world.nodes.push(node);
+            world.faults.push(faults);
+        }
+        world
+    }
+
+    /// A node as clients see it.
+    pub fn node(&self, node: usize) -> Arc<dyn Node> {
+        self.nodes[node].clone()
+    }
+
+    async fn ask(&self, node: usize, verb: Verb, name: &str, owner: &str, ballot: u64) -> Outcome {
+        let names = [Name::new("quorumlock:", name).unwrap()].into();
+        let ttl = Duration::from_secs(600);
+        let operation = Operation { verb, names, owner: owner.into(), ttl, ballot, count: 1 };
+        ask(&*self.stores[node], &operation).await.unwrap()
+    }
+}
+
+impl World for Memory {
+    const SLACK: Duration = Duration::ZERO;
+
+    async fn start(nodes: usize) -> Self {
+        Self::on(Arc::new(TokioTime::new(Handle::current())), nodes)
+    }
+
+    fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {
+        let node = |&node: &usize| -> Arc<dyn Node> { self.nodes[node].clone() };
+        builder.over(self.host.clone(), nodes.iter().map(node).collect()).unwrap()
+    }
+
+    async fn look(&self, node: usize, name: &str) -> Inspection {
+        match self.ask(node, Verb::Inspect, name, "-", 0).await {
+            Outcome::Inspected(mut entries) => entries.remove(0),
+            other => panic!("a question was answered with {other}"),
+        }
+    }
+
+    async fn take(&self, node: usize, name: &str) {
+        let fence = self.look(node, name).await.fence;
+        assert_eq!(self.ask(node, Verb::Claim, name, FOREIGNER, fence + 1).await, Outcome::Granted);
+    }
+
+    async fn delete(&self, node: usize, name: &str) {
+        if let Some(holder) = self.look(node, name).await.holder {
+            self.ask(node, Verb::Release, name, &holder, 0).await;
+        }
+    }
+
+    async fn raise(&self, node: usize, name: &str, fence: u64) {
+        self.ask(node, Verb::Release, name, "nobody", fence).await;
+    }
+
+    fn asked(&self, node: usize) -> u64 {
+        self.faults[node].asked(Verb::Claim) + self.faults[node].asked(Verb::Release)
+    }
+
+    fn hang(&self, node: usize) {
+        self.faults[node].pause();
+    }
+
+    fn resume(&self, node: usize) {
+        self.faults[node].resume();
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.faults[node].kill();
+    }
+
+    async fn restart(&mut self, node: usize, max_ttl: Duration) {
+        self.stores[node] = Arc::new(MemoryNode::new(&format!("memory://{node}"), self.host.clone()));
+        self.faults[node].restart(self.stores[node].clone(), max_ttl);
+    }
+
+    fn connections(&self, _: usize, _: &str) -> usize {
+        0
+    }
+}
+
+/// Real redis-server processes.
+pub struct Redis {
+    pub servers: Vec<Server>,
+}
+
+impl Redis {
+    fn keys(name: &str) -> (String, String) {
+        (format!("quorumlock:{{{name}}}"), format!("quorumlock:{{{name}}}:gate"))
+    }
+}
+
+impl World for Redis {
+    const SLACK: Duration = Duration::from_millis(300);
+
+    async fn start(nodes: usize) -> Self {
+        Self { servers: servers(nodes).await }
+    }
+
+    fn size(&self) -> usize {
+        self.servers.len()
+    }
+
+    async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {
+        let quorum = builder.nodes(nodes.iter().map(|&node| self.servers[node].url())).open().unwrap();
+        quorum.ready(PATIENCE).await.unwrap();
+        quorum
+    }
+
+    async fn look(&self, node: usize, name: &str) -> Inspection {
+        let (lock, gate) = Self::keys(name);
+        let server = &self.servers[node];
+        let fence = server.command(&["HGET", &gate, "fence"]).parse().unwrap_or(0);
+        let held = server.command(&["HGETALL", &lock]);
+        let left = server.command(&["PTTL", &lock]).parse().ok().map(Duration::from_millis);
+        match held.split_once(' ') {
+            Some((holder, count)) => Inspection::held(holder.to_owned(), count.parse().unwrap(), left, fence),
+            None => Inspection::free(fence),
+        }
+    }
+
+    async fn take(&self, node: usize, name: &str) {
+        let (lock, _) = Self::keys(name);
+        self.servers[node].command(&["DEL", &lock]);
+        self.servers[node].command(&["HSET", &lock, FOREIGNER, "1"]);
+        self.servers[node].command(&["PEXPIRE", &lock, "600000"]);
+    }
+
+    async fn delete(&self, node: usize, name: &str) {
+        self.servers[node].command(&["DEL", &Self::keys(name).0]);
+    }
+
+    async fn raise(&self, node: usize, name: &str, fence: u64) {
+        self.servers[node].command(&["HSET", &Self::keys(name).1, "fence", &fence.to_string()]);
+    }
+
+    fn asked(&self, node: usize) -> u64 {
+        let stats = self.servers[node].command(&["INFO", "commandstats"]);
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    fn hang(&self, node: usize) {
+        self.servers[node].stop();
+    }
+
+    fn resume(&self, node: usize) {
+        self.servers[node].resume();
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.servers[node].kill();
+    }
+
+    async fn restart(&mut self, node: usize, _: Duration) {
+        self.servers[node].restart().await;
+    }
+
+    fn connections(&self, node: usize, client_name: &str) -> usize {
+        self.servers[node].command(&["CLIENT", "LIST"]).matches(&format!("name={client_name} ")).count()
+    }
+}
