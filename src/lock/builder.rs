@@ -64,6 +64,9 @@ impl QuorumBuilder {
     ///
     /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
     /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
+    ///
+    /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
+    /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self

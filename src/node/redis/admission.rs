@@ -13,6 +13,8 @@ use crate::node::script;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
+    /// Whose memory it has: its own process's, or since it was promoted from a replica, what its master had sent it by then.
+    pub(super) lineage: String,
     pub(super) version: String,
     pub(super) uptime: Duration,
     pub(super) master: bool,
@@ -35,9 +37,15 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
     Server::parse(&info.as_str()?)
 }
 
+/// The script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown to any other process, so a call that reaches
+/// another one, behind a proxy that changed its mind, finds no script there and carries nothing out.
+pub(super) fn source(lineage: &str) -> String {
+    format!("{}\n-- {lineage}\n", script::SOURCE)
+}
+
 /// Loads the script and returns its digest.
-pub(super) async fn load(connection: &Connection) -> Result<String, Fault> {
-    let arguments = vec![Value::from_static_str("LOAD"), Value::from_static_str(script::SOURCE)];
+pub(super) async fn load(connection: &Connection, lineage: &str) -> Result<String, Fault> {
+    let arguments = vec![Value::from_static_str("LOAD"), source(lineage).into()];
     let digest = connection.call("SCRIPT", arguments).await.map_err(fault)?;
     digest.as_string().ok_or_else(|| Fault::new(FaultKind::Garbled, "SCRIPT LOAD told no digest"))
 }
@@ -53,15 +61,24 @@ impl Server {
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let policy = field("maxmemory_policy").unwrap_or("noeviction");
         let limited = field("maxmemory").is_some_and(|limit| limit != "0");
+        let run_id = field("run_id").filter(|id| !id.is_empty())?;
         Some(Self {
-            run_id: field("run_id").filter(|id| !id.is_empty())?.to_owned(),
+            run_id: run_id.to_owned(),
+            lineage: promoted(field).map_or_else(|| run_id.to_owned(), |id| format!("{run_id}/{id}")),
             version: field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown").to_owned(),
-            uptime: Duration::from_secs(field("uptime_in_seconds")?.parse().ok()?),
+            // Negative where the clock was set back behind the server's start.
+            uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
             time: field("server_time_usec").and_then(|time| time.parse().ok()).map(Duration::from_micros),
             evicts: (limited && policy != "noeviction").then(|| policy.to_owned()),
         })
     }
+}
+
+/// The replication id that a master got when it was promoted, if it was. Only a promotion leaves a second id.
+fn promoted<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
+    let second = field("master_replid2")?;
+    second.bytes().any(|digit| digit != b'0').then(|| field("master_replid"))?
 }
 
 #[cfg(test)]
@@ -77,6 +94,18 @@ mod tests {
         assert_eq!((server.run_id.as_str(), server.version.as_str(), server.master), ("abc", "7.0.15", true));
         assert_eq!(server.uptime, Duration::from_secs(90));
         assert_eq!(server.evicts.as_deref(), Some("allkeys-lru"));
+    }
+
+    #[test]
+    fn a_promotion_changes_the_lineage_and_a_replica_that_joins_does_not() {
+        let with = |second: &str| format!("{INFO}master_replid:new\r\nmaster_replid2:{second}\r\n");
+        assert_eq!(Server::parse(&with("0000")).unwrap().lineage, "abc");
+        assert_eq!(Server::parse(&with("01d0")).unwrap().lineage, "abc/new");
+    }
+
+    #[test]
+    fn a_server_whose_clock_was_set_back_behind_its_start_counts_as_just_started() {
+        assert_eq!(Server::parse(&INFO.replace("seconds:90", "seconds:-28")).unwrap().uptime, Duration::ZERO);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, parse};
+use super::admission::{Server, parse, source};
 use super::connection::{Connection, call, fault};
 use super::{Job, Shared};
 use crate::host::before;
@@ -54,7 +54,7 @@ pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Connection,
     digest: Arc<str>,
-    run_id: Arc<str>,
+    lineage: Arc<str>,
     jobs: mpsc::Receiver<Job>,
     flights: FuturesUnordered<BoxFuture<'static, Landed>>,
     timeouts: u32,
@@ -65,11 +65,11 @@ impl Batcher {
         shared: Arc<Shared>,
         connection: Connection,
         digest: String,
-        run_id: String,
+        lineage: String,
         jobs: mpsc::Receiver<Job>,
     ) -> Self {
         let flights = FuturesUnordered::new();
-        Self { shared, connection, digest: digest.into(), run_id: run_id.into(), jobs, flights, timeouts: 0 }
+        Self { shared, connection, digest: digest.into(), lineage: lineage.into(), jobs, flights, timeouts: 0 }
     }
 
     /// Runs until the connection ends or `closing` does. What was queued by then is still sent in the latter case.
@@ -138,7 +138,7 @@ impl Batcher {
             client: self.connection.client(),
             shared: self.shared.clone(),
             digest: self.digest.clone(),
-            run_id: self.run_id.clone(),
+            lineage: self.lineage.clone(),
             sent,
         };
         self.launch(flight.fly(jobs).boxed()).await;
@@ -194,11 +194,12 @@ impl Batcher {
             self.fail_all(jobs, &script::garbled());
             return None;
         };
-        let stepped = self.observe(time, sent, received);
+        let doubtful = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
-            let reply = if stepped { doubted(reply) } else { reply };
+            let reply = if doubtful { doubted(reply) } else { reply };
             if demoted(&reply) {
+                self.shared.state().guard.demoted();
                 ended = Some("it has become a replica".to_owned());
             }
             self.deliver(job, received, reply);
@@ -206,16 +207,18 @@ impl Batcher {
         ended
     }
 
+    /// Returns whether grants that came with this time are in doubt: the clock was stepped now, or a little before, while they were on their way.
     fn observe(&self, time: Duration, sent: Tick, received: Tick) -> bool {
         let mut state = self.shared.state();
         state.round_trip = Some(received.since(sent));
         let stepped = state.guard.observe(time, sent, received);
+        let doubtful = state.guard.quarantined(received).is_some();
         drop(state);
         if stepped {
             tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
             self.shared.meters.quarantined(true);
         }
-        stepped
+        doubtful
     }
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
@@ -239,10 +242,11 @@ impl Batcher {
 
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
-        if *server.run_id != *self.run_id {
+        if *server.lineage != *self.lineage {
             return Some("another server answers at this address".to_owned());
         }
         if !server.master {
+            self.shared.state().guard.demoted();
             return Some("it has become a replica".to_owned());
         }
         if let Some(time) = server.time {
@@ -254,7 +258,7 @@ impl Batcher {
 
     fn keep(&self, server: Server, now: Tick) {
         let mut state = self.shared.state();
-        state.guard.admit(&server.run_id, server.uptime, now);
+        state.guard.admit(&server.lineage, server.uptime, now);
         let quarantined = state.guard.quarantined(now).is_some();
         state.server = Some(server);
         drop(state);
@@ -267,7 +271,7 @@ struct Flight {
     client: Client,
     shared: Arc<Shared>,
     digest: Arc<str>,
-    run_id: Arc<str>,
+    lineage: Arc<str>,
     sent: Tick,
 }
 
@@ -282,15 +286,15 @@ impl Flight {
     }
 
     /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. It may also be the first sign of a restarted server behind a proxy, so
-    /// that is asked first. All within what is left of the call's time.
+    /// who carried it out is asked afterwards: a grant by another server is none, and is released. All within what is left of the call's time.
     async fn reload(&self, jobs: &[Job]) -> Result<Value, Failure> {
         let until = self.sent + self.shared.settings.timeout;
         let again = async {
+            let arguments = self.arguments(&source(&self.lineage), jobs);
+            let value = call(self.client.clone(), "EVAL", arguments).await.map_err(Failure::Fred)?;
             let info = call(self.client.clone(), "INFO", vec![]).await.map_err(Failure::Fred)?;
-            if parse(&info).is_none_or(|server| *server.run_id != *self.run_id) {
-                return Err(Failure::Replaced);
-            }
-            call(self.client.clone(), "EVAL", self.arguments(script::SOURCE, jobs)).await.map_err(Failure::Fred)
+            let same = parse(&info).is_some_and(|server| *server.lineage == *self.lineage);
+            if same { Ok(value) } else { Err(Failure::Replaced) }
         };
         let late = || FredError::new(fred::error::ErrorKind::Timeout, "no time was left to load the script");
         before(&self.shared.host, until, again).await.unwrap_or_else(|| Err(Failure::Fred(late())))
@@ -302,11 +306,11 @@ impl Flight {
     }
 }
 
-/// A grant by a node whose clock was just stepped may rest on a hold that ended early. It is no vote, and must be cleaned up.
+/// A grant by a node that is quarantined since it was asked may rest on a hold that ended early. It is no vote, and must be cleaned up.
 fn doubted(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted) => {
-            Err(Fault::new(FaultKind::Rejected, "its clock was stepped, so its grant cannot be trusted"))
+            Err(Fault::new(FaultKind::Rejected, "it is quarantined, so its grant cannot be trusted"))
         }
         other => other,
     }
@@ -322,7 +326,7 @@ mod tests {
     use crate::node::operation::Verb;
 
     #[test]
-    fn only_grants_are_doubted_when_a_clock_was_stepped() {
+    fn only_grants_of_a_quarantined_node_are_doubted() {
         assert!(doubted(Ok(Outcome::Granted)).is_err_and(|fault| !fault.nothing_ran()));
         assert!(doubted(Ok(Outcome::Extended)).is_ok());
     }

@@ -47,15 +47,16 @@ async fn generation(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
     let late = || NodeState::Down { why: "no answer while connecting".to_owned() };
     let (connection, digest, server) = checked.ok_or_else(late)??;
     let (sender, jobs) = mpsc::channel(QUEUE);
-    let run_id = server.run_id.clone();
+    let lineage = server.lineage.clone();
     publish(shared, server, sender);
-    Ok(Batcher::new(shared.clone(), connection, digest, run_id, jobs))
+    Ok(Batcher::new(shared.clone(), connection, digest, lineage, jobs))
 }
 
 async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), NodeState> {
     let connection = Connection::open(&shared.endpoint, &shared.settings).await.map_err(down)?;
     let server = admission::identify(&connection).await.map_err(down)?;
     if !server.master {
+        shared.state().guard.demoted();
         return Err(NodeState::Replica);
     }
     if let Err(of) = shared.registry.enter(shared.index, &server.run_id, &shared.label) {
@@ -64,17 +65,22 @@ async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), N
     if let Some(policy) = &server.evicts {
         tracing::warn!(node = %shared.label, policy, "this node may evict locks; set maxmemory-policy to noeviction");
     }
-    let digest = admission::load(&connection).await.map_err(down)?;
+    let digest = admission::load(&connection, &server.lineage).await.map_err(down)?;
     if let Err(error) = admission::name(&connection, &shared.settings.client_name).await {
         tracing::debug!(node = %shared.label, %error, "the connection could not be named");
     }
-    Ok((connection, digest, server))
+    // Asked again: whoever has the script now must be whom it was made for.
+    let same = admission::identify(&connection).await.map_err(down)?;
+    if same.lineage != server.lineage {
+        return Err(NodeState::Down { why: "another server answers at this address".to_owned() });
+    }
+    Ok((connection, digest, same))
 }
 
 fn publish(shared: &Shared, server: Server, sender: mpsc::Sender<Job>) {
     let now = shared.host.now();
     let mut state = shared.state();
-    state.guard.admit(&server.run_id, server.uptime, now);
+    state.guard.admit(&server.lineage, server.uptime, now);
     let quarantined = state.guard.quarantined(now);
     state.server = Some(server);
     state.link = Link::Up(sender);
