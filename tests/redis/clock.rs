@@ -1,0 +1,138 @@
+//! The clock guard, on servers whose clocks are faked: stepped forward and back, and drifting.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use quorumlock::node::NodeState;
+use quorumlock::quorum::guard::Doubt;
+use quorumlock::{ErrorKind, Quorum};
+
+use crate::common::eventually;
+use crate::common::proxy::Proxy;
+use crate::common::server::Server;
+use crate::{MAX_TTL, guarded, voting};
+
+const NOW: Duration = Duration::ZERO;
+
+/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a hundredth fast.
+struct Clockwork {
+    server: Server,
+    file: PathBuf,
+}
+
+impl Clockwork {
+    async fn start(clock: &str) -> Self {
+        let library = library();
+        let environment = |folder: &Path| {
+            std::fs::write(folder.join("clock"), clock).unwrap();
+            [
+                // libc comes next so that its allocator is found before jemalloc, which reads the clock before it can be faked.
+                ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
+                ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
+                ("FAKETIME_NO_CACHE", "1".to_owned()),
+                // Only the wall clock: the monotonic one drives the server's own timers.
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+        };
+        let server = Server::within(&[], environment).await;
+        let file = server.folder().join("clock");
+        Self { server, file }
+    }
+
+    fn set(&self, clock: &str) {
+        // Renamed into place, so that it is never read half written.
+        let fresh = self.file.with_extension("fresh");
+        std::fs::write(&fresh, clock).unwrap();
+        std::fs::rename(&fresh, &self.file).unwrap();
+    }
+
+    fn time(&self) -> i64 {
+        self.server.command(&["TIME"]).split(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+fn library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists());
+    found.expect("libfaketime is installed (apt-get install faketime)")
+}
+
+/// Uses the node, so that its clock is seen.
+async fn look(quorum: &Quorum) {
+    let _ = quorum.inspect("anything").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
+    let node = Clockwork::start("+0").await;
+    let (holder, other) = (voting(guarded([node.server.url()])).await, voting(guarded([node.server.url()])).await);
+    look(&other).await;
+    let guard = holder.lock("a").acquire(NOW).await.unwrap();
+    let before = node.time();
+    node.set("+30");
+    assert!(node.time() >= before + 30, "the clock was stepped");
+    assert_eq!(node.server.command(&["EXISTS", "quorumlock:{a}"]), "0", "the hold ended early");
+    let error = other.lock("a").acquire(NOW).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(matches!(other.nodes()[0].state, NodeState::Quarantined { doubt: Doubt::ClockStepped, .. }));
+    let second = loop {
+        if let Ok(second) = other.lock("a").acquire(NOW).await {
+            break second;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    assert!(!guard.is_held(), "two hold it");
+    assert!(second.token() > guard.token());
+}
+
+#[tokio::test]
+async fn a_clock_stepped_back_is_quarantined_and_votes_again_later() {
+    let node = Clockwork::start("+0").await;
+    let quorum = voting(guarded([node.server.url()])).await;
+    look(&quorum).await;
+    node.set("-30");
+    look(&quorum).await;
+    assert!(matches!(quorum.nodes()[0].state, NodeState::Quarantined { doubt: Doubt::ClockStepped, .. }));
+    assert_eq!(quorum.lock("a").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    eventually("it votes again", async || quorum.lock("a").acquire(NOW).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn an_uptime_that_went_back_is_quarantined_at_the_next_connection() {
+    let node = Clockwork::start("+0").await;
+    let proxy = Proxy::start(node.server.port()).await;
+    let quorum = voting(guarded([proxy.url()])).await;
+    proxy.refuse(true);
+    proxy.reset();
+    eventually("it is gone", async || matches!(quorum.nodes()[0].state, NodeState::Down { .. })).await;
+    node.set("-30");
+    proxy.refuse(false);
+    let restarted = async || matches!(quorum.nodes()[0].state, NodeState::Quarantined { doubt: Doubt::Restarted, .. });
+    eventually("it counts as restarted", restarted).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_drifts_within_the_bound_is_never_quarantined() {
+    assert_eq!(steps_seen("+0 x1.003").await, 0);
+}
+
+#[tokio::test]
+async fn a_clock_that_drifts_far_beyond_the_bound_is_quarantined() {
+    assert!(steps_seen("+0 x1.2").await > 0, "or else the drift above is not real");
+}
+
+/// Looks at a clock for some seconds; returns how often its node was seen quarantined.
+async fn steps_seen(clock: &str) -> usize {
+    let node = Clockwork::start(clock).await;
+    let quorum = voting(guarded([node.server.url()])).await;
+    let began = Instant::now();
+    let mut seen = 0;
+    while began.elapsed() < 5 * MAX_TTL {
+        look(&quorum).await;
+        seen += usize::from(quorum.nodes()[0].state != NodeState::Up);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    seen
+}

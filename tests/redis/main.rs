@@ -1,0 +1,36 @@
+//! Real servers that restart, change places and get their clocks stepped.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod clock;
+#[path = "../common/mod.rs"]
+mod common;
+mod restart;
+mod rolling;
+
+use std::time::Duration;
+
+use common::eventually;
+use quorumlock::{NodeState, Quorum, QuorumBuilder};
+
+/// Short, so that a quarantine is: at most this, and the second by which an uptime can be wrong.
+const MAX_TTL: Duration = Duration::from_secs(1);
+
+/// A builder whose locks last as long as the guard allows.
+fn guarded<A: Into<String>>(nodes: impl IntoIterator<Item = A>) -> QuorumBuilder {
+    Quorum::builder().nodes(nodes).ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(Duration::from_millis(300))
+}
+
+/// Connects to nodes and waits until all vote.
+async fn voting(builder: QuorumBuilder) -> Quorum {
+    let quorum = builder.connect().await.unwrap();
+    eventually("all nodes vote", async || quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+    quorum
+}
+
+fn quarantined(quorum: &Quorum, node: usize) -> bool {
+    matches!(quorum.nodes()[node].state, NodeState::Quarantined { .. })
+}
+
+async fn is_quarantined(quorum: &Quorum, node: usize) {
+    eventually("the node is quarantined", async || quarantined(quorum, node)).await;
+}

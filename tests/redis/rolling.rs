@@ -1,0 +1,113 @@
+//! All five servers restart, one after the other, while clients contend.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use quorumlock::Quorum;
+use tokio_util::sync::CancellationToken;
+
+use crate::common::server::Server;
+use crate::common::{eventually, servers};
+use crate::{MAX_TTL, guarded, voting};
+
+/// What contenders share: how many are inside, and how many sections there were.
+#[derive(Default)]
+struct Watch {
+    inside: AtomicU32,
+    sections: AtomicU64,
+    highest: AtomicU64,
+}
+
+impl Watch {
+    /// Enters again and again until `stop`, and fails when it meets anybody inside.
+    async fn contend(self: Arc<Self>, quorum: Quorum, stop: CancellationToken) {
+        let lock = quorum.lock("a");
+        while !stop.is_cancelled() {
+            let Ok(guard) = lock.acquire(MAX_TTL).await else { continue };
+            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+            assert!(self.highest.fetch_max(guard.token(), Ordering::SeqCst) < guard.token(), "tokens fell");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            self.sections.fetch_add(1, Ordering::SeqCst);
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            let _ = guard.release().await;
+        }
+    }
+
+    fn sections(&self) -> u64 {
+        self.sections.load(Ordering::SeqCst)
+    }
+}
+
+async fn contenders(
+    servers: &[Server],
+    max_ttl: Duration,
+) -> (Arc<Watch>, CancellationToken, Vec<tokio::task::JoinHandle<()>>) {
+    let (watch, stop) = (Arc::new(Watch::default()), CancellationToken::new());
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let quorum = voting(guarded(servers.iter().map(Server::url)).max_ttl(max_ttl)).await;
+        tasks.push(tokio::spawn(watch.clone().contend(quorum, stop.clone())));
+    }
+    (watch, stop, tasks)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_make_progress_through_a_rolling_restart_and_never_two_hold() {
+    let mut servers = servers(5).await;
+    let (watch, stop, tasks) = contenders(&servers, MAX_TTL).await;
+    for server in &mut servers {
+        server.restart().await;
+        let before = watch.sections();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(watch.sections() > before, "no progress, though three nodes may vote");
+    }
+    stop.cancel();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_acquires_while_the_guard_keeps_a_majority_out() {
+    let long = MAX_TTL * 4;
+    let mut servers = servers(5).await;
+    let (watch, stop, tasks) = contenders(&servers, long).await;
+    for server in &mut servers[..3] {
+        server.restart().await;
+    }
+    let restarted = std::time::Instant::now();
+    // What was acquired before the third restart may go on; after that, nobody gets in.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = watch.sections();
+    while restarted.elapsed() < long - Duration::from_millis(500) {
+        assert_eq!(watch.sections(), before, "a majority may have forgotten");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    eventually("they go on", async || watch.sections() > before).await;
+    stop.cancel();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_keeps_its_lock_through_a_rolling_restart() {
+    let mut servers = servers(5).await;
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let holder = voting(guarded(urls.clone())).await;
+    let guard = holder.lock("a").acquire(Duration::ZERO).await.unwrap();
+    let (watch, stop, tasks) = contenders(&servers, MAX_TTL).await;
+    for server in &mut servers {
+        server.restart().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(guard.is_held(), "renewals heal what restarted");
+        assert_eq!(watch.sections(), 0, "two hold it");
+    }
+    drop(guard);
+    eventually("the next gets it", async || watch.sections() > 0).await;
+    stop.cancel();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
