@@ -1,3 +1,67 @@
-//! The command.
+//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses the library's public API only.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the command measures real time on its one runtime; nothing here is simulated"
+)]
 
-fn main() {}
+mod cli;
+mod config;
+mod demo;
+mod duration;
+mod exporter;
+mod failure;
+mod output;
+mod process;
+mod release;
+mod run;
+mod sandbox;
+mod servers;
+mod settings;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use failure::{Failure, Outcome, USAGE};
+
+fn main() -> ExitCode {
+    if let Some(code) = process::become_tied(std::env::args_os()) {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => {
+            // Help and the version are told as errors too.
+            let code = if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            let _ = told.print();
+            return code;
+        }
+    };
+    output::log(cli.verbose, cli.command.default_level());
+    started(cli).unwrap_or_else(|failure| failure.told())
+}
+
+/// Everything happens on the main thread: what is started from it is tied to its life (see `process`).
+fn started(cli: Cli) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    let outcome = runtime.block_on(carried_out(cli.command, cli.verbose));
+    // A thread that reads from a terminal cannot be ended; do not wait for it.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn carried_out(command: Command, verbose: u8) -> Outcome {
+    match command {
+        Command::Sandbox(args) => sandbox::sandbox(args).await,
+        Command::Run(args) => run::run(args).await,
+        Command::Status(args) => status::status(args).await,
+        Command::Release(args) => release::release(args).await,
+        Command::Demo(args) => demo::demo(args, verbose).await,
+        Command::DemoWorker(args) => demo::worker::worker(args).await,
+    }
+}

@@ -1,0 +1,170 @@
+//! What can be said on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+
+use crate::duration;
+
+const EXIT_CODES: &str = "\
+Exit codes: 64 usage, 69 no quorum of nodes can vote, 70 internal error, 75 not acquired in time, 76 the lock was lost.
+Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES. Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
+
+/// One lock across independent Redis masters.
+#[derive(Parser)]
+#[command(name = "quorumlock", version, about, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Tells more on standard error; twice for still more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Starts redis-server processes to play with, for a command or until Ctrl-C
+    Sandbox(Sandbox),
+    /// Runs a command while holding a lock
+    Run(Run),
+    /// Shows how the nodes are, and who holds a name
+    Status(Status),
+    /// Takes a lock away from whoever holds it
+    Release(Release),
+    /// Contends for one lock from several processes, kills a node, and counts overlaps
+    Demo(Demo),
+    #[command(hide = true)]
+    DemoWorker(DemoWorker),
+}
+
+impl Command {
+    /// What is logged without -v: these show the nodes themselves.
+    pub(crate) const fn default_level(&self) -> LevelFilter {
+        match self {
+            Self::Status(_) | Self::Demo(_) | Self::DemoWorker(_) => LevelFilter::ERROR,
+            _ => LevelFilter::WARN,
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Nodes {
+    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Others can see the arguments of a process:
+    /// keep passwords in the environment (QUORUMLOCK_NODES) or in a file
+    #[arg(long, value_name = "URL,URL,..")]
+    pub(crate) nodes: Option<String>,
+    /// A TOML file with nodes and options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The longest ttl of any client of these nodes: a node that restarted does not vote for so long. 0 switches that off
+    /// [default: 60s, or QUORUMLOCK_MAX_TTL]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) max_ttl: Option<Duration>,
+    /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) key_prefix: Option<String>,
+    /// How long to wait for a quorum of nodes [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) connect_timeout: Option<Duration>,
+    /// How long one node may take for one answer [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+#[derive(Args)]
+pub(crate) struct Sandbox {
+    /// How many servers
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) masters: u8,
+    /// What to run against them; without, they run until Ctrl-C
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct Run {
+    /// The lock's name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// How long to wait for the lock; 0 makes one try
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) timeout: Duration,
+    /// For how long the nodes hold the lock unless it is renewed, which happens all the time [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time [default: a fifth of the ttl]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) kill_grace: Option<Duration>,
+    /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+    /// The command. It gets QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct Status {
+    /// A lock's name, to see who holds it
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Release {
+    /// The lock's name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// Takes it from whoever holds it. There is no other way to release another process's lock
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Does not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// How many workers in all
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) workers: u32,
+    /// Over how many processes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) processes: u32,
+    /// Prints one JSON object at the end, and nothing else, on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Serves Prometheus metrics of the demo's own quorum at http://ADDR/metrics; a bare port means loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoWorker {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    #[arg(long)]
+    pub(crate) workers: u32,
+    #[arg(long, value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+    /// The counter's folder
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+}

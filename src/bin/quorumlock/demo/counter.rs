@@ -1,0 +1,97 @@
+//! What the lock protects: a counter in a file, and a witness that knows nothing of locks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A counter that refuses tokens that are not greater than the highest it has seen.
+pub(super) struct Counter {
+    file: PathBuf,
+    scratch: PathBuf,
+    inside: PathBuf,
+}
+
+/// What an increment came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Increment {
+    Done,
+    /// The token is not greater than one that was seen.
+    OldToken,
+}
+
+impl Counter {
+    /// The counter in `folder`; `worker` tells apart who writes.
+    pub(super) fn new(folder: &Path, worker: &str) -> Self {
+        let path = |name: &str| folder.join(name);
+        Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
+    }
+
+    /// Enters the section: the file system makes this file for one at a time. `None` if somebody is inside.
+    pub(super) fn enter(&self) -> io::Result<Option<Inside<'_>>> {
+        match fs::File::create_new(&self.inside) {
+            Ok(_) => Ok(Some(Inside(self))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads, checks the token, and writes one more. Two that do this at once lose an increment, which is the point.
+    pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
+        let (value, highest) = self.read()?;
+        if token <= highest {
+            return Ok(Increment::OldToken);
+        }
+        // A reader sees the old file or the new one, and never half of one.
+        fs::write(&self.scratch, format!("{} {token}\n", value + 1))?;
+        fs::rename(&self.scratch, &self.file)?;
+        Ok(Increment::Done)
+    }
+
+    /// The count, and the highest token.
+    pub(super) fn read(&self) -> io::Result<(u64, u64)> {
+        let text = match fs::read_to_string(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
+            text => text?,
+        };
+        let mut numbers = text.split_whitespace().map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(value)), Some(Ok(token))) => Ok((value, token)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the counter's file is damaged")),
+        }
+    }
+}
+
+/// Being inside, until this is dropped.
+pub(super) struct Inside<'a>(&'a Counter);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0.inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_tokens_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let counter = Counter::new(folder.path(), "a");
+        assert_eq!(counter.increment(5).unwrap(), Increment::Done);
+        assert_eq!(counter.increment(5).unwrap(), Increment::OldToken);
+        assert_eq!(counter.increment(4).unwrap(), Increment::OldToken);
+        assert_eq!(counter.increment(6).unwrap(), Increment::Done);
+        assert_eq!(counter.read().unwrap(), (2, 6));
+    }
+
+    #[test]
+    fn a_second_one_inside_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (Counter::new(folder.path(), "a"), Counter::new(folder.path(), "b"));
+        let inside = one.enter().unwrap();
+        assert!(inside.is_some() && other.enter().unwrap().is_none());
+        drop(inside);
+        assert!(other.enter().unwrap().is_some());
+    }
+}

@@ -1,0 +1,139 @@
+//! `quorumlock demo`: many workers in several processes, one lock, and a node that is killed half-way.
+
+mod counter;
+mod crew;
+mod histogram;
+mod summary;
+mod view;
+mod votes;
+pub(crate) mod worker;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quorumlock::{NodeState, Quorum};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::cli::Demo;
+use crate::exporter;
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::output;
+use crate::process::{self, Signals};
+use crate::servers::Servers;
+use crate::settings::Settings;
+use counter::Counter;
+use crew::Crew;
+use summary::Summary;
+use view::View;
+
+/// The lock's name.
+const LOCK: &str = "quorumlock-demo";
+const MASTERS: usize = 5;
+/// The lock's ttl. On servers of our own it is also the longest, so that a node that restarts is back soon.
+const TTL: Duration = Duration::from_secs(2);
+/// How often the view is drawn and the nodes are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// How long to wait for nodes that have just been started to take part: their quarantine, and the second in which they count their age.
+const SETTLE: Duration = Duration::from_secs(5);
+/// The node that is killed.
+const VICTIM: usize = 1;
+
+pub(crate) async fn demo(args: Demo, verbose: u8) -> Outcome {
+    let mut signals = Signals::ending()?;
+    exporter::serve(args.metrics.as_deref())?;
+    let mut stage = Stage::set(&args)?;
+    let quorum = stage.settings.builder().connect().await?;
+    let show = tokio::select! {
+        summary = stage.play(&args, &quorum, verbose) => summary?,
+        signal = signals.next() => return Ok(process::ended_by(signal)),
+    };
+    quorum.shutdown(Duration::from_millis(200)).await;
+    show.told(args.json)?;
+    Ok(if show.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Nodes and a counter's folder, gone with this.
+struct Stage {
+    settings: Settings,
+    /// Servers of our own; none where nodes were given.
+    servers: Option<Servers>,
+    folder: TempDir,
+    killed: u32,
+    restarted: u32,
+}
+
+impl Stage {
+    fn set(args: &Demo) -> Result<Self, Failure> {
+        let mut settings = Settings::collect(&args.nodes)?;
+        let servers = if settings.nodes.is_empty() { Some(Servers::start(MASTERS)?) } else { None };
+        match &servers {
+            Some(servers) => {
+                settings.nodes = servers.addresses();
+                settings.max_ttl = Some(TTL);
+            }
+            None => output::note("these nodes are not ours: none is killed"),
+        }
+        settings.ttl = Some(TTL);
+        Ok(Self { settings, servers, folder: TempDir::new()?, killed: 0, restarted: 0 })
+    }
+
+    async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: u8) -> Result<Summary, Failure> {
+        let view = View::new(args, quorum);
+        view.note("waiting until nodes that have just started take part (the restart guard)");
+        ready(quorum).await?;
+        let crew = Crew::start(args, &self.settings, self.folder.path(), verbose)?;
+        let length = Duration::from_secs(u64::from(args.seconds));
+        let began = Instant::now();
+        while began.elapsed() < length && !crew.has_ended() {
+            self.direct(began.elapsed().as_secs_f64() / length.as_secs_f64(), &view)?;
+            view.draw(began.elapsed(), &crew.report(), &quorum.nodes());
+            tokio::select! {
+                () = sleep(TICK.min(length.saturating_sub(began.elapsed()))) => {}
+                // Asking measures the round trips that are shown.
+                _ = async { let _ = quorum.inspect(LOCK).await; sleep(TICK).await } => {}
+            }
+        }
+        let took = began.elapsed();
+        let report = crew.finish().await?;
+        view.close();
+        let counted = Counter::new(self.folder.path(), "").read()?.0;
+        Ok(Summary::new(args, report, quorum.nodes(), took, counted, (self.killed, self.restarted)))
+    }
+
+    /// Kills a node half-way, and starts it again when half of the rest has passed.
+    fn direct(&mut self, played: f64, view: &View) -> Result<(), Failure> {
+        let Some(servers) = &mut self.servers else { return Ok(()) };
+        if played >= 0.5 && self.killed == 0 {
+            servers.kill(VICTIM);
+            self.killed = 1;
+            view.note(&format!("killed {} with SIGKILL", self.settings.nodes[VICTIM]));
+        }
+        if played >= 0.75 && self.restarted == 0 {
+            servers.restart(VICTIM)?;
+            self.restarted = 1;
+            view.note(&format!("started {} again, empty", self.settings.nodes[VICTIM]));
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a quorum of voting nodes, and a little for the others.
+async fn ready(quorum: &Quorum) -> Result<(), Failure> {
+    all_vote(quorum, SETTLE).await;
+    let nodes = quorum.nodes();
+    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    if votes > nodes.len() / 2 {
+        return Ok(());
+    }
+    let said: Vec<_> = nodes.iter().map(|node| format!("\n  {}: {}", node.node, node.state)).collect();
+    Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:{}", said.concat())))
+}
+
+/// Waits until all nodes vote, but no longer than `patience`.
+async fn all_vote(quorum: &Quorum, patience: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < patience && quorum.nodes().iter().any(|node| node.state != NodeState::Up) {
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,73 @@
+//! How the command fails: an exit code and what is said.
+
+use std::io;
+use std::process::ExitCode;
+
+use quorumlock::{Error, ErrorKind};
+
+/// The codes of sysexits.h where one fits.
+pub(crate) const USAGE: u8 = 64;
+pub(crate) const UNAVAILABLE: u8 = 69;
+pub(crate) const INTERNAL: u8 = 70;
+pub(crate) const TIMEOUT: u8 = 75;
+pub(crate) const LOST: u8 = 76;
+
+/// What a subcommand comes to.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(INTERNAL, message)
+    }
+
+    /// Says it on standard error.
+    pub(crate) fn told(&self) -> ExitCode {
+        if !self.message.is_empty() {
+            crate::output::note(&self.message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Contended | ErrorKind::Timeout => TIMEOUT,
+            ErrorKind::Unavailable => UNAVAILABLE,
+            ErrorKind::Lost => LOST,
+            ErrorKind::Config => USAGE,
+            _ => INTERNAL,
+        };
+        Self::new(code, node_by_node(&error))
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Standard output that went away (`quorumlock status | head -1`) is nobody's fault, and nobody reads about it.
+    fn from(error: io::Error) -> Self {
+        let gone = error.kind() == io::ErrorKind::BrokenPipe;
+        Self::internal(if gone { String::new() } else { error.to_string() })
+    }
+}
+
+/// The error, with what each node said on a line of its own.
+fn node_by_node(error: &Error) -> String {
+    let whole = error.to_string();
+    let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
+    let Some(message) = whole.strip_suffix(&said.join("; ")).filter(|_| !said.is_empty()) else { return whole };
+    format!("{}\n  {}", message.trim_end_matches([' ', ':']), said.join("\n  "))
+}

@@ -1,0 +1,112 @@
+//! Words for people: notes on standard error, results on standard output, the log, and tables.
+
+use std::io::{self, IsTerminal, Write};
+
+use console::{Style, measure_text_width};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+/// Writes one note on standard error. One that cannot be written is nobody's loss.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "quorumlock: {text}");
+}
+
+/// Writes to standard output.
+pub(crate) fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Logs the library's events to standard error: never other crates', which know less of what must not be shown.
+pub(crate) fn log(verbose: u8, default: LevelFilter) {
+    let level = match verbose {
+        0 => default,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    let colours = io::stderr().is_terminal() && console::colors_enabled_stderr();
+    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false);
+    let filter = Targets::new().with_target("quorumlock", level);
+    let registry = tracing_subscriber::registry();
+    let _ = if verbose == 0 {
+        registry.with(layer.without_time().with_filter(filter)).try_init()
+    } else {
+        registry.with(layer.with_filter(filter)).try_init()
+    };
+}
+
+pub(crate) fn bold(text: &str) -> String {
+    Style::new().bold().apply_to(text).to_string()
+}
+
+pub(crate) fn green(text: &str) -> String {
+    Style::new().green().apply_to(text).to_string()
+}
+
+pub(crate) fn yellow(text: &str) -> String {
+    Style::new().yellow().apply_to(text).to_string()
+}
+
+pub(crate) fn red(text: &str) -> String {
+    Style::new().red().apply_to(text).to_string()
+}
+
+/// Rows under a heading, columns aligned; the last is not padded.
+pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let heading = heading.iter().map(|title| bold(title)).collect();
+    aligned_rows(&[&[heading], rows].concat())
+}
+
+/// Rows with their columns aligned.
+pub(crate) fn aligned_rows(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| measure_text_width(cell)).max();
+    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    rows.iter().map(|row| aligned(row, &widths)).collect()
+}
+
+fn aligned(row: &[String], widths: &[usize]) -> String {
+    let mut line = String::new();
+    for (index, cell) in row.iter().enumerate() {
+        line += cell;
+        if index + 1 < row.len() {
+            line += &" ".repeat(widths[index].saturating_sub(measure_text_width(cell)) + 2);
+        }
+    }
+    line
+}
+
+/// Groups digits: 12,345.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn columns_are_aligned_whatever_their_colour() {
+        let red = Style::new().red().force_styling(true).apply_to("bad").to_string();
+        let rows = vec![vec![red, "x".to_owned()], vec!["longer".to_owned(), "y".to_owned()]];
+        let lines: Vec<_> =
+            table(&["a", "b"], &rows).iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect();
+        assert_eq!(lines, ["a       b", "bad     x", "longer  y"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! Other programs: started so that they do not outlive this one, told signals, and waited for.
+
+mod family;
+mod signals;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process, kill_process_group};
+
+use crate::failure::Failure;
+pub(crate) use signals::Signals;
+
+/// The first argument of a process that is about to become another program.
+const TIED: &str = "__tied";
+
+/// A command for `program` that the kernel kills when this process is gone, however it went (Linux; elsewhere the program is started as it is).
+///
+/// The tie is to the *thread* that starts it: start it from the main thread. It goes through a copy of this executable, since a process can
+/// ask for that signal only for itself.
+pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
+    if !cfg!(target_os = "linux") {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(TIED).arg(std::process::id().to_string()).arg(program);
+    Ok(command)
+}
+
+/// If this process was started by [`tied`]: becomes the program. Returns only if it cannot, with the code that a shell would give.
+pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    if arguments.nth(1)? != TIED {
+        return None;
+    }
+    let parent = arguments.next()?.into_string().ok()?;
+    let program = arguments.next()?;
+    if !tie_to(&parent) {
+        return Some(ExitCode::from(137));
+    }
+    let error = Command::new(&program).args(arguments).exec();
+    crate::output::note(&format!("cannot run {}: {error}", program.display()));
+    Some(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// Asks for SIGKILL at the parent's end. False if the parent has gone already.
+#[cfg(target_os = "linux")]
+fn tie_to(parent: &str) -> bool {
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let alive = rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == parent);
+    asked.is_ok() && alive
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tie_to(_: &str) -> bool {
+    true
+}
+
+/// Where the program of this name is, as a shell would find it.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A command of the user's, with everything it started.
+pub(crate) struct Program {
+    child: Child,
+    pid: Pid,
+    /// Whether it leads a process group of its own.
+    leads: bool,
+    ended: Signals,
+    /// Who it was made of when it was asked to end.
+    family: Vec<Pid>,
+}
+
+impl Program {
+    /// Starts it.
+    ///
+    /// It leads a process group of its own, so that signals reach all of it. On a terminal it stays in ours: another group
+    /// could not read from there. Then its family is found by descent.
+    pub(crate) fn start(command: &[OsString], variables: &[(&str, String)]) -> Result<Self, Failure> {
+        let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
+        let cannot = |error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
+        // Listening begins before there is anything to hear.
+        let ended = Signals::children()?;
+        let leads = !io::stdin().is_terminal() && !io::stderr().is_terminal();
+        let mut command = tied(program).map_err(cannot)?;
+        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        if leads {
+            command.process_group(0);
+        }
+        let child = command.spawn().map_err(cannot)?;
+        let pid = Pid::from_child(&child);
+        Ok(Self { child, pid, leads, ended, family: Vec::new() })
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            self.ended.next().await;
+        }
+    }
+
+    /// Passes a signal on to all of it. On a terminal, what the keyboard makes has reached it already.
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        if self.leads || ![Signal::INT, Signal::QUIT].contains(&signal) {
+            self.signal(signal);
+        }
+    }
+
+    /// Sends a signal to all of it. Whoever has gone needs none.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if self.leads {
+            let _ = kill_process_group(self.pid, signal);
+        } else {
+            for pid in family::of(self.pid) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+
+    /// Asks it to end: also if it is stopped.
+    pub(crate) fn terminate(&mut self) {
+        self.family = if self.leads { Vec::new() } else { family::of(self.pid) };
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills what it left behind, after its end.
+    pub(crate) fn sweep(&self) {
+        if self.leads {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+        // Whoever is in our group still is who it was: a new process of that number would hardly be.
+        let ours = |pid: &&Pid| **pid != self.pid && getpgid(Some(**pid)).is_ok_and(|group| group == getpgrp());
+        for pid in self.family.iter().filter(ours) {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+    }
+}
+
+/// The exit code that tells how a program ended: its own, or 128 and the signal's number.
+pub(crate) fn code(status: ExitStatus) -> ExitCode {
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255);
+    ExitCode::from(u8::try_from(number).unwrap_or(255))
+}
+
+/// The exit code of a program that ended because of a signal.
+pub(crate) fn ended_by(signal: Signal) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(255))
+}

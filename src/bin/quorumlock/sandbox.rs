@@ -1,0 +1,69 @@
+//! `quorumlock sandbox`: servers to play with.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::cli::Sandbox;
+use crate::failure::Outcome;
+use crate::output;
+use crate::process::{self, Program, Signals};
+use crate::servers::Servers;
+use crate::settings::Settings;
+
+/// How long the command may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
+    let mut signals = Signals::all()?;
+    let servers = Servers::start(usize::from(args.masters))?;
+    let settings = Settings { nodes: servers.addresses(), max_ttl: Some(Duration::ZERO), ..Settings::default() };
+    output::note(&format!(
+        "{} empty servers on loopback. THE RESTART GUARD IS OFF (max_ttl 0): for trying out, not for locks that matter",
+        args.masters
+    ));
+    if args.command.is_empty() {
+        until_told(&settings, &mut signals).await
+    } else {
+        with(&args, &settings, &mut signals).await
+    }
+}
+
+/// Prints how to reach the servers, and waits.
+async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
+    let variables: Vec<_> = settings.variables().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    output::say(&format!("export {}", variables.join(" ")))?;
+    output::note("paste that line into another shell; Ctrl-C here ends the servers");
+    loop {
+        match signals.next().await {
+            Signal::INT => return Ok(std::process::ExitCode::SUCCESS),
+            Signal::USR1 | Signal::USR2 => {}
+            signal => return Ok(process::ended_by(signal)),
+        }
+    }
+}
+
+/// Runs the command, and leaves nothing of it behind.
+async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Outcome {
+    let mut program = Program::start(&args.command, &settings.variables())?;
+    let mut kill_in = None;
+    let status = loop {
+        tokio::select! {
+            status = program.wait() => break status?,
+            signal = signals.next() => {
+                program.pass_on(signal);
+                // Interactive commands live on after Ctrl-C; the other two mean the end.
+                if [Signal::TERM, Signal::HUP].contains(&signal) {
+                    kill_in.get_or_insert(Box::pin(sleep(GRACE)));
+                }
+            }
+            () = async { match &mut kill_in { Some(pause) => pause.await, None => std::future::pending().await } } => {
+                program.signal(Signal::KILL);
+                break program.wait().await?;
+            }
+        }
+    };
+    program.sweep();
+    Ok(process::code(status))
+}

@@ -1,0 +1,146 @@
+//! Redis servers of our own, on loopback: no persistence, and gone with their handle.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::failure::{Failure, UNAVAILABLE};
+use crate::process;
+
+/// How long a server may take to answer. It takes some ten milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A free port may be taken by somebody else before the server has it.
+const ATTEMPTS: usize = 10;
+
+const MISSING: &str = "redis-server is missing. Install it (Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; \
+                       macOS: brew install redis), or name nodes of your own with --nodes";
+
+/// The servers. Dropping them kills them.
+pub(crate) struct Servers {
+    program: PathBuf,
+    list: Vec<Server>,
+}
+
+struct Server {
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Servers {
+    /// Starts `count` servers, and waits until all of them answer.
+    pub(crate) fn start(count: usize) -> Result<Self, Failure> {
+        let known = ["redis-server", "valkey-server"];
+        let program = known.into_iter().find_map(process::find).ok_or_else(|| Failure::new(UNAVAILABLE, MISSING))?;
+        let mut servers = Self { program, list: Vec::new() };
+        for _ in 0..count {
+            servers.add()?;
+        }
+        Ok(servers)
+    }
+
+    /// Their addresses.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.list.iter().map(|server| format!("redis://127.0.0.1:{}", server.port)).collect()
+    }
+
+    /// Ends one with SIGKILL.
+    pub(crate) fn kill(&mut self, index: usize) {
+        if let Some(server) = self.list.get_mut(index) {
+            server.kill();
+        }
+    }
+
+    /// Starts one again at its address. It has forgotten everything.
+    pub(crate) fn restart(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(server) = self.list.get_mut(index) else { return Ok(()) };
+        server.kill();
+        server.launch(&self.program)?;
+        Ok(())
+    }
+
+    fn add(&mut self) -> Result<(), Failure> {
+        let mut met = io::Error::other("no free port");
+        for _ in 0..ATTEMPTS {
+            let mut server = Server { port: free_port()?, process: None };
+            match server.launch(&self.program) {
+                Ok(()) => {
+                    self.list.push(server);
+                    return Ok(());
+                }
+                Err(error) => met = error,
+            }
+        }
+        Err(Failure::new(UNAVAILABLE, format!("{} does not start: {met}", self.program.display())))
+    }
+}
+
+impl Server {
+    fn launch(&mut self, program: &Path) -> io::Result<()> {
+        // It writes nothing, so its folder can go as soon as it is inside: then nothing is left even if all of this is killed.
+        let folder = TempDir::new()?;
+        let port = self.port.to_string();
+        let mut command = process::tied(program.as_os_str())?;
+        command
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(folder.path())
+            // Ctrl-C in a terminal goes to the whole group there; the servers end after what uses them.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.process = Some(command.spawn()?);
+        let answered = self.answers();
+        if answered.is_err() {
+            self.kill();
+        }
+        answered
+    }
+
+    /// Waits until it answers.
+    fn answers(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
+            if let Some(status) = process.try_wait()? {
+                return Err(io::Error::other(format!("it ended with {status}")));
+            }
+            if serving(self.port).is_ok_and(|pid| pid == process.id()) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        Err(io::Error::other("it does not answer"))
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// The process that serves a port.
+fn serving(port: u16) -> io::Result<u32> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"INFO server\r\n")?;
+    let lines = BufReader::new(stream.take(1 << 16)).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
+    pid.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,209 @@
+//! `quorumlock status`: how the nodes are, and who holds a name.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use quorumlock::node::Inspection;
+use quorumlock::{Inspected, NodeState, NodeStatus};
+use serde_json::{Value, json};
+
+use crate::cli::Status;
+use crate::duration::show;
+use crate::failure::{Outcome, UNAVAILABLE};
+use crate::output::{self, bold, green, red, yellow};
+use crate::settings::Settings;
+
+/// How long to wait for nodes, unless told otherwise: nodes that are up take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
+const PROBE: &str = "quorumlock status";
+
+pub(crate) async fn status(args: Status) -> Outcome {
+    let settings = Settings::with_nodes(&args.nodes)?;
+    let quorum = settings.builder().open()?;
+    // What keeps nodes from being ready is told below, node by node.
+    let _ = quorum.ready(settings.connect_timeout.unwrap_or(PATIENCE)).await;
+    let inspected = quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await?;
+    let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
+    if args.json {
+        output::say(&seen.json().to_string())?;
+    } else {
+        seen.lines().iter().try_for_each(|line| output::say(line))?;
+    }
+    quorum.shutdown(Duration::ZERO).await;
+    Ok(if seen.votes() >= seen.quorum() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+}
+
+/// What was seen of the nodes and of a name.
+struct Seen {
+    nodes: Vec<NodeStatus>,
+    inspected: Inspected,
+    name: Option<String>,
+}
+
+impl Seen {
+    fn quorum(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// How many nodes vote.
+    fn votes(&self) -> usize {
+        self.nodes.iter().filter(|node| node.state == NodeState::Up).count()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        // The state comes last: it is the longest.
+        let heading: &[_] = match self.name {
+            Some(_) => &["node", "holder", "count", "left", "fence", "round trip", "state"],
+            None => &["node", "round trip", "version", "uptime", "state"],
+        };
+        let rows: Vec<_> =
+            self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.row(node, said)).collect();
+        let mut lines = output::table(heading, &rows);
+        lines.push(String::new());
+        lines.push(self.verdict());
+        lines.extend(self.name.as_deref().map(|name| self.holding(name)));
+        lines
+    }
+
+    fn row(&self, node: &NodeStatus, said: &Result<Inspection, String>) -> Vec<String> {
+        let mut row = vec![node.node.to_string()];
+        let round_trip = node.round_trip.map_or_else(dash, show);
+        if self.name.is_some() {
+            row.extend(holder_cells(said));
+            row.push(round_trip);
+        } else {
+            let uptime =
+                node.uptime.map_or_else(dash, |time| if time.is_zero() { "0 s".to_owned() } else { show(time) });
+            row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
+        }
+        row.push(state(node));
+        row
+    }
+
+    fn verdict(&self) -> String {
+        let (votes, all, quorum) = (self.votes(), self.nodes.len(), self.quorum());
+        let text = format!("{votes} of {all} nodes vote; a quorum is {quorum}");
+        if votes >= quorum { green(&text) } else { red(&format!("{text}: no lock can be acquired")) }
+    }
+
+    fn holding(&self, name: &str) -> String {
+        match (self.inspected.agreed(), self.inspected.holder()) {
+            (_, Some(holder)) => {
+                format!("{} is held by {holder}, token at most {}", bold(name), self.inspected.fence())
+            }
+            (Some(_), None) => {
+                format!("{} is free; its tokens so far are at most {}", bold(name), self.inspected.fence())
+            }
+            (None, None) => yellow(&format!("{name}: no quorum of nodes says the same; look again")),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let nodes: Vec<_> =
+            self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.node_json(node, said)).collect();
+        let mut object = json!({ "nodes": nodes, "quorum": self.quorum(), "votes": self.votes(), "can_acquire": self.votes() >= self.quorum() });
+        if let Some(name) = &self.name {
+            object["name"] = json!(name);
+            object["agreed"] = json!(self.inspected.agreed().is_some());
+            object["held"] = json!(self.inspected.agreed());
+            object["holder"] = json!(self.inspected.holder());
+            object["fence"] = json!(self.inspected.fence());
+            object["remaining_ms"] = json!(self.remaining().map(milliseconds));
+            object["count"] = json!(self.held().map(|said| said.count).max());
+        }
+        object
+    }
+
+    fn node_json(&self, node: &NodeStatus, said: &Result<Inspection, String>) -> Value {
+        let mut object = json!({
+            "node": &*node.node,
+            "state": word(&node.state),
+            "why": if node.state == NodeState::Up { None } else { Some(node.state.to_string()) },
+            "quarantine_ms": if let NodeState::Quarantined { left, .. } = node.state { Some(milliseconds(left)) } else { None },
+            "round_trip_ms": node.round_trip.map(milliseconds),
+            "version": node.version,
+            "uptime_seconds": node.uptime.map(|time| time.as_secs()),
+        });
+        if let (Some(_), Ok(said)) = (&self.name, said) {
+            object["holder"] = json!(said.holder);
+            object["count"] = json!(said.count);
+            object["remaining_ms"] = json!(said.remaining.map(milliseconds));
+            object["fence"] = json!(said.fence);
+        }
+        object
+    }
+
+    /// What those nodes say that agree on the holder.
+    fn held(&self) -> impl Iterator<Item = &Inspection> {
+        let holder = self.inspected.holder();
+        let said = self.inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+        said.filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
+    }
+
+    /// For how long a quorum of nodes still has the holder: it ends when the first node too many forgets it.
+    fn remaining(&self) -> Option<Duration> {
+        let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
+        left.sort_unstable();
+        left.iter().rev().nth(self.quorum() - 1).copied()
+    }
+}
+
+fn holder_cells(said: &Result<Inspection, String>) -> [String; 4] {
+    match said {
+        Err(_) => ["?".to_owned(), dash(), dash(), dash()],
+        Ok(said) => {
+            let holder = said.holder.as_deref().map_or_else(|| "free".to_owned(), shortened);
+            let count = if said.holder.is_some() { said.count.to_string() } else { dash() };
+            [holder, count, said.remaining.map_or_else(dash, show), said.fence.to_string()]
+        }
+    }
+}
+
+/// `host/pid/1a2b3c4d..`: enough to tell owners apart in a table.
+fn shortened(holder: &str) -> String {
+    match holder.char_indices().nth(28) {
+        Some((end, _)) => format!("{}..", &holder[..end]),
+        None => holder.to_owned(),
+    }
+}
+
+pub(crate) fn state(node: &NodeStatus) -> String {
+    let text = node.state.to_string();
+    match node.state {
+        NodeState::Up => green(&text),
+        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(&text),
+        _ => red(&text),
+    }
+}
+
+/// The state in one word, for programs.
+pub(crate) const fn word(state: &NodeState) -> &'static str {
+    match state {
+        NodeState::Up => "up",
+        NodeState::Quarantined { .. } => "quarantined",
+        NodeState::Connecting => "connecting",
+        NodeState::Down { .. } => "down",
+        NodeState::Replica => "replica",
+        NodeState::Duplicate { .. } => "duplicate",
+        _ => "other",
+    }
+}
+
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    // Microseconds are as exact as clocks are.
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// Who holds a name, as a part of a sentence.
+pub(crate) fn held_by(inspected: &Inspected) -> String {
+    match (inspected.holder(), inspected.agreed()) {
+        (Some(holder), _) => format!("held by {holder}"),
+        (None, Some(_)) => "free".to_owned(),
+        (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),
+    }
+}
