@@ -41,3 +41,26 @@ install_package() {
   local get=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq)
   "${get[@]}" install -y --no-install-recommends "$1" || { "${get[@]}" update && "${get[@]}" install -y --no-install-recommends "$1"; }
 }
+
+# unpack PROGRAM PACKAGE: makes a Debian package's program available without installing the package, since installing some also
+# starts a service. It lands in target/tools, and needs no root where apt's lists are there.
+unpack() {
+  command -v "$1" >/dev/null && return
+  local tools=${CARGO_TARGET_DIR:-target}/tools
+  mkdir -p "$tools"
+  tools=$(cd "$tools" && pwd)
+  [ -x "$tools/usr/bin/$1" ] || unpack_package "$2" "$tools" >&2 || {
+    echo "$1 is missing and could not be fetched; install it (Debian: apt-get install $2)" >&2
+    exit 1
+  }
+  PATH=$PATH:$tools/usr/bin
+}
+
+unpack_package() (
+  command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 1
+  echo "fetching $1" >&2
+  cd "$2"
+  rm -f ./"$1"_*.deb
+  apt-get -qq download "$1" || { [ "$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq download "$1"; } || return 1
+  dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
+)

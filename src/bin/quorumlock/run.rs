@@ -126,14 +126,16 @@ impl Watch {
     }
 }
 
-/// The grace, checked against the ttl: renewals begin when a third of it has passed.
+/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself is for the library to check.
 fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
-    let grace = given.unwrap_or(ttl / 5);
-    if (LEAST_GRACE..=ttl / 2).contains(&grace) {
-        return Ok(grace);
+    match given {
+        None => Ok(ttl / 5),
+        Some(grace) if (LEAST_GRACE..=ttl / 2).contains(&grace) => Ok(grace),
+        Some(grace) => {
+            let bounds = format!("use {LEAST_GRACE:?} to half of the ttl, which is {ttl:?}");
+            Err(Failure::usage(format!("--kill-grace is {grace:?}; {bounds}")))
+        }
     }
-    let bounds = format!("use {LEAST_GRACE:?} to half of the ttl, which is {ttl:?}");
-    Err(Failure::usage(format!("--kill-grace is {grace:?}; {bounds}")))
 }
 
 /// What comes of `future`, unless a signal to end comes first.

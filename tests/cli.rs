@@ -1,2 +1,0 @@
-//! The command.
-mod common;

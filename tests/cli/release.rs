@@ -1,0 +1,52 @@
+//! `quorumlock release --force`.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use super::{Background, done, line_of, over, run};
+use crate::common::servers;
+
+#[tokio::test]
+async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
+    let token = line_of(&folder.path().join("token")).parse::<u64>().unwrap();
+    let answered = |answer: &str| {
+        let mut command = over(&servers);
+        let mut asked = Background::start(command.args(["release", "job", "--force"]).stdin(Stdio::piped()));
+        asked.child().stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        asked.done()
+    };
+    for answer in ["", "\n", "n\n", "maybe\n"] {
+        let (code, out, err) = answered(answer);
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.contains("held by") && err.contains("[y/N]") && err.contains("nothing was released"), "{err}");
+    }
+    assert!(holder.child().try_wait().unwrap().is_none());
+    let (code, out, err) = answered("y\n");
+    assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
+    let (code, _, err) = holder.done();
+    assert!(code == 76 && err.contains("was lost"), "{code}: {err}");
+    let fence = servers[0].command(&["HGET", "quorumlock:{job}:gate", "fence"]).parse::<u64>().unwrap();
+    assert!(fence > token, "the old token is dead");
+}
+
+#[tokio::test]
+async fn with_yes_it_asks_nothing_and_a_free_name_is_told_as_such() {
+    let servers = servers(3).await;
+    let (code, out, _) = done(over(&servers).args(["release", "job", "--force", "--yes", "--json"]));
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["was_held"], &told["name"]), (0, &false.into(), &"job".into()));
+    assert!(told["fence"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn without_a_quorum_nothing_is_claimed_to_be_released() {
+    let mut servers = servers(3).await;
+    servers[0].kill();
+    servers[1].kill();
+    let (code, out, _) =
+        done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", "300ms"]));
+    assert_eq!((code, out.as_str()), (69, ""));
+}

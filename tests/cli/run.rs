@@ -1,0 +1,199 @@
+//! `quorumlock run`.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+
+use super::{Background, bare, done, line_of, over, run, runs, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// A script that says its pid, and goes on until it is ended.
+const FOR_EVER: &str = "echo $$ > $0/pid; while :; do sleep 0.02; done";
+
+#[tokio::test]
+async fn the_command_gets_name_and_token_and_its_status_is_ours() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $QUORUMLOCK_NAME $QUORUMLOCK_FENCING_TOKEN; exit 7";
+    let (code, out, err) = done(&mut run(&servers, "jobs/nightly", &[], script, folder.path()));
+    assert_eq!(code, 7, "{err}");
+    let (name, token) = out.trim().split_once(' ').unwrap();
+    assert!(name == "jobs/nightly" && token.parse::<u64>().unwrap() > 0);
+    let (_, again, _) = done(&mut run(&servers, "jobs/nightly", &[], script, folder.path()));
+    assert!(again > out, "tokens grow");
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_start_frees_the_lock() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--", "no-such-program"]));
+    assert!(code == 127 && err.contains("cannot run no-such-program"), "{err}");
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--"]).arg(folder.path()));
+    assert!(code == 126, "{err}");
+    assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"])).0, 0);
+}
+
+#[tokio::test]
+async fn a_signals_end_is_told_as_128_and_its_number() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    assert_eq!(done(&mut run(&servers, "job", &[], "kill -KILL $$", folder.path())).0, 137);
+}
+
+#[tokio::test]
+async fn eight_at_a_time_lose_no_increment_of_a_plain_file() {
+    let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("n"), "0\n").unwrap();
+    // Read, wait, write: without the lock most increments are lost.
+    let script = "n=$(cat $0/n); sleep 0.01; echo $((n + 1)) > $0/n";
+    let path = folder.path();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "60s"], script, path));
+                    assert_eq!(code, 0, "{err}");
+                }
+            });
+        }
+    });
+    assert_eq!(line_of(&path.join("n")), "24");
+}
+
+#[tokio::test]
+async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let _holder = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
+    line_of(&folder.path().join("pid"));
+    for timeout in ["0", "300ms"] {
+        let (code, out, err) = done(over(&servers).args(["run", "job", "--timeout", timeout, "--", "echo", "ran"]));
+        assert_eq!((code, out.as_str()), (75, ""), "{err}");
+        assert!(err.contains("held by"), "{err}");
+    }
+}
+
+#[test]
+fn without_a_quorum_of_nodes_it_is_69_and_says_why_node_by_node() {
+    let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
+    let (code, out, err) =
+        done(bare().args(["run", "job", "--nodes", nodes, "--connect-timeout", "300ms", "--", "echo", "ran"]));
+    assert_eq!((code, out.as_str()), (69, ""));
+    assert!(nodes.split(',').all(|node| err.contains(&format!("\n  {node}: down"))), "{err}");
+}
+
+#[tokio::test]
+async fn signals_are_passed_on() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "trap 'exit 7' USR1; echo $$ > $0/pid; while :; do sleep 0.02; done";
+    let mut told = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    line_of(&folder.path().join("pid"));
+    told.send(Signal::USR1);
+    assert_eq!(told.done().0, 7);
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        std::fs::remove_file(folder.path().join("pid")).unwrap();
+        let mut told = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
+        line_of(&folder.path().join("pid"));
+        told.send(signal);
+        assert_eq!(told.done().0, code);
+    }
+}
+
+#[tokio::test]
+async fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut holder = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
+    line_of(&folder.path().join("pid"));
+    let mut waiter = Background::start(over(&servers).args(["run", "job", "--timeout", "60s", "--", "echo", "ran"]));
+    // It is waiting once it is connected: two clients by our name on a node.
+    until("the waiter is connected", || {
+        servers[0].command(&["CLIENT", "LIST"]).matches("name=quorumlock").count() == 2
+    });
+    waiter.send(Signal::TERM);
+    let (code, out, _) = waiter.done();
+    assert_eq!((code, out.as_str()), (143, ""));
+    holder.send(Signal::TERM);
+    assert_eq!(holder.done().0, 143);
+    assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{job}"]), "0");
+}
+
+#[tokio::test]
+async fn killing_run_kills_the_command_too() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut killed = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
+    let pid = line_of(&folder.path().join("pid"));
+    assert!(runs(&pid));
+    killed.send(Signal::KILL);
+    until("the command is gone", || !runs(&pid));
+}
+
+#[tokio::test]
+async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "sleep 1000 & echo $! > $0/child; wait";
+    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "1s"], script, folder.path()));
+    let child = line_of(&folder.path().join("child"));
+    assert!(runs(&child));
+    for server in &servers {
+        server.command(&["DEL", "quorumlock:{job}"]);
+        server.command(&["HSET", "quorumlock:{job}", "somebody else", "1"]);
+    }
+    let (code, _, err) = robbed.done();
+    assert!(code == 76 && err.contains("was lost") && err.contains("was stopped"), "{code}: {err}");
+    until("the command's child is gone", || !runs(&child));
+}
+
+#[tokio::test]
+async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
+    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "60s"], script, folder.path()));
+    line_of(&folder.path().join("pid"));
+    servers.iter().for_each(|server| drop(server.command(&["DEL", "quorumlock:{job}"])));
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, _, err) = robbed.done();
+    assert!(code == 76 && err.contains("was lost while the command ran"), "{code}: {err}");
+}
+
+/// When the keys end, by the servers' clocks, which are ours. In milliseconds since the epoch.
+fn ends(servers: &[Server]) -> Vec<u128> {
+    servers.iter().map(|server| server.command(&["PEXPIRETIME", "quorumlock:{job}"]).parse().unwrap()).collect()
+}
+
+/// Stops all servers soon after a renewal, so that the next does not come between. When the first key ends.
+fn stop_after_renewal(servers: &[Server], renewal: Duration) -> u128 {
+    loop {
+        let before = ends(servers);
+        until("the lock is renewed", || ends(servers).iter().zip(&before).all(|(now, before)| now > before));
+        let began = Instant::now();
+        let ends = ends(servers);
+        servers.iter().for_each(Server::stop);
+        if began.elapsed() < renewal / 2 {
+            return ends.into_iter().min().unwrap();
+        }
+        servers.iter().for_each(Server::resume);
+    }
+}
+
+/// The times in a file, in milliseconds since the epoch.
+fn times(file: &Path) -> Vec<u128> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let nanoseconds = text.lines().filter_map(|line| line.parse::<u128>().ok());
+    nanoseconds.map(|nanoseconds| nanoseconds / 1_000_000).collect()
+}
+
+#[tokio::test]
+async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; done";
+    let mut stubborn = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
+    line_of(&folder.path().join("alive"));
+    let end = stop_after_renewal(&servers, Duration::from_secs(1));
+    stubborn.child().wait().unwrap();
+    servers.iter().for_each(Server::resume);
+    let (code, _, err) = stubborn.done();
+    assert!(code == 76 && err.contains("could not be renewed"), "{code}: {err}");
+    let (asked, alive) = (times(&folder.path().join("asked")), times(&folder.path().join("alive")));
+    let (asked, last) = (asked.first().unwrap(), alive.last().unwrap());
+    assert!(asked < last && *last < end, "asked to end at {asked}, alive at {last}, the key ended at {end}");
+    assert!(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() >= *last);
+}

@@ -1,0 +1,105 @@
+//! `quorumlock sandbox`: nothing of it outlives it.
+
+use std::io::{BufRead, BufReader};
+
+use rustix::process::Signal;
+
+use super::{Background, bare, done, line_of, runs, until};
+
+/// The processes that serve a list of addresses.
+fn serving(nodes: &str) -> Vec<String> {
+    nodes.split(',').map(|node| pid_at(node.strip_prefix("redis://").unwrap())).collect()
+}
+
+fn pid_at(address: &str) -> String {
+    use std::io::Write;
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(b"INFO server\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines.find_map(|line| line.strip_prefix("process_id:").map(|pid| pid.trim().to_owned())).unwrap()
+}
+
+/// Starts a sandbox, and tells which processes serve it.
+fn started(masters: &str) -> (Background, Vec<String>) {
+    let mut sandbox = Background::start(bare().args(["sandbox", "--masters", masters]));
+    let mut line = String::new();
+    BufReader::new(sandbox.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (nodes, max_ttl) = line.trim().strip_prefix("export QUORUMLOCK_NODES=").unwrap().split_once(' ').unwrap();
+    assert_eq!(max_ttl, "QUORUMLOCK_MAX_TTL=0ms");
+    (sandbox, serving(nodes))
+}
+
+#[test]
+fn it_prints_the_line_to_export_and_ends_with_ctrl_c() {
+    let (mut sandbox, servers) = started("5");
+    assert!(servers.len() == 5 && servers.iter().all(|pid| runs(pid)));
+    sandbox.send(Signal::INT);
+    let (code, _, err) = sandbox.done();
+    assert_eq!(code, 0);
+    assert!(err.contains("RESTART GUARD IS OFF"), "{err}");
+    assert!(!servers.iter().any(|pid| runs(pid)));
+}
+
+#[test]
+fn no_server_outlives_its_end_by_sigterm_or_sighup() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let (mut sandbox, servers) = started("3");
+        sandbox.send(signal);
+        assert_eq!(sandbox.done().0, code);
+        assert!(!servers.iter().any(|pid| runs(pid)));
+    }
+}
+
+#[test]
+fn no_server_outlives_its_end_by_sigkill() {
+    let (mut sandbox, servers) = started("3");
+    sandbox.send(Signal::KILL);
+    until("the servers are gone", || !servers.iter().any(|pid| runs(pid)));
+}
+
+/// A command in a sandbox that tells its nodes and then does something.
+fn with(folder: &std::path::Path, then: &str) -> std::process::Command {
+    let mut command = bare();
+    let script = format!("echo $QUORUMLOCK_NODES > $0/nodes; sleep 1000 & echo $! > $0/left; {then}");
+    command.args(["sandbox", "--masters", "3", "--", "sh", "-c", &script]).arg(folder);
+    command
+}
+
+#[test]
+fn a_commands_end_is_the_sandboxs_and_what_it_left_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sandbox = Background::start(&mut with(folder.path(), "until [ -e $0/go ]; do sleep 0.02; done; exit 5"));
+    let left = line_of(&folder.path().join("left"));
+    let servers = serving(&line_of(&folder.path().join("nodes")));
+    assert!(sandbox.child().try_wait().unwrap().is_none());
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(sandbox.done().0, 5);
+    assert!(!servers.iter().any(|pid| runs(pid)));
+    until("what the command left is gone", || !runs(&left));
+}
+
+#[test]
+fn a_command_is_told_of_sigterm_and_nothing_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sandbox = Background::start(&mut with(folder.path(), "trap 'exit 9' TERM; echo > $0/set; wait"));
+    let left = line_of(&folder.path().join("left"));
+    let servers = serving(&line_of(&folder.path().join("nodes")));
+    until("the trap is set", || folder.path().join("set").exists());
+    sandbox.send(Signal::TERM);
+    assert_eq!(sandbox.done().0, 9);
+    assert!(!servers.iter().any(|pid| runs(pid)));
+    until("what the command left is gone", || !runs(&left));
+}
+
+#[test]
+fn a_lock_can_be_had_in_it() {
+    let me = env!("CARGO_BIN_EXE_quorumlock");
+    let (code, out, err) = done(bare().args(["sandbox", "--", me, "run", "job", "--", "echo", "inside"]));
+    assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
+}
+
+#[test]
+fn without_redis_it_says_how_to_get_it() {
+    let (code, _, err) = done(bare().env("PATH", "/nowhere").arg("sandbox"));
+    assert!(code == 69 && err.contains("apt-get install redis-server"), "{code}: {err}");
+}

@@ -1,0 +1,83 @@
+//! Passwords appear nowhere.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{bare, done};
+use crate::common::server::Server;
+
+const PASSWORD: &str = "hunter2@/:secret";
+const ENCODED: &str = "hunter2%40%2F%3Asecret";
+
+/// Runs, and returns the code and everything that was said, having looked for the password in it.
+fn silent(command: &mut Command) -> (i32, String) {
+    let (code, out, err) = done(command);
+    let said = out + &err;
+    for secret in [PASSWORD, ENCODED, "hunter2", "wr0ng"] {
+        assert!(!said.contains(secret), "{secret} in {said}");
+    }
+    (code, said)
+}
+
+async fn guarded() -> Vec<Server> {
+    let start = || Server::with(&["--requirepass", PASSWORD]);
+    vec![start().await, start().await, start().await]
+}
+
+fn config(file: &Path, servers: &[Server]) {
+    let node = |server: &Server| format!("[[nodes]]\nurl = \"{}\"\npassword_env = \"REDIS_PASSWORD\"\n", server.url());
+    let text = servers.iter().map(node).collect::<String>() + "";
+    std::fs::write(file, format!("max_ttl = \"0\"\nttl = \"5s\"\n{text}")).unwrap();
+}
+
+#[tokio::test]
+async fn a_password_from_the_environment_works_and_is_not_told() {
+    let (servers, folder) = (guarded().await, tempfile::tempdir().unwrap());
+    let file = folder.path().join("nodes.toml");
+    config(&file, &servers);
+    let command = |arguments: &[&str]| {
+        let mut command = bare();
+        command.args(arguments).args(["-vv", "--config"]).arg(&file).env("REDIS_PASSWORD", PASSWORD);
+        command
+    };
+    assert_eq!(silent(&mut command(&["status", "job"])).0, 0);
+    assert_eq!(silent(&mut command(&["status", "--json"])).0, 0);
+    assert_eq!(silent(&mut command(&["release", "job", "--force", "--yes"])).0, 0);
+    assert_eq!(silent(command(&["run", "job"]).args(["--", "true"])).0, 0);
+    assert_eq!(silent(&mut command(&["demo", "--seconds", "1"])).0, 0);
+    let (code, said) = silent(command(&["status"]).env("REDIS_PASSWORD", "wr0ng"));
+    assert!(code == 69 && said.contains("WRONGPASS"), "{said}");
+}
+
+#[tokio::test]
+async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() {
+    let servers = guarded().await;
+    let address = |scheme: &str, rest: &str| format!("{scheme}://:{ENCODED}@127.0.0.1:{}{rest}", servers[0].port());
+    let said = |nodes: &str| silent(bare().args(["status", "-vv", "--max-ttl", "0", "--nodes", nodes]));
+    assert_eq!(said(&address("redis", "")).0, 0);
+    for wrong in [address("http", ""), address("redis", "/x"), address("redis", "?a=b"), address("redis", "#f")] {
+        assert_eq!(said(&wrong).0, 64);
+    }
+    let twice = format!("{},{}", address("redis", ""), address("redis", ""));
+    assert_eq!(said(&twice).0, 64);
+    let mut environment = bare();
+    assert_eq!(silent(environment.env("QUORUMLOCK_NODES", address("http", "")).args(["status", "-vv"])).0, 64);
+    assert_eq!(silent(environment.arg("--help")).0, 0);
+}
+
+#[test]
+fn a_broken_file_is_refused_without_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.toml");
+    for text in [
+        "nodes = \"redis://:hunter2@eu\"",
+        "[[nodes]]\nurl = \"redis://eu\"\npassword = hunter2",
+        "[[nodes]]\nurl = \"redis://eu\"\npassword = \"hunter2",
+        "[[nodes]]\nurl = \"redis://:hunter2@eu\"\npassword = \"wr0ng\"",
+        "ttl = \"hunter2\"",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, said) = silent(bare().args(["status", "-vv", "--config"]).arg(&file));
+        assert!(code == 64 && said.contains("nodes.toml"), "{said}");
+    }
+}

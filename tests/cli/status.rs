@@ -1,0 +1,69 @@
+//! `quorumlock status`.
+
+use serde_json::Value;
+
+use super::{Background, done, line_of, over, run};
+use crate::common::servers;
+
+fn json(command: &mut std::process::Command) -> (i32, Value) {
+    let (code, out, err) = done(command);
+    (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_is_told_with_its_reason() {
+    let mut servers = servers(3).await;
+    servers[1].kill();
+    let (code, out, _) = done(over(&servers).arg("status"));
+    assert_eq!(code, 0);
+    let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
+    assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).contains("down: Connection refused"));
+    assert!(out.contains("2 of 3 nodes vote; a quorum is 2\n"), "{out}");
+    let (code, seen) = json(over(&servers).args(["status", "--json"]));
+    assert_eq!((code, &seen["votes"], &seen["can_acquire"]), (0, &2.into(), &true.into()));
+    assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
+    assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 0.0);
+    assert!(seen["nodes"][0]["version"].is_string() && seen["nodes"][0]["uptime_seconds"].is_u64());
+}
+
+#[tokio::test]
+async fn it_works_when_a_majority_is_down_and_is_69() {
+    let mut servers = servers(3).await;
+    servers[1].kill();
+    servers[2].kill();
+    let (code, seen) = json(over(&servers).args(["status", "job", "--json", "--connect-timeout", "300ms"]));
+    assert_eq!((code, &seen["can_acquire"], &seen["agreed"]), (69, &false.into(), &false.into()));
+    assert_eq!(seen["nodes"][0]["state"], "up");
+}
+
+#[tokio::test]
+async fn a_node_that_may_have_forgotten_is_quarantined() {
+    let servers = servers(3).await;
+    let mut command = over(&servers);
+    let (code, seen) = json(command.env("QUORUMLOCK_MAX_TTL", "1h").args(["status", "--json"]));
+    assert_eq!((code, &seen["votes"]), (69, &0.into()));
+    let node = &seen["nodes"][0];
+    assert_eq!(node["state"], "quarantined");
+    assert!(node["why"].as_str().unwrap().contains("restarted"));
+    assert!(node["quarantine_ms"].as_f64().unwrap() > 1e6);
+    let (_, out, _) = done(over(&servers).args(["status", "--max-ttl", "1h"]));
+    assert!(out.contains("quarantined for") && out.contains("no lock can be acquired"), "{out}");
+}
+
+#[tokio::test]
+async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
+    let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
+    let (_, free) = json(over(&servers).args(["status", "job", "--json"]));
+    assert_eq!((&free["held"], &free["agreed"], &free["holder"]), (&false.into(), &true.into(), &Value::Null));
+    let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
+    let mut holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    let token = line_of(&folder.path().join("token"));
+    let (code, held) = json(over(&servers).args(["status", "job", "--json"]));
+    assert_eq!((code, &held["held"], &held["count"]), (0, &true.into(), &1.into()));
+    assert_eq!(held["fence"].to_string(), token);
+    let pid = format!("/{}/", holder.child().id());
+    assert!(held["holder"].as_str().unwrap().contains(&pid), "{held}");
+    assert!((1.0..=30_000.0).contains(&held["remaining_ms"].as_f64().unwrap()), "{held}");
+    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    assert!(out.contains("job is held by") && out.contains(&token), "{out}");
+}

@@ -1,0 +1,64 @@
+//! Bad input: 64, and words that help.
+
+use super::{bare, done, over};
+use crate::common::servers;
+
+/// Asserts that arguments are refused, with words that help.
+fn refused(arguments: &[&str], hint: &str) {
+    let (code, out, err) = done(bare().args(arguments));
+    assert_eq!((code, out.as_str()), (64, ""), "{arguments:?}: {err}");
+    assert!(err.contains(hint), "{arguments:?}: {err}");
+}
+
+#[test]
+fn bad_arguments_are_refused_with_64() {
+    let nodes = ["--nodes", "redis://127.0.0.1:1"];
+    let run = |options: &[&'static str]| [&["run", "job"], options, &nodes, &["--", "true"]].concat();
+    refused(&[], "Usage");
+    refused(&["fly"], "unrecognized subcommand");
+    refused(&["run", "job"], "required");
+    refused(&["run", "--", "true"], "NAME");
+    refused(&["run", "job", "--", "true"], "QUORUMLOCK_NODES");
+    refused(&["status"], "no node is configured");
+    refused(&run(&["--ttl", "soon"]), "not a duration");
+    refused(&run(&["--ttl", "1ms"]), "ttl is 1ms; use at least 100ms");
+    refused(&run(&["--ttl", "2m"]), "above max_ttl");
+    refused(&run(&["--kill-grace", "20s"]), "--kill-grace is 20s; use");
+    refused(&run(&["--metrics", "nowhere"]), "no address");
+    refused(&["status", "--nodes", "http://eu"], "use redis://");
+    refused(&["status", "--nodes", "redis://eu,redis://eu:6379"], "configured twice");
+    refused(&["release", "job"], "--force");
+    refused(&["sandbox", "--masters", "0"], "1..=64");
+    refused(&["demo", "--workers", "0"], "1..=10000");
+}
+
+#[tokio::test]
+async fn bad_names_are_refused_with_64() {
+    let servers = servers(1).await;
+    for name in ["", &"x".repeat(2_000)] {
+        let (code, _, err) = done(over(&servers).args(["run", name, "--", "true"]));
+        assert_eq!(code, 64, "{err}");
+        let (code, _, err) = done(over(&servers).args(["status", name]));
+        assert_eq!(code, 64, "{err}");
+    }
+}
+
+#[test]
+fn a_bad_environment_and_a_bad_file_are_refused_with_64() {
+    let (code, _, err) = done(bare().env("QUORUMLOCK_MAX_TTL", "long").arg("status"));
+    assert!(code == 64 && err.contains("QUORUMLOCK_MAX_TTL: not a duration"), "{err}");
+    let (code, _, err) = done(bare().args(["status", "--config", "/nowhere.toml"]));
+    assert!(code == 64 && err.contains("/nowhere.toml"), "{err}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.toml");
+    std::fs::write(&file, "[[nodes]]\nurl = \"redis://eu\"\npassword_env = \"NOT_SET_ANYWHERE\"\n").unwrap();
+    let (code, _, err) = done(bare().args(["status", "--config"]).arg(&file));
+    assert!(code == 64 && err.contains("node 1: the environment variable NOT_SET_ANYWHERE"), "{err}");
+}
+
+#[test]
+fn help_is_no_mistake() {
+    let (code, out, err) = done(bare().arg("--help"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("sandbox") && out.contains("75 not acquired") && !out.contains("demo-worker"));
+}
