@@ -32,6 +32,8 @@ pub struct LockOptions {
     min_validity: Duration,
     round_timeout: Option<Duration>,
     backoff: Backoff,
+    barging: bool,
+    max_passes: Option<u32>,
 }
 
 impl LockOptions {
@@ -92,6 +94,24 @@ impl LockOptions {
         self
     }
 
+    /// Whether callers in all processes are served first come first served. Default on.
+    ///
+    /// Off, callers ask again after random pauses and overtake those who wait, as other clients do: more sections a second where nodes are near, and no
+    /// bound on how long an unlucky caller waits.
+    #[must_use]
+    pub const fn fair(mut self, on: bool) -> Self {
+        self.barging = !on;
+        self
+    }
+
+    /// How often in a row a lock passes from caller to caller within this process, in one round trip, while others wait. Default 8; zero is strictly
+    /// first come first served.
+    #[must_use]
+    pub const fn max_passes(mut self, most: u32) -> Self {
+        self.max_passes = Some(most);
+        self
+    }
+
     /// The share by which clocks may run apart before a node's counts as stepped: never less than clocks do.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
@@ -143,6 +163,8 @@ impl LockOptions {
             auto_renew: !self.manual,
             max_hold: self.max_hold,
             backoff: self.backoff,
+            fair: !self.barging,
+            max_passes: self.max_passes.unwrap_or(8),
         })
     }
 }
@@ -156,6 +178,8 @@ pub(crate) struct Rules {
     pub(crate) auto_renew: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
+    pub(crate) fair: bool,
+    pub(crate) max_passes: u32,
 }
 
 /// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means. Not `Debug`: addresses may hold passwords.

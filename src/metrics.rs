@@ -70,6 +70,14 @@ table! {
     NODE_UP = "quorumlock_node_up", Gauge, Count, ["node"], "1 while the node is connected and checked";
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, ["node"],
         "1 while the node votes on no claim, because it restarted or its clock was stepped";
+    HINTS = "quorumlock_hints_total", Counter, Count, ["outcome"],
+        "Wake-ups received: heard by a waiter, or wasted since it had gone or held the lock already";
+    TURNS = "quorumlock_turns_total", Counter, Count, ["outcome"],
+        "Turns in line that a quorum of nodes gave: taken, or missed since the round failed all the same";
+    IN_LINE = "quorumlock_in_line", Gauge, Count, [], "Acquisitions of this process that wait in line now";
+    HANDOVER = "quorumlock_handover_seconds", Histogram, Seconds, ["by"],
+        "Time from the first hint, or from the release of the one before in this process, to having the lock";
+    PASSES = "quorumlock_passes_total", Counter, Count, [], "Locks passed from caller to caller within this process";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, [],
         "Grants that came after their round had failed, and were released";
 }
@@ -83,6 +91,11 @@ pub fn describe() {
             Kind::Histogram => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
         }
     }
+}
+
+/// Hints that somebody heard, and hints that nobody did.
+pub(crate) fn hint_counters() -> (Counter, Counter) {
+    (metrics::counter!(HINTS, "outcome" => "heard"), metrics::counter!(HINTS, "outcome" => "wasted"))
 }
 
 /// Counters of one name that differ in one label, registered at their first use.
@@ -104,8 +117,10 @@ impl<const N: usize> Family<N> {
 }
 
 /// Every outcome a node's answer can have.
-const ANSWERS: [&str; 15] = [
+const ANSWERS: [&str; 17] = [
     "granted",
+    "reserved",
+    "passed",
     "held",
     "stale",
     "extended",
@@ -126,8 +141,8 @@ const ANSWERS: [&str; 15] = [
 #[derive(Debug)]
 pub(crate) struct NodeMeters {
     node: SharedString,
-    round_trips: [OnceLock<Histogram>; 4],
-    outcomes: [Family<15>; 4],
+    round_trips: [OnceLock<Histogram>; 5],
+    outcomes: [Family<17>; 5],
     up: Gauge,
     quarantined: Gauge,
 }
@@ -140,7 +155,7 @@ impl NodeMeters {
         up.set(0.0);
         quarantined.set(0.0);
         let outcomes = std::array::from_fn(|_| Family::new(ANSWERS));
-        Self { node, round_trips: [const { OnceLock::new() }; 4], outcomes, up, quarantined }
+        Self { node, round_trips: [const { OnceLock::new() }; 5], outcomes, up, quarantined }
     }
 
     pub(crate) fn answered(&self, verb: Verb, outcome: &'static str) {
@@ -181,6 +196,12 @@ pub(crate) struct Meters {
     held: Gauge,
     waiting: Gauge,
     late_grants: Counter,
+    turns_taken: Counter,
+    turns_missed: Counter,
+    in_line: Gauge,
+    by_turn: Histogram,
+    by_pass: Histogram,
+    passes: Counter,
 }
 
 impl Meters {
@@ -198,6 +219,12 @@ impl Meters {
             held: metrics::gauge!(HELD),
             waiting: metrics::gauge!(WAITING),
             late_grants: metrics::counter!(LATE_GRANTS),
+            turns_taken: metrics::counter!(TURNS, "outcome" => "taken"),
+            turns_missed: metrics::counter!(TURNS, "outcome" => "missed"),
+            in_line: metrics::gauge!(IN_LINE),
+            by_turn: metrics::histogram!(HANDOVER, "by" => "turn"),
+            by_pass: metrics::histogram!(HANDOVER, "by" => "pass"),
+            passes: metrics::counter!(PASSES),
         }
     }
 
@@ -248,6 +275,26 @@ impl Meters {
 
     pub(crate) fn waits(&self, waits: bool) {
         if waits { self.waiting.increment(1.0) } else { self.waiting.decrement(1.0) }
+    }
+
+    /// A turn was taken, this long after its first hint.
+    pub(crate) fn turn_taken(&self, after: Duration) {
+        self.turns_taken.increment(1);
+        self.by_turn.record(after);
+    }
+
+    pub(crate) fn turn_missed(&self) {
+        self.turns_missed.increment(1);
+    }
+
+    pub(crate) fn in_line(&self, waits: bool) {
+        if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
+    }
+
+    /// A lock was passed within this process, this long after its release.
+    pub(crate) fn passed(&self, after: Duration) {
+        self.passes.increment(1);
+        self.by_pass.record(after);
     }
 
     pub(crate) fn late_grant(&self) {

@@ -245,7 +245,7 @@ impl LockGuard {
         let held = self.lease.0.clone();
         let until = held.round_timeout();
         let cleanup = match held.drop_hold(Holding::forget) {
-            Dropped::StillHeld => return Ok(Released::Released),
+            Dropped::StillHeld | Dropped::Passed => return Ok(Released::Released),
             Dropped::Expired => return Ok(Released::AlreadyExpired),
             Dropped::Released(cleanup) => cleanup,
         };

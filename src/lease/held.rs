@@ -9,8 +9,8 @@ use super::guard::LostReason;
 use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::Operation;
-use crate::protocol::{Cleanup, NodeSet, Place, Renewing, Voters, Won};
+use crate::node::{Operation, Verb};
+use crate::protocol::{Baton, Cleanup, Listening, NodeSet, Place, Renewing, Voters, Won};
 use crate::quorum::renewal::{due, within};
 use crate::quorum::{Renewal, Tick};
 
@@ -33,6 +33,8 @@ pub(super) struct Held {
     rules: Arc<Rules>,
     pub(super) claim: Arc<Operation>,
     since: Tick,
+    passes: u32,
+    others_wait: bool,
     state: Mutex<State>,
     pub(super) ended: CancellationToken,
 }
@@ -46,6 +48,8 @@ struct State {
     timers: [Option<Key>; 2],
     /// The place in the process's queue, kept as long as the lock is.
     place: Option<Place>,
+    /// The ear for nodes that offer a turn after all.
+    listening: Option<Listening>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +65,24 @@ const EXPIRE: usize = 1;
 impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Arc<Self> {
-        let Won { claim, t0, place } = won;
+        let Won { claim, t0, place, listening, passes, others_wait } = won;
         let deadline = rules.validity.deadline(t0);
-        let state =
-            State { phase: Phase::Held, deadline, holds: 1, failures: 0, timers: [None; 2], place: Some(place) };
+        let state = State {
+            phase: Phase::Held,
+            deadline,
+            holds: 1,
+            failures: 0,
+            timers: [None; 2],
+            place: Some(place),
+            listening,
+        };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
             claim,
             since: leases.voters.host.now(),
+            passes,
+            others_wait,
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
@@ -126,7 +139,7 @@ impl Held {
             }
             Phase::Held => {
                 if self.now() < state.deadline {
-                    return Dropped::Released(self.end(state, Phase::Released));
+                    return self.release(state);
                 }
                 drop(state);
                 self.lose(self.expired());
@@ -222,15 +235,37 @@ impl Held {
         &self.leases.voters
     }
 
-    /// Ends the lease, and releases it on every node.
-    fn end(&self, mut state: MutexGuard<'_, State>, phase: Phase) -> Arc<Cleanup> {
+    /// Hands the lock to the next caller in this process, or releases it.
+    fn release(&self, mut state: MutexGuard<'_, State>) -> Dropped {
+        let may_pass = self.passes < self.rules.max_passes || !self.others_wait;
+        match state.place.take_if(|place| may_pass && place.is_followed()) {
+            Some(place) => {
+                self.stop(&mut state, Phase::Released);
+                drop(state);
+                place.hand_over(Baton::new(self.leases.voters.clone(), self.claim.clone(), self.passes));
+                self.leases.voters.meters.freed(self.now().since(self.since));
+                Dropped::Passed
+            }
+            None => Dropped::Released(self.end(state, Phase::Released)),
+        }
+    }
+
+    /// No timer and no hint does anything from now on.
+    fn stop(&self, state: &mut State, phase: Phase) {
         state.phase = phase;
-        let voters = &self.leases.voters;
+        state.listening = None;
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
+    }
+
+    /// Ends the lease, and releases it on every node.
+    fn end(&self, mut state: MutexGuard<'_, State>, phase: Phase) -> Arc<Cleanup> {
+        self.stop(&mut state, phase);
+        let voters = &self.leases.voters;
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
-        let cleanup = Cleanup::start(voters, &self.claim, voters.everyone(), NodeSet::default());
+        let cleanup =
+            Cleanup::start(voters, self.claim.with_verb(Verb::Release), voters.everyone(), NodeSet::default());
         let place = state.place.take();
         drop(state);
         drop(place);
@@ -248,7 +283,7 @@ impl Held {
     }
 
     fn counted(&self, state: &State) -> Operation {
-        Operation { count: state.holds, ..(*self.claim).clone() }
+        Operation { count: state.holds, ..self.claim.with_verb(Verb::Claim) }
     }
 
     fn expired(&self) -> LostReason {
@@ -269,6 +304,8 @@ impl Held {
 pub(super) enum Dropped {
     /// Others hold it still.
     StillHeld,
+    /// That was the last hold: the next caller in this process takes over.
+    Passed,
     /// That was the last hold: the release is under way.
     Released(Arc<Cleanup>),
     /// It had ended before.

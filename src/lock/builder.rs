@@ -11,9 +11,10 @@ use crate::config::{LockOptions, MAX_NODES, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{Host, System, TokioTime};
 use crate::lease::{LEFTOVERS, Leases};
+use crate::node::hint::channel;
 use crate::node::redis::{self, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::Voters;
+use crate::protocol::{Hints, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -128,18 +129,21 @@ impl QuorumBuilder {
         }
         let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
         let registry = Arc::new(Registry::new(endpoints.len()));
+        let hints = Hints::new(client(&*host), host.clone());
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
             drift: self.settings.options.clock_rate(),
             retention: self.settings.fence_retention,
             client_name: self.settings.client_name.as_str().into(),
+            channel: channel(&self.settings.prefix).into(),
+            listener: hints.clone(),
         };
         let node = |(index, endpoint)| -> Arc<dyn Node> {
             Arc::new(RedisNode::new(index, endpoint, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = endpoints.into_iter().enumerate().map(node).collect();
-        let (leases, host) = leases(nodes, host);
+        let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
 
@@ -163,7 +167,8 @@ impl QuorumBuilder {
         if !(1..=MAX_NODES).contains(&nodes.len()) {
             return Err(Error::config(format!("a quorum takes 1 to {MAX_NODES} nodes")));
         }
-        let (leases, host) = leases(nodes, host);
+        let hints = Hints::new(client(&*host), host.clone());
+        let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, None))
     }
 }
@@ -183,10 +188,9 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>) -> (Arc<Leases>, Arc<dyn Host>) {
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    let voters = Voters::new(nodes, host.clone(), client(&*host), sender);
-    (Leases::start(Arc::new(voters), leftovers), host)
+    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender)), leftovers)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

@@ -71,15 +71,15 @@ pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration)
     let until = voters.host.now() + patience;
     let ballot = voters.ballot()?;
     for owner in owners {
-        let operation = Operation {
+        let release = Operation {
             verb: Verb::Release,
-            names: [name.clone()].into(),
             owner: owner.into(),
             ttl: Duration::from_secs(60),
             ballot,
-            count: 0,
+            grace: voters.grace(),
+            ..Operation::inspect([name.clone()].into())
         };
-        let cleanup = Cleanup::start(voters, &operation, voters.everyone(), NodeSet::default());
+        let cleanup = Cleanup::start(voters, release, voters.everyone(), NodeSet::default());
         match before(&voters.host, until, cleanup.freed()).await {
             Some(Freed::Held | Freed::Gone) => {}
             Some(Freed::Unknown) | None => return Err(unavailable(voters, name, &survey)),

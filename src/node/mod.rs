@@ -6,6 +6,7 @@
 
 #[cfg(feature = "test-util")]
 pub mod fault;
+pub mod hint;
 pub mod memory;
 pub mod operation;
 pub mod redis;
@@ -16,8 +17,9 @@ pub mod status;
 use std::fmt;
 use std::sync::Arc;
 
+pub use hint::{Hint, Listener};
 pub use memory::MemoryNode;
-pub use operation::{Name, Operation, Verb};
+pub use operation::{Name, Operation, Stance, Verb};
 pub use reply::{Fault, FaultKind, Inspection, Outcome, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
@@ -38,8 +40,19 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends an operation. Never blocks, and never fails otherwise than through the reply.
     fn submit(&self, request: Request);
 
+    /// Whether this node gives hints now.
+    fn hints(&self) -> bool {
+        false
+    }
+
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.
     fn close(&self) {}
+
+    /// Gives this node's hints to `listener`, under the number `index`. A node that gives none need not do anything: clients ask by themselves
+    /// too, only later.
+    fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
+        let _ = (index, listener);
+    }
 
     /// How the node is.
     fn status(&self) -> NodeStatus;

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 pub enum Verb {
     /// Take the names, or set the hold count of names already held.
     Claim,
+    /// Hand the names to another owner of the same client, or claim them for it where they are not held.
+    Pass,
     /// Hold the names for another ttl.
     Renew,
     /// Give the names up, and raise their fence so that late claims of the same round are refused.
@@ -21,13 +23,14 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 4] = [Self::Claim, Self::Renew, Self::Release, Self::Inspect];
+    pub const ALL: [Self; 5] = [Self::Claim, Self::Pass, Self::Renew, Self::Release, Self::Inspect];
 
     /// The verb's name in the script and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Claim => "claim",
+            Self::Pass => "pass",
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Inspect => "inspect",
@@ -41,13 +44,14 @@ pub struct Name {
     text: Arc<str>,
     lock: Box<str>,
     gate: Box<str>,
+    line: Box<str>,
 }
 
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 1_024;
 
 impl Name {
-    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}` and `prefix{text}:gate`.
+    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}`, and that with `:gate` and `:line`.
     ///
     /// # Errors
     /// `Config` for an empty name, one of more than [`MAX_NAME`] bytes, and one with a NUL.
@@ -66,7 +70,8 @@ impl Name {
         }
         let lock = format!("{prefix}{{{text}}}").into_boxed_str();
         let gate = format!("{lock}:gate").into_boxed_str();
-        Ok(Self { text: text.into(), lock, gate })
+        let line = format!("{lock}:line").into_boxed_str();
+        Ok(Self { text: text.into(), lock, gate, line })
     }
 
     /// The name as the user gave it.
@@ -81,6 +86,12 @@ impl Name {
         &self.lock
     }
 
+    /// The key of the sorted set of those who wait.
+    #[must_use]
+    pub const fn line_key(&self) -> &str {
+        &self.line
+    }
+
     /// The key of the hash that keeps the fence.
     #[must_use]
     pub fn gate_key(&self) -> &str {
@@ -92,6 +103,23 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.text, f)
     }
+}
+
+/// How an operation stands to those who wait in line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stance {
+    /// Overtakes nobody, and does not wait.
+    #[default]
+    Once,
+    /// Joins the line, or with a release stays in it.
+    Wait {
+        /// Who came first: the microsecond at which the acquisition began.
+        ticket: u64,
+        /// For how long a node keeps the place, unless it is asked again.
+        patience: Duration,
+    },
+    /// Ignores the line.
+    Barge,
 }
 
 /// One operation of the protocol.
@@ -109,19 +137,53 @@ pub struct Operation {
     pub ballot: u64,
     /// The hold count to set.
     pub count: u32,
+    /// How it stands to those who wait.
+    pub stance: Stance,
+    /// How long a turn lasts that this operation gives.
+    pub grace: Duration,
+    /// Of a pass: who takes over.
+    pub next: Option<Arc<str>>,
 }
 
 impl Operation {
     /// A question that changes nothing.
     #[must_use]
     pub fn inspect(names: Arc<[Name]>) -> Self {
-        Self { verb: Verb::Inspect, names, owner: "-".into(), ttl: Duration::ZERO, ballot: 0, count: 0 }
+        Self {
+            verb: Verb::Inspect,
+            names,
+            owner: "-".into(),
+            ttl: Duration::ZERO,
+            ballot: 0,
+            count: 0,
+            stance: Stance::Once,
+            grace: Duration::ZERO,
+            next: None,
+        }
     }
 
-    /// The same claim with another verb.
+    /// The same with another verb, by whoever holds the names once this was granted, and without a place in line.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
-        Self { verb, ..self.clone() }
+        let owner = self.claimant().clone();
+        Self { verb, owner, stance: Stance::Once, next: None, ..self.clone() }
+    }
+
+    /// Who holds the names once this was granted.
+    #[must_use]
+    pub fn claimant(&self) -> &Arc<str> {
+        self.next.as_ref().unwrap_or(&self.owner)
+    }
+
+    /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without its round.
+    #[must_use]
+    pub fn acquisition(owner: &str) -> &str {
+        match owner.rsplit_once('.') {
+            Some((acquisition, round)) if !round.is_empty() && round.bytes().all(|byte| byte.is_ascii_digit()) => {
+                acquisition
+            }
+            _ => owner,
+        }
     }
 }
 
@@ -139,11 +201,12 @@ mod tests {
 
     #[test]
     fn names_with_braces_and_emoji_have_keys_of_their_own() {
-        let names = ["a", "{a}", "a}:gate", "}", "{}", "🔒"].map(|text| Name::new("p:", text).unwrap());
-        let mut keys: Vec<_> = names.iter().flat_map(|name| [name.lock_key(), name.gate_key()]).collect();
+        let names = ["a", "{a}", "a}:gate", "}:line", "{}", "🔒"].map(|text| Name::new("p:", text).unwrap());
+        let mut keys: Vec<_> =
+            names.iter().flat_map(|name| [name.lock_key(), name.gate_key(), name.line_key()]).collect();
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), 12);
+        assert_eq!(keys.len(), 18);
         assert_eq!(names[0].gate_key(), "p:{a}:gate");
     }
 }

@@ -17,19 +17,31 @@ pub struct Inspection {
     pub remaining: Option<Duration>,
     /// The highest ballot granted or told.
     pub fence: u64,
+    /// How many wait in line, without whoever has a turn.
+    pub waiting: u32,
+    /// Who may claim the free name first, and for how long still.
+    pub turn: Option<(String, Duration)>,
 }
 
 impl Inspection {
     /// A name nobody holds.
     #[must_use]
     pub const fn free(fence: u64) -> Self {
-        Self { holder: None, count: 0, remaining: None, fence }
+        Self { holder: None, count: 0, remaining: None, fence, waiting: 0, turn: None }
     }
 
     /// A name that `holder` holds.
     #[must_use]
     pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
-        Self { holder: Some(holder), count, remaining, fence }
+        Self { holder: Some(holder), count, remaining, fence, waiting: 0, turn: None }
+    }
+
+    /// The same with a line.
+    #[must_use]
+    pub fn with_line(mut self, waiting: u32, turn: Option<(String, Duration)>) -> Self {
+        self.waiting = waiting;
+        self.turn = turn;
+        self
     }
 }
 
@@ -51,6 +63,20 @@ pub enum Outcome {
     Stale {
         /// The highest ballot granted or told.
         fence: u64,
+    },
+    /// Claim: the name is free, and somebody else may claim it first.
+    Reserved {
+        /// Whose turn it is: an acquisition.
+        turn: String,
+        /// For how long still.
+        left: Duration,
+        /// The highest ballot granted or told.
+        fence: u64,
+    },
+    /// Pass: the names are the next owner's.
+    Passed {
+        /// Whether somebody else waits in line.
+        waiting: bool,
     },
     /// Renew: held for another ttl.
     Extended,
@@ -78,6 +104,8 @@ impl Outcome {
             Self::Granted => "granted",
             Self::Held { .. } => "held",
             Self::Stale { .. } => "stale",
+            Self::Reserved { .. } => "reserved",
+            Self::Passed { .. } => "passed",
             Self::Extended => "extended",
             Self::Healed => "healed",
             Self::Lost { .. } => "lost",
@@ -93,6 +121,7 @@ impl fmt::Display for Outcome {
             Self::Held { holder, remaining: Some(left), .. } => write!(f, "held by {holder} for {left:.1?} more"),
             Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
+            Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {left:.1?} more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             other => f.write_str(other.as_str()),
         }

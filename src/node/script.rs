@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::operation::{Operation, Verb};
+use super::operation::{Operation, Stance, Verb};
 use super::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
 use crate::quorum::ballot;
 
@@ -15,17 +15,20 @@ pub(crate) const SOURCE: &str = include_str!("../../scripts/lua/hashlock.lua");
 pub(crate) fn arguments<'a>(
     script: &str,
     retention: Duration,
+    channel: &str,
     operations: impl ExactSizeIterator<Item = &'a Operation> + Clone,
 ) -> Vec<Value> {
     let names: usize = operations.clone().map(|operation| operation.names.len()).sum();
-    let mut arguments = Vec::with_capacity(3 + names * 2 + operations.len() * 6);
+    let mut arguments = Vec::with_capacity(4 + names * 3 + operations.len() * 10);
     arguments.push(script.into());
-    arguments.push(integer(names * 2));
+    arguments.push(integer(names * 3));
     for name in operations.clone().flat_map(|operation| operation.names.iter()) {
         arguments.push(name.lock_key().into());
         arguments.push(name.gate_key().into());
+        arguments.push(name.line_key().into());
     }
     arguments.push(millis(retention));
+    arguments.push(channel.into());
     for operation in operations {
         push(&mut arguments, operation);
     }
@@ -39,6 +42,16 @@ fn push(arguments: &mut Vec<Value>, operation: &Operation) {
     arguments.push(millis(operation.ttl));
     arguments.push(integer(operation.ballot));
     arguments.push(integer(operation.count));
+    let (wait, ticket) = match operation.stance {
+        Stance::Once => (Value::Integer(0), 0),
+        // A wait of less than a millisecond is one all the same.
+        Stance::Wait { ticket, patience } => (millis(patience.max(Duration::from_millis(1))), ticket),
+        Stance::Barge => (Value::Integer(-1), 0),
+    };
+    arguments.push(wait);
+    arguments.push(integer(ticket));
+    arguments.push(millis(operation.grace));
+    arguments.push(operation.next.as_deref().map_or(Value::from_static_str(""), Value::from));
 }
 
 fn integer(number: impl TryInto<i64>) -> Value {
@@ -76,19 +89,25 @@ fn reply(value: Value, operation: &Operation) -> Reply {
 
 fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome> {
     match (operation.verb, word) {
-        (Verb::Claim, "granted") => Some(Outcome::Granted),
-        (Verb::Claim, "held") => Some(Outcome::Held {
+        (Verb::Claim | Verb::Pass, "granted") => Some(Outcome::Granted),
+        (Verb::Pass, "passed") => Some(Outcome::Passed { waiting: number(items.get(1)?)? > 0 }),
+        (Verb::Claim | Verb::Pass, "reserved") => Some(Outcome::Reserved {
+            turn: text(items.get(1)?)?,
+            left: remaining(items.get(2)?)??,
+            fence: fence(items.get(3)?)?,
+        }),
+        (Verb::Claim | Verb::Pass, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,
             remaining: remaining(items.get(2)?)?,
             fence: fence(items.get(3)?)?,
         }),
-        (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
+        (Verb::Claim | Verb::Pass, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Inspect, "inspected") => {
-            let entries = items.get(1..)?.chunks(4).map(inspection).collect::<Option<Vec<_>>>()?;
+            let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
             (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
         }
         _ => None,
@@ -96,13 +115,17 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
 }
 
 fn inspection(items: &[Value]) -> Option<Inspection> {
-    let [holder, count, left, mark] = items else { return None };
+    let [holder, count, left, mark, waiting, turn, turn_left] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
-    if holder.is_empty() {
-        return Some(Inspection::free(fence));
-    }
-    Some(Inspection::held(holder, number(count)?, remaining(left)?, fence))
+    let turn = text(turn).filter(|turn| !turn.is_empty());
+    let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
+    let entry = if holder.is_empty() {
+        Inspection::free(fence)
+    } else {
+        Inspection::held(holder, number(count)?, remaining(left)?, fence)
+    };
+    Some(entry.with_line(number(waiting)?, turn))
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -155,7 +178,14 @@ mod tests {
 
     fn operation(verb: Verb) -> Operation {
         let names = [Name::new("p:", "a").unwrap()].into();
-        Operation { verb, names, owner: "me".into(), ttl: Duration::from_secs(30), ballot: 7, count: 1 }
+        Operation {
+            verb,
+            owner: "me".into(),
+            ttl: Duration::from_secs(30),
+            ballot: 7,
+            count: 1,
+            ..Operation::inspect(names)
+        }
     }
 
     fn decode(verb: Verb, items: Vec<Value>) -> Reply {

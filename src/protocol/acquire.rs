@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempt::{Attempt, Victory};
+use super::hints::Listening;
 use super::queue::{Head, Place, Queue};
-use super::release::Cleanup;
 use super::round::{Round, cause};
-use super::voters::{NodeSet, Voters};
+use super::voters::Voters;
+use super::waiting::until_worth_asking;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, sleep_until};
-use crate::node::{Name, Operation, Outcome, Reply, Verb};
+use crate::node::{Name, Operation, Outcome, Reply, Stance};
 use crate::quorum::tally::Cause;
+use crate::quorum::waiting::patience as kept_for;
 use crate::quorum::{ClaimTally, Tick, Verdict, Vote};
 
 /// How many higher ballots are tried at once before the round counts as failed.
@@ -44,6 +47,12 @@ pub(crate) struct Won {
     pub(crate) t0: Tick,
     /// The place in the process's queue, which the holder keeps.
     pub(crate) place: Place,
+    /// The ear for nodes that offer a turn after all.
+    pub(crate) listening: Option<Listening>,
+    /// How often in a row the lock was passed within this process.
+    pub(crate) passes: u32,
+    /// Whether anybody else may be waiting.
+    pub(crate) others_wait: bool,
 }
 
 /// Who wants what.
@@ -63,28 +72,68 @@ struct Defeat {
 }
 
 impl Claimant<'_> {
-    /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the place in the
-    /// queue given up.
+    /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
+    /// lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
+        let ticket = u64::try_from(self.voters.host.wall().as_micros()).unwrap_or(0);
         let place = self.turn(patience).await?;
-        let acquisition = self.voters.acquisition();
-        for round in 0u32.. {
-            let defeat = match self.round(&acquisition, round, patience).await? {
-                Ok((claim, t0)) => {
+        let ttl = self.rules.validity.ttl();
+        let mut attempt = Attempt::new(self.voters, self.names, ttl, place.take_baton());
+        for failures in 0u32.. {
+            let turn = attempt.turn();
+            let defeat = match self.round(&mut attempt, ticket, failures, patience).await? {
+                Ok((victory, t0)) => {
                     place.tell(Head::Holding);
-                    return Ok(Won { claim, t0, place });
+                    self.note_turn(turn, true);
+                    let Victory { claim, listening, passes, others_wait } = victory;
+                    return Ok(Won { claim, t0, place, listening, passes, others_wait });
                 }
                 Err(defeat) => defeat,
             };
+            self.note_turn(turn, false);
             place.tell(defeat.head(self.voters));
-            if let Some(end) = patience.end() {
-                sleep_until(&self.voters.host, self.next_round(round, &defeat).min(end)).await;
+            if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
+                attempt.requeue(self.stance(ticket, patience));
+                self.pause(&mut attempt, &defeat, failures, end).await;
             }
             if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
                 return Err(self.defeated(&defeat, patience));
             }
         }
         Err(Error::closed())
+    }
+
+    /// Waits until the next round: for a turn in line, or where none is to be had, for a random while.
+    async fn pause(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, end: Tick) {
+        let waits = self.rules.fair && defeat.cause() == Cause::Contended && self.voters.hinted();
+        if waits {
+            until_worth_asking(self.voters, attempt.listen(), self.rules, failures, defeat.changes_in(), end).await;
+        } else {
+            sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
+        }
+    }
+
+    fn note_turn(&self, turn: Option<Tick>, taken: bool) {
+        match turn {
+            Some(first) if taken => self.voters.meters.turn_taken(self.voters.host.now().since(first)),
+            Some(_) => self.voters.meters.turn_missed(),
+            None => {}
+        }
+    }
+
+    /// How this caller stands to those who wait.
+    fn stance(&self, ticket: u64, patience: Patience) -> Stance {
+        match patience.end() {
+            _ if !self.rules.fair => Stance::Barge,
+            Some(end) => {
+                let left = end.since(self.voters.host.now());
+                if left.is_zero() {
+                    return Stance::Once;
+                }
+                Stance::Wait { ticket, patience: left.min(kept_for(self.rules.validity.ttl())) }
+            }
+            None => Stance::Once,
+        }
     }
 
     /// Waits until it is this caller's turn in this process.
@@ -124,40 +173,53 @@ impl Claimant<'_> {
     /// One round: a claim under a new owner, with higher ballots where nodes call one stale.
     async fn round(
         &self,
-        acquisition: &str,
-        number: u32,
+        attempt: &mut Attempt<'_>,
+        ticket: u64,
+        failures: u32,
         patience: Patience,
-    ) -> Result<Result<(Arc<Operation>, Tick), Defeat>> {
-        let mut claim = Standing { voters: self.voters, asked: Vec::with_capacity(1) };
-        let owner: Arc<str> = format!("{acquisition}.{number}").into();
-        let began = self.voters.host.now();
-        let limit = match patience.end() {
-            // One round is always made whole, however short the caller's time is.
-            Some(end) if number > 0 => end.min(began + self.rules.round_timeout),
-            _ => began + self.rules.round_timeout,
-        };
-        for _ in 0..=LIFTS {
-            let (t0, round) = claim.ask(self.operation(&owner)?);
+    ) -> Result<Result<(Victory, Tick), Defeat>> {
+        let limit = self.limit(failures, patience);
+        for lift in 0.. {
+            let (t0, round) = attempt.ask(self.stance(ticket, patience))?;
             let verdict = before(&self.voters.host, limit, round.verdict()).await;
             let now = self.voters.host.now();
             self.voters.meters.round(named(verdict), round.look(ClaimTally::is_split));
             self.note_fences(&round);
             match verdict {
-                Some(Verdict::Won) => {
-                    self.voters.measured(now.since(t0));
-                    if self.rules.validity.suffices(t0, now, self.rules.min_validity) {
-                        return Ok(Ok((claim.won(), t0)));
-                    }
-                    return Ok(Err(Defeat { round, late: true }));
+                Some(Verdict::Won) => return Ok(self.won(attempt, t0, now, round)),
+                Some(Verdict::Stale) if lift < LIFTS => {}
+                _ => {
+                    self.diagnose(&round, limit, patience).await;
+                    return Ok(Err(Defeat { round, late: false }));
                 }
-                Some(Verdict::Stale) => {}
-                Some(Verdict::Failed) | None => break,
             }
         }
-        let round = claim.last();
-        drop(claim);
-        self.diagnose(&round, limit, patience).await;
-        Ok(Err(Defeat { round, late: false }))
+        Err(Error::closed())
+    }
+
+    /// Until when a round waits. One round is always made whole, however short the caller's time is.
+    fn limit(&self, failures: u32, patience: Patience) -> Tick {
+        let whole = self.voters.host.now() + self.rules.round_timeout;
+        match patience.end() {
+            Some(end) if failures > 0 => end.min(whole),
+            _ => whole,
+        }
+    }
+
+    /// A quorum granted: in time, or not.
+    fn won(
+        &self,
+        attempt: &mut Attempt<'_>,
+        t0: Tick,
+        now: Tick,
+        round: Arc<Round<ClaimTally>>,
+    ) -> Result<(Victory, Tick), Defeat> {
+        self.voters.measured(now.since(t0));
+        let late = !self.rules.validity.suffices(t0, now, self.rules.min_validity);
+        match if late { None } else { attempt.won() } {
+            Some(victory) => Ok((victory, t0)),
+            None => Err(Defeat { round, late }),
+        }
     }
 
     /// Waits until it is known why the round failed, where no further one will be made.
@@ -167,20 +229,11 @@ impl Claimant<'_> {
         }
     }
 
-    fn operation(&self, owner: &Arc<str>) -> Result<Operation> {
-        Ok(Operation {
-            verb: Verb::Claim,
-            names: self.names.clone(),
-            owner: owner.clone(),
-            ttl: self.rules.validity.ttl(),
-            ballot: self.voters.ballot()?,
-            count: 1,
-        })
-    }
-
     fn note_fences(&self, round: &Round<ClaimTally>) {
         let fence = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence })) => Some(*fence),
+            Some(Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence } | Outcome::Reserved { fence, .. })) => {
+                Some(*fence)
+            }
             _ => None,
         };
         if let Some(highest) = round.replies(|replies| replies.iter().filter_map(fence).max()) {
@@ -192,8 +245,7 @@ impl Claimant<'_> {
     fn next_round(&self, failures: u32, defeat: &Defeat) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
-        let free = defeat.free_in().map_or(pause, |left| left + Duration::from_millis(1));
-        host.now() + pause.min(free)
+        host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
     fn defeated(&self, defeat: &Defeat, patience: Patience) -> Error {
@@ -245,13 +297,16 @@ impl Defeat {
         }
     }
 
-    /// When the first of those who hold it has its time ended, if nobody renews it.
-    fn free_in(&self) -> Option<Duration> {
+    /// When things change by themselves, as far as the nodes said: a holder's time ends, or somebody's turn. A little later, since nodes
+    /// count whole milliseconds.
+    fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
+            Some(Ok(Outcome::Reserved { left, .. })) => Some(*left),
             _ => None,
         };
-        self.round.replies(|replies| replies.iter().filter_map(left).min())
+        let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
+        first.map(|left| left + Duration::from_millis(1))
     }
 
     /// What caused the first fault.
@@ -261,67 +316,11 @@ impl Defeat {
     }
 }
 
-/// What was claimed under one owner. Unless it was won, dropping it releases it on every node that did not explicitly refuse.
-struct Standing<'a> {
-    voters: &'a Arc<Voters>,
-    asked: Vec<(Arc<Operation>, Arc<Round<ClaimTally>>)>,
-}
-
-impl Standing<'_> {
-    fn ask(&mut self, claim: Operation) -> (Tick, Arc<Round<ClaimTally>>) {
-        let claim = Arc::new(claim);
-        let round = Round::new(self.voters.nodes.len(), ClaimTally::new(self.voters.size));
-        self.asked.push((claim.clone(), round.clone()));
-        // Read before the first send: the nodes count from later than this.
-        let t0 = self.voters.host.now();
-        self.voters.ask(self.voters.everyone(), &claim, &round);
-        (t0, round)
-    }
-
-    fn won(mut self) -> Arc<Operation> {
-        let (claim, _) = self.asked.swap_remove(self.asked.len() - 1);
-        self.asked.clear();
-        claim
-    }
-
-    fn last(&self) -> Arc<Round<ClaimTally>> {
-        self.asked[self.asked.len() - 1].1.clone()
-    }
-}
-
-impl Drop for Standing<'_> {
-    fn drop(&mut self) {
-        let Some((claim, last)) = self.asked.last() else { return };
-        let mut whom = NodeSet::default();
-        for (_, round) in &self.asked {
-            round.replies(|replies| mark(&mut whom, replies, may_hold));
-        }
-        let mut unheard = NodeSet::default();
-        last.replies(|replies| mark(&mut unheard, replies, |reply| !matches!(reply, Some(Ok(_)))));
-        if !whom.is_empty() {
-            Cleanup::start(self.voters, claim, whom, unheard);
-        }
-    }
-}
-
-fn mark(set: &mut NodeSet, replies: &[Option<Reply>], which: impl Fn(&Option<Reply>) -> bool) {
-    replies.iter().enumerate().filter(|(_, reply)| which(reply)).for_each(|(node, _)| set.insert(node));
-}
-
-/// Whether a node may hold what it answered so about. Unknown is not refused.
-fn may_hold(reply: &Option<Reply>) -> bool {
-    match reply {
-        Some(Ok(Outcome::Held { .. } | Outcome::Stale { .. })) => false,
-        Some(Err(fault)) => !fault.nothing_ran(),
-        _ => true,
-    }
-}
-
 /// Granted, refused, stale; all else is unknown.
 pub(super) fn vote(reply: &Reply) -> Vote {
     match reply {
-        Ok(Outcome::Granted) => Vote::Granted,
-        Ok(Outcome::Held { .. }) => Vote::Refused,
+        Ok(Outcome::Granted | Outcome::Passed { .. }) => Vote::Granted,
+        Ok(Outcome::Held { .. } | Outcome::Reserved { .. }) => Vote::Refused,
         Ok(Outcome::Stale { .. }) => Vote::Stale,
         _ => Vote::Unknown,
     }

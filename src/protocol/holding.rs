@@ -1,14 +1,14 @@
-//! Setting the hold count of a lock that is held.
+//! Claiming again what is held: to set the hold count, or to hold it on one more node.
 
 use std::sync::Arc;
 
 use super::round::Round;
-use super::voters::Voters;
+use super::voters::{NodeSet, Voters};
 use crate::error::NodeReport;
-use crate::node::Operation;
+use crate::node::{Operation, Verb};
 use crate::quorum::{ClaimTally, Verdict};
 
-/// A hold count on its way to the nodes.
+/// A claim on its way to the nodes, by an owner that holds the names on a quorum.
 #[derive(Debug)]
 pub(crate) struct Holding {
     voters: Arc<Voters>,
@@ -18,14 +18,25 @@ pub(crate) struct Holding {
 impl Holding {
     /// Claims again as the same owner, which sets its count.
     pub(crate) fn start(voters: &Arc<Voters>, claim: Operation) -> Self {
-        let round = Round::new(voters.nodes.len(), ClaimTally::new(voters.size));
-        voters.ask(voters.everyone(), &Arc::new(claim), &round);
-        Self { voters: voters.clone(), round }
+        Self::ask(voters, voters.everyone(), claim)
     }
 
     /// The same, for those who do not wait: a wrong count frees nothing and keeps nothing.
     pub(crate) fn forget(voters: &Arc<Voters>, claim: Operation) {
         Self::start(voters, claim);
+    }
+
+    /// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that has raised the fence.
+    pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Operation) {
+        let mut whom = NodeSet::default();
+        whom.insert(node);
+        Self::ask(voters, whom, claim.with_verb(Verb::Claim));
+    }
+
+    fn ask(voters: &Arc<Voters>, whom: NodeSet, claim: Operation) -> Self {
+        let round = Round::new(voters.nodes.len(), ClaimTally::new(voters.size));
+        voters.ask(whom, &Arc::new(claim), &round);
+        Self { voters: voters.clone(), round }
     }
 
     /// Whether a quorum has set it.

@@ -1,6 +1,9 @@
 //! Thin async code around the rules: fan-out, acquire, renew, release, waiting.
 
 mod acquire;
+mod attempt;
+mod baton;
+mod hints;
 mod holding;
 mod inspect;
 mod queue;
@@ -8,8 +11,11 @@ mod release;
 mod renew;
 mod round;
 mod voters;
+mod waiting;
 
 pub(crate) use acquire::{Claimant, Patience, Won};
+pub(crate) use baton::Baton;
+pub(crate) use hints::{Hints, Listening};
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
 pub(crate) use queue::{Place, Queue};

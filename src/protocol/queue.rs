@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::baton::Baton;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
 /// How the first in line fares, for those behind it.
@@ -27,6 +28,8 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
+    /// A lock that the one before hands over.
+    baton: Mutex<Option<Baton>>,
 }
 
 #[derive(Debug)]
@@ -72,10 +75,14 @@ impl Queue {
     }
 
     fn leave(&self, name: &Arc<str>) {
-        if let Slot::Occupied(mut slot) = self.lines().entry(name.clone()) {
+        let mut lines = self.lines();
+        if let Slot::Occupied(mut slot) = lines.entry(name.clone()) {
             slot.get_mut().callers -= 1;
             if slot.get().callers == 0 {
-                slot.remove();
+                let line = slot.remove();
+                // Dropped outside the lock: it may hold a baton, which is released then.
+                drop(lines);
+                drop(line);
             }
         }
     }
@@ -87,7 +94,7 @@ impl Queue {
 
 impl Entry {
     fn new() -> Self {
-        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new() }
+        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new(), baton: Mutex::default() }
     }
 }
 
@@ -123,6 +130,25 @@ impl Place {
             self.first = true;
             self.tell(Head::Trying);
         }
+    }
+
+    /// Whether others stand behind this place.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.queue.lines().get(&self.name).is_some_and(|line| line.callers > 1)
+    }
+
+    /// Gives up the place and hands the lock to the next. If all who follow go away, it is released.
+    pub(crate) fn hand_over(self, baton: Baton) {
+        *self.baton() = Some(baton);
+    }
+
+    /// What the one before handed over.
+    pub(super) fn take_baton(&self) -> Option<Baton> {
+        self.baton().take()
+    }
+
+    fn baton(&self) -> MutexGuard<'_, Option<Baton>> {
+        self.entry.baton.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells those behind how the first fares.

@@ -32,15 +32,15 @@ struct State {
 }
 
 impl Cleanup {
-    /// Releases what `claim` may have been granted by `whom`: at once, and again where a node does not confirm it.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, whom: NodeSet, unheard: NodeSet) -> Arc<Self> {
+    /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
+    pub(crate) fn start(voters: &Arc<Voters>, release: Operation, whom: NodeSet, unheard: NodeSet) -> Arc<Self> {
         let state =
             State { tally: ReleaseTally::new(voters.size), waiting: whom, unconfirmed: NodeSet::default(), tries: 1 };
         let cleanup = Arc::new(Self {
-            operation: Arc::new(claim.with_verb(Verb::Release)),
             voters: Arc::downgrade(voters),
             unheard,
-            until: voters.host.now() + claim.ttl,
+            until: voters.host.now() + release.ttl,
+            operation: Arc::new(release),
             state: Mutex::new(state),
             decided: Notify::new(),
             _open: voters.open_cleanup(),
@@ -67,7 +67,9 @@ impl Cleanup {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        voters.ask(whom, &self.operation, self);
+        // By now it may not wait any more: a place in line must not outlive its acquisition.
+        let operation = Arc::new(self.operation.with_verb(Verb::Release));
+        voters.ask(whom, &operation, self);
     }
 
     /// How often it was tried.

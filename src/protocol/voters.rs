@@ -7,11 +7,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
+use super::hints::Hints;
 use super::release::Cleanup;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
-use crate::node::{Node, Operation, ReplyTo, Request, Sink};
+use crate::node::{Listener, Node, Operation, ReplyTo, Request, Sink};
+use crate::quorum::waiting::grace;
 use crate::quorum::{Ballots, Size};
 
 /// Some of the nodes.
@@ -31,6 +33,10 @@ impl NodeSet {
         self.0 & (1 << node) != 0
     }
 
+    pub(crate) const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -44,8 +50,7 @@ pub(crate) struct Voters {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) meters: Meters,
     pub(crate) ballots: Ballots,
-    /// `host/pid/uuid`: unguessable, made once.
-    client: String,
+    pub(crate) hints: Arc<Hints>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
@@ -76,9 +81,12 @@ impl Voters {
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
-        client: String,
+        hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<Cleanup>>,
     ) -> Self {
+        for (index, node) in nodes.iter().enumerate() {
+            node.listen(index, hints.clone());
+        }
         let size = Size::of(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         Self {
             nodes,
@@ -86,12 +94,18 @@ impl Voters {
             host,
             meters: Meters::new(),
             ballots: Ballots::default(),
-            client,
+            hints,
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
             leftovers,
         }
+    }
+
+    /// Whether a quorum of nodes gives hints, so that waiting for them makes sense.
+    pub(crate) fn hinted(&self) -> bool {
+        let hinting = self.nodes.iter().filter(|node| node.hints()).count();
+        hinting >= self.size.quorum() as usize
     }
 
     /// All nodes.
@@ -110,8 +124,14 @@ impl Voters {
     }
 
     /// What identifies the next acquisition: the client and a number.
-    pub(crate) fn acquisition(&self) -> String {
-        format!("{}/{}", self.client, self.acquisitions.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn acquisition(&self) -> (String, u64) {
+        let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
+        (format!("{}/{number}", self.hints.client()), number)
+    }
+
+    /// How long turns last that this client gives.
+    pub(crate) fn grace(&self) -> Duration {
+        grace(self.round_trip())
     }
 
     /// The next ballot.

@@ -10,6 +10,7 @@ pub mod renewal;
 pub mod tally;
 pub mod tick;
 pub mod validity;
+pub mod waiting;
 
 pub use backoff::Backoff;
 pub use ballot::Ballots;

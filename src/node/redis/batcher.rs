@@ -17,9 +17,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Server, parse, source};
-use super::connection::{Connection, call, fault};
+use super::connection::{Connection, News, Push, call, fault};
 use super::{Job, Shared};
 use crate::host::before;
+use crate::node::hint::Hint;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::script;
 use crate::quorum::Tick;
@@ -83,7 +84,10 @@ impl Batcher {
         loop {
             tokio::select! {
                 biased;
-                why = self.connection.ended() => return self.end(why),
+                news = self.connection.news() => match news {
+                    News::Ended(why) => return self.end(why),
+                    News::Pushed(push) => self.pushed(&push),
+                },
                 Some(landed) = self.flights.next(), if !self.flights.is_empty() => {
                     if let Some(why) = self.land(landed) {
                         return self.end(why);
@@ -159,6 +163,17 @@ impl Batcher {
         match poll!(&mut flight) {
             std::task::Poll::Ready(landed) => self.flights.push(futures::future::ready(landed).boxed()),
             std::task::Poll::Pending => self.flights.push(flight),
+        }
+    }
+
+    fn pushed(&self, push: &Push) {
+        let Shared { index, settings, .. } = &*self.shared;
+        match push {
+            Push::Message(text) => match Hint::parse(settings.listener.client(), text) {
+                Some(hint) => settings.listener.hint(*index, &hint),
+                None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
+            },
+            Push::Missed => settings.listener.missed(*index),
         }
     }
 
@@ -302,14 +317,15 @@ impl Flight {
 
     fn arguments(&self, script: &str, jobs: &[Job]) -> Vec<Value> {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        script::arguments(script, self.shared.settings.retention, operations)
+        let settings = &self.shared.settings;
+        script::arguments(script, settings.retention, &settings.channel, operations)
     }
 }
 
 /// A grant by a node that is quarantined since it was asked may rest on a hold that ended early. It is no vote, and must be cleaned up.
 fn doubted(reply: Reply) -> Reply {
     match reply {
-        Ok(Outcome::Granted) => {
+        Ok(Outcome::Granted | Outcome::Passed { .. }) => {
             Err(Fault::new(FaultKind::Rejected, "it is quarantined, so its grant cannot be trusted"))
         }
         other => other,
@@ -333,6 +349,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4]);
     }
 }

@@ -2,20 +2,43 @@
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
-use fred::interfaces::ClientLike;
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConfig, TlsConnector};
-use fred::types::{ConnectHandle, CustomCommand, RespVersion, Value};
+use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value};
+use tokio::sync::broadcast;
 
 use super::Settings;
 use super::endpoint::{Endpoint, Transport};
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::script::advice;
 
+/// How many hints may wait to be read; past that, all who wait ask.
+const HINTS: usize = 1_024;
+
 /// An open connection. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
     task: ConnectHandle,
+    messages: broadcast::Receiver<Message>,
+}
+
+/// What happens to a connection.
+#[derive(Debug)]
+pub(super) enum News {
+    /// It ended, and why.
+    Ended(String),
+    /// Something was pushed over it.
+    Pushed(Push),
+}
+
+/// What came over the wake-up channel.
+#[derive(Debug)]
+pub(super) enum Push {
+    /// A hint, to be parsed.
+    Message(String),
+    /// Hints were lost.
+    Missed,
 }
 
 impl Connection {
@@ -23,8 +46,9 @@ impl Connection {
     pub(super) async fn open(endpoint: &Endpoint, settings: &Settings) -> Result<Self, Fault> {
         let config = config(endpoint)?;
         let client = Client::new(config, Some(performance(settings)), Some(connection(settings)), None);
+        let messages = client.message_rx();
         let task = client.connect();
-        let this = Self { client, task };
+        let this = Self { client, task, messages };
         this.client.wait_for_connect().await.map_err(|error| unreached(endpoint, error))?;
         Ok(this)
     }
@@ -34,18 +58,40 @@ impl Connection {
         self.client.custom(CustomCommand::new_static(command, None::<u16>, false), arguments).await
     }
 
+    /// Listens to a channel. fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took effect.
+    pub(super) async fn subscribe(&self, channel: String) -> Result<(), FredError> {
+        self.client.subscribe(channel).await?;
+        self.call("PING", vec![]).await.map(drop)
+    }
+
     /// The client alone, for futures that must not borrow the connection.
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Ends when the connection does, and tells why.
-    pub(super) async fn ended(&mut self) -> String {
-        match (&mut self.task).await {
-            Ok(Ok(())) => "the connection ended".to_owned(),
-            Ok(Err(error)) => error.details().to_owned(),
-            Err(_) => "the connection's task was ended".to_owned(),
+    /// What happens next: the connection ends, or something is pushed over it.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn news(&mut self) -> News {
+        tokio::select! {
+            biased;
+            ended = &mut self.task => News::Ended(match ended {
+                Ok(Ok(())) => "the connection ended".to_owned(),
+                Ok(Err(error)) => error.details().to_owned(),
+                Err(_) => "the connection's task was ended".to_owned(),
+            }),
+            push = pushed(&mut self.messages) => News::Pushed(push),
         }
+    }
+}
+
+async fn pushed(messages: &mut broadcast::Receiver<Message>) -> Push {
+    match messages.recv().await {
+        Ok(message) => Push::Message(message.value.into_string().unwrap_or_default()),
+        Err(broadcast::error::RecvError::Lagged(_)) => Push::Missed,
+        // The connection ends too; that is what is to be told.
+        Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
     }
 }
 
@@ -69,7 +115,8 @@ fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
     Ok(Config {
         fail_fast: true,
         server,
-        version: RespVersion::RESP2,
+        // Wake-ups are pushed over the same connection, which RESP2 cannot do.
+        version: RespVersion::RESP3,
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
         database: (endpoint.database > 0).then_some(endpoint.database),
@@ -87,7 +134,11 @@ fn certificates() -> Result<TlsConfig, Fault> {
 }
 
 fn performance(settings: &Settings) -> PerformanceConfig {
-    PerformanceConfig { default_command_timeout: settings.timeout, ..PerformanceConfig::default() }
+    PerformanceConfig {
+        default_command_timeout: settings.timeout,
+        broadcast_channel_capacity: HINTS,
+        ..PerformanceConfig::default()
+    }
 }
 
 /// One attempt a command: fred's default of three ran a script twice whose reply was lost.

@@ -20,6 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use endpoint::Endpoint;
 pub(crate) use registry::Registry;
 
+use super::hint::Listener;
 use super::operation::Verb;
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
@@ -45,6 +46,10 @@ pub(crate) struct Settings {
     pub(crate) retention: Duration,
     /// What `CLIENT SETNAME` gets.
     pub(crate) client_name: Arc<str>,
+    /// What all clients' wake-up channels begin with.
+    pub(crate) channel: Arc<str>,
+    /// Who takes this client's hints.
+    pub(crate) listener: Arc<dyn Listener>,
 }
 
 /// An operation on its way to the node.
@@ -72,6 +77,8 @@ struct State {
     link: Link,
     guard: Guard,
     server: Option<Server>,
+    /// Whether the present connection listens to the wake-up channel.
+    hinting: bool,
     round_trip: Option<Duration>,
 }
 
@@ -119,7 +126,7 @@ impl State {
     fn link_for(&self, verb: Verb, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
         match &self.link {
             Link::Up(sender) => match self.guard.quarantined(now) {
-                Some((left, doubt)) if verb == Verb::Claim => {
+                Some((left, doubt)) if matches!(verb, Verb::Claim | Verb::Pass) => {
                     Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
                 }
                 _ => Ok(sender.clone()),
@@ -159,7 +166,7 @@ impl RedisNode {
         let label: Arc<str> = endpoint.to_string().into();
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
-        let state = Mutex::new(State { link, guard, server: None, round_trip: None });
+        let state = Mutex::new(State { link, guard, server: None, hinting: false, round_trip: None });
         let meters = NodeMeters::new(&label);
         let shared = Shared { index, endpoint, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);
@@ -192,6 +199,11 @@ impl Node for RedisNode {
 
     fn submit(&self, request: Request) {
         self.shared.enqueue(request);
+    }
+
+    fn hints(&self) -> bool {
+        let state = self.shared.state();
+        state.hinting && matches!(state.link, Link::Up(_))
     }
 
     fn close(&self) {

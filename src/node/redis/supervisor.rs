@@ -66,6 +66,12 @@ async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), N
         tracing::warn!(node = %shared.label, policy, "this node may evict locks; set maxmemory-policy to noeviction");
     }
     let digest = admission::load(&connection, &server.lineage).await.map_err(down)?;
+    let channel = format!("{}{}", shared.settings.channel, shared.settings.listener.client());
+    let subscribed = connection.subscribe(channel).await;
+    if let Err(error) = &subscribed {
+        tracing::warn!(node = %shared.label, %error, "this node sends no wake-ups, so waiting takes longer; allow SUBSCRIBE");
+    }
+    shared.state().hinting = subscribed.is_ok();
     if let Err(error) = admission::name(&connection, &shared.settings.client_name).await {
         tracing::debug!(node = %shared.label, %error, "the connection could not be named");
     }
@@ -90,6 +96,8 @@ fn publish(shared: &Shared, server: Server, sender: mpsc::Sender<Job>) {
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();
+    // Hints that were given while there was no connection are lost.
+    shared.settings.listener.missed(shared.index);
 }
 
 fn down(fault: Fault) -> NodeState {

@@ -1,0 +1,218 @@
+//! Who of this client waits for hints, and what hints they got.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::holding::Holding;
+use super::round::Round;
+use super::voters::{NodeSet, Voters};
+use crate::host::Host;
+use crate::node::{Hint, Listener, Operation, Outcome, Reply};
+use crate::quorum::{ClaimTally, Tick};
+
+/// All of a client's acquisitions that stand in line somewhere.
+pub(crate) struct Hints {
+    /// `host/pid/uuid`: unguessable, made once.
+    client: String,
+    host: Arc<dyn Host>,
+    ears: Mutex<HashMap<u64, Arc<Ear>>>,
+    heard: metrics::Counter,
+    wasted: metrics::Counter,
+}
+
+/// What one acquisition has heard.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    mode: Mode,
+    turns: NodeSet,
+    first: Option<Tick>,
+    ask_at: Tick,
+}
+
+#[derive(Debug)]
+enum Mode {
+    /// It wants to know.
+    Waiting,
+    /// It holds the lock, and strengthens it where a node offers it a turn.
+    Holding(Arc<Won>),
+}
+
+/// A round that was won after waiting.
+#[derive(Debug)]
+struct Won {
+    voters: Weak<Voters>,
+    claim: Arc<Operation>,
+    round: Arc<Round<ClaimTally>>,
+}
+
+impl Won {
+    /// Takes what a node offers that had refused. One that granted, or is about to answer, needs nothing.
+    fn strengthen(&self, node: usize) {
+        let refused = |replies: &[Option<Reply>]| {
+            matches!(replies.get(node), Some(Some(Ok(Outcome::Held { .. } | Outcome::Reserved { .. }))))
+        };
+        if self.round.replies(refused) {
+            if let Some(voters) = self.voters.upgrade() {
+                Holding::strengthen(&voters, node, &self.claim);
+            }
+        }
+    }
+}
+
+/// What an acquisition has heard since its last round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// The nodes on which its turn has come.
+    pub(crate) turns: NodeSet,
+    /// When the first of them said so.
+    pub(crate) first: Option<Tick>,
+    /// When the turn of the one before it runs out, if that was told.
+    pub(crate) ask_at: Tick,
+}
+
+impl Hints {
+    pub(crate) fn new(client: String, host: Arc<dyn Host>) -> Arc<Self> {
+        let (heard, wasted) = crate::metrics::hint_counters();
+        Arc::new(Self { client, host, ears: Mutex::default(), heard, wasted })
+    }
+
+    /// Listens for acquisition `number` until the returned ear is dropped.
+    pub(crate) fn listen(self: &Arc<Self>, number: u64) -> Listening {
+        let state = State { mode: Mode::Waiting, turns: NodeSet::default(), first: None, ask_at: Tick::NEVER };
+        let ear = Arc::new(Ear { state: Mutex::new(state), news: Notify::new() });
+        self.ears().insert(number, ear.clone());
+        Listening { hints: self.clone(), number, ear }
+    }
+
+    fn ears(&self) -> MutexGuard<'_, HashMap<u64, Arc<Ear>>> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ear(&self, hint: &Hint) -> Option<Arc<Ear>> {
+        let (client, number) = hint.address()?;
+        if client == self.client { self.ears().get(&number).cloned() } else { None }
+    }
+}
+
+impl Listener for Hints {
+    fn client(&self) -> &str {
+        &self.client
+    }
+
+    fn hint(&self, node: usize, hint: &Hint) {
+        match self.ear(hint) {
+            Some(ear) => {
+                self.heard.increment(1);
+                ear.hear(node, hint, self.host.now());
+            }
+            None => self.wasted.increment(1),
+        }
+    }
+
+    fn missed(&self, _node: usize) {
+        let ears: Vec<_> = self.ears().values().cloned().collect();
+        ears.iter().for_each(|ear| ear.ask_now(self.host.now()));
+    }
+}
+
+impl Ear {
+    fn hear(&self, node: usize, hint: &Hint, now: Tick) {
+        let mut state = self.state();
+        if let Mode::Holding(won) = &state.mode {
+            let won = won.clone();
+            drop(state);
+            if hint.after.is_zero() {
+                won.strengthen(node);
+            }
+            return;
+        }
+        if hint.after.is_zero() {
+            state.turns.insert(node);
+            state.first.get_or_insert(now);
+        } else {
+            state.ask_at = state.ask_at.min(now + hint.after);
+        }
+        drop(state);
+        self.news.notify_one();
+    }
+
+    fn ask_now(&self, now: Tick) {
+        let mut state = self.state();
+        state.ask_at = now;
+        drop(state);
+        self.news.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One acquisition that listens. Dropping it stops listening.
+pub(crate) struct Listening {
+    hints: Arc<Hints>,
+    number: u64,
+    ear: Arc<Ear>,
+}
+
+impl Listening {
+    /// Forgets what was heard: a round is about to ask everyone.
+    pub(crate) fn clear(&self) {
+        let mut state = self.ear.state();
+        state.turns = NodeSet::default();
+        state.first = None;
+        state.ask_at = Tick::NEVER;
+    }
+
+    /// What was heard since.
+    pub(crate) fn heard(&self) -> Heard {
+        let state = self.ear.state();
+        Heard { turns: state.turns, first: state.first, ask_at: state.ask_at }
+    }
+
+    /// Waits until something was heard.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn news(&self) {
+        self.ear.news.notified().await;
+    }
+
+    /// From now on it holds the lock, and takes what further nodes offer.
+    pub(super) fn hold(&self, voters: &Arc<Voters>, claim: &Arc<Operation>, round: &Arc<Round<ClaimTally>>) {
+        let won = Arc::new(Won { voters: Arc::downgrade(voters), claim: claim.clone(), round: round.clone() });
+        let mut state = self.ear.state();
+        let turns = std::mem::take(&mut state.turns);
+        state.mode = Mode::Holding(won.clone());
+        drop(state);
+        // Turns that came while the round was under way may be of nodes that refused it before.
+        (0..voters.nodes.len()).filter(|&node| turns.contains(node)).for_each(|node| won.strengthen(node));
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.hints.ears().remove(&self.number);
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Hints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hints").field("client", &self.client).finish_non_exhaustive()
+    }
+}
