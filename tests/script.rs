@@ -4,22 +4,25 @@
 mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::eventually;
-use common::node::{ask_all, real};
+use common::node::{Recorder, ask_all, heard};
 use common::server::Server;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Inspection, Name, Operation, Outcome, Verb};
+use quorumlock::node::{Inspection, Name, Operation, Outcome, Stance, Verb};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
 /// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands still. Ttls differ by far more.
 const TOLERANCE: Duration = Duration::from_secs(60);
-const CASES: u32 = 96;
+const CASES: u32 = 192;
+/// Whose operations they are.
+const CLIENT: &str = "host/1/uuid";
 
 /// One operation, before its names are those of the case.
 #[derive(Clone, Debug)]
@@ -30,11 +33,15 @@ struct Sketch {
     ttl: Duration,
     ballot: u64,
     count: u32,
+    next: u8,
+    stance: Stance,
+    grace: Duration,
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
     let verb = prop_oneof![
-        4 => Just(Verb::Claim),
+        6 => Just(Verb::Claim),
+        2 => Just(Verb::Pass),
         2 => Just(Verb::Renew),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
@@ -53,14 +60,26 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just((1 << 53) - 1),
     ];
     let names = proptest::sample::subsequence(vec![0, 1, 2], 1..=3).prop_shuffle();
-    (verb, names, 0u8..3, ttl, ballot, 1u32..5).prop_map(|(verb, names, owner, ttl, ballot, count)| Sketch {
-        verb,
-        names,
-        owner,
-        ttl,
-        ballot,
-        count,
-    })
+    // Few tickets, so that some are the same; a grace and a wait that outlast the case, or none.
+    let stance = prop_oneof![
+        3 => Just(Stance::Once),
+        1 => Just(Stance::Barge),
+        6 => (1u64..4).prop_map(|ticket| Stance::Wait { ticket, patience: Duration::from_secs(600) }),
+    ];
+    let grace = prop_oneof![4 => Just(Duration::from_secs(600)), 1 => Just(Duration::ZERO)];
+    (verb, names, 0u8..4, ttl, ballot, 1u32..5, 0u8..4, stance, grace).prop_map(
+        |(verb, names, owner, ttl, ballot, count, next, stance, grace)| Sketch {
+            verb,
+            names,
+            owner,
+            ttl,
+            ballot,
+            count,
+            next,
+            stance,
+            grace,
+        },
+    )
 }
 
 /// Batches, each of which the adapter sends in one script call.
@@ -72,10 +91,13 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     Operation {
         verb: sketch.verb,
         names: sketch.names.into_iter().map(|name| names[name].clone()).collect(),
-        owner: format!("owner-{}", sketch.owner).into(),
+        owner: format!("{CLIENT}/{}.0", sketch.owner).into(),
         ttl: sketch.ttl,
         ballot: sketch.ballot,
         count: sketch.count,
+        stance: if matches!(sketch.verb, Verb::Claim | Verb::Release) { sketch.stance } else { Stance::Once },
+        grace: sketch.grace,
+        next: (sketch.verb == Verb::Pass).then(|| format!("{CLIENT}/{}.1", sketch.next).into()),
     }
 }
 
@@ -88,8 +110,12 @@ fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
 }
 
 fn same_entry(one: &Inspection, other: &Inspection) -> bool {
-    (&one.holder, one.count, one.fence) == (&other.holder, other.count, other.fence)
+    let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
+    let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
+    (&one.holder, one.count, one.fence, one.waiting) == (&other.holder, other.count, other.fence, other.waiting)
         && near(one.remaining, other.remaining)
+        && turn(one) == turn(other)
+        && near(left(one), left(other))
 }
 
 fn same(one: &Outcome, other: &Outcome) -> bool {
@@ -98,6 +124,10 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
             Outcome::Held { holder: a, remaining: left, fence: mark },
             Outcome::Held { holder: b, remaining: right, fence: other },
         ) => a == b && mark == other && near(*left, *right),
+        (
+            Outcome::Reserved { turn: a, left, fence: mark },
+            Outcome::Reserved { turn: b, left: right, fence: other },
+        ) => a == b && mark == other && near(Some(*left), Some(*right)),
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }
@@ -109,6 +139,7 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
 struct Pair {
     server: Server,
     node: RedisNode,
+    hints: Arc<Recorder>,
 }
 
 impl Pair {
@@ -123,6 +154,15 @@ impl Pair {
                 let (real, memory) = (real.unwrap(), store.apply(operation, now));
                 prop_assert!(same(&real, &memory), "{operation:?}\n  script: {real:?}\n  memory: {memory:?}");
             }
+            let expected = store.hints();
+            let told = Mutex::new(Vec::new());
+            eventually("as many hints come as in memory", async || {
+                let mut told = told.lock().unwrap();
+                told.extend(self.hints.take());
+                told.len() >= expected.len()
+            })
+            .await;
+            prop_assert_eq!(told.into_inner().unwrap(), expected, "hints");
             now = self.expire(&mut store, &names, now).await;
         }
         let questions: Vec<_> = names.iter().map(|name| Operation::inspect([name.clone()].into())).collect();
@@ -155,8 +195,9 @@ fn random_sequences_of_operations_give_the_same_replies_in_memory_and_from_the_s
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = runtime.block_on(async {
         let server = Server::start().await;
-        let node = real(&server).await;
-        Pair { server, node }
+        let hints = Recorder::of(CLIENT);
+        let node = heard(&server, hints.clone()).await;
+        Pair { server, node, hints }
     });
     let (before, case) = (calls(&pair.server), AtomicU32::new(0));
     let operations = AtomicU32::new(0);

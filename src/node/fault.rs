@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use super::hint::{Hint, Listener};
 use super::operation::{Operation, Verb};
 use super::reply::{Fault, FaultKind, Reply, ReplyTo, Sink};
 use super::status::{NodeState, NodeStatus};
@@ -56,7 +57,10 @@ struct State {
     pumping: bool,
     /// How often the node died: answers of an earlier life never arrive.
     life: u64,
-    asked: [u64; 4],
+    asked: [u64; 5],
+    hints_lost: bool,
+    hints_doubled: bool,
+    relay: Option<Arc<Relay>>,
 }
 
 /// A request on its way.
@@ -77,6 +81,40 @@ struct Answer {
 enum Step {
     Request(Arc<dyn Node>, Sent),
     Reply(Answer),
+}
+
+/// Takes the node's hints, and gives them on as late as replies, or not at all.
+#[derive(Debug)]
+struct Relay {
+    link: Weak<Link>,
+    index: usize,
+    listener: Arc<dyn Listener>,
+}
+
+impl Listener for Relay {
+    fn client(&self) -> &str {
+        self.listener.client()
+    }
+
+    fn hint(&self, _: usize, hint: &Hint) {
+        let Some(link) = self.link.upgrade() else { return };
+        let state = link.state();
+        let times = if state.down || state.paused || state.hints_lost { 0 } else { 1 + u32::from(state.hints_doubled) };
+        let delay = state.reply_delay;
+        drop(state);
+        for _ in 0..times {
+            let (host, index, listener, hint) = (link.host.clone(), self.index, self.listener.clone(), hint.clone());
+            let due = host.now() + delay;
+            link.host.spawn(Box::pin(async move {
+                sleep_until(&host, due).await;
+                listener.hint(index, &hint);
+            }));
+        }
+    }
+
+    fn missed(&self, _: usize) {
+        self.listener.missed(self.index);
+    }
 }
 
 /// Who waits for the answer to one request; empty once that was given.
@@ -103,6 +141,20 @@ impl Node for FaultyNode {
 
     fn submit(&self, request: Request) {
         self.link.submit(request);
+    }
+
+    fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
+        let relay = Arc::new(Relay { link: Arc::downgrade(&self.link), index, listener });
+        let mut state = self.link.state();
+        state.relay = Some(relay.clone());
+        let node = state.node.clone();
+        drop(state);
+        node.listen(index, relay);
+    }
+
+    fn hints(&self) -> bool {
+        let state = self.link.state();
+        !state.down && state.node.hints()
     }
 
     fn close(&self) {
@@ -192,14 +244,36 @@ impl Faults {
         self.kill();
         let now = self.0.host.now();
         let mut state = self.0.state();
-        state.node = node;
+        state.node = node.clone();
         state.down = false;
         state.quarantine = now + quarantine;
+        let relay = state.relay.clone();
+        drop(state);
+        if let Some(relay) = relay {
+            node.listen(relay.index, relay.clone());
+            relay.listener.missed(relay.index);
+        }
     }
 
     /// The connection is there again, to the same process as before.
     pub fn reconnect(&self) {
-        self.0.state().down = false;
+        let mut state = self.0.state();
+        state.down = false;
+        let relay = state.relay.clone();
+        drop(state);
+        if let Some(relay) = relay {
+            relay.listener.missed(relay.index);
+        }
+    }
+
+    /// Whether hints are lost from now on.
+    pub fn lose_hints(&self, on: bool) {
+        self.0.state().hints_lost = on;
+    }
+
+    /// Whether every hint comes twice from now on.
+    pub fn double_hints(&self, on: bool) {
+        self.0.state().hints_doubled = on;
     }
 
     /// How many operations of `verb` were submitted.
@@ -318,7 +392,10 @@ impl State {
             replies: VecDeque::new(),
             pumping: false,
             life: 0,
-            asked: [0; 4],
+            asked: [0; 5],
+            hints_lost: false,
+            hints_doubled: false,
+            relay: None,
         }
     }
 
@@ -327,7 +404,7 @@ impl State {
         if self.down {
             return Some(Fault::new(FaultKind::Down, "down: the connection ended"));
         }
-        (verb == Verb::Claim && now < self.quarantine)
+        (matches!(verb, Verb::Claim | Verb::Pass) && now < self.quarantine)
             .then(|| Fault::new(FaultKind::Quarantined, "quarantined: it restarted, and may have forgotten locks"))
     }
 
@@ -431,7 +508,8 @@ mod tests {
         fn ask(&self, number: usize, verb: Verb) {
             let names = [Name::new("", "a").unwrap()].into();
             let ttl = Duration::from_secs(60);
-            let operation = Arc::new(Operation { verb, names, owner: "me".into(), ttl, ballot: 7, count: 1 });
+            let operation =
+                Arc::new(Operation { verb, owner: "me".into(), ttl, ballot: 7, count: 1, ..Operation::inspect(names) });
             self.node.submit(Request { operation, reply: ReplyTo::new(number, self.inbox.clone()) });
         }
 

@@ -4,7 +4,7 @@
 //! sequences of operations (`tests/script.rs`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::hint::{Hint, Listener};
@@ -316,14 +316,14 @@ pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
     store: Mutex<Store>,
-    listener: Mutex<Option<(usize, Arc<dyn Listener>)>>,
+    listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,
 }
 
 impl MemoryNode {
     /// An empty node that takes the time from `host`.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
-        Self { label: label.into(), host, store: Mutex::default(), listener: Mutex::default() }
+        Self { label: label.into(), host, store: Mutex::default(), listeners: Mutex::default() }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -331,10 +331,14 @@ impl MemoryNode {
     }
 
     fn publish(&self, hints: Vec<Hint>) {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((index, listener)) = listener {
+        let listeners = self.listeners().clone();
+        for (index, listener) in listeners.iter().filter_map(|(index, listener)| Some((*index, listener.upgrade()?))) {
             hints.iter().for_each(|hint| listener.hint(index, hint));
         }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<(usize, Weak<dyn Listener>)>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -355,7 +359,9 @@ impl Node for MemoryNode {
     }
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, listener));
+        let mut listeners = self.listeners();
+        listeners.retain(|(_, known)| known.strong_count() > 0);
+        listeners.push((index, Arc::downgrade(&listener)));
     }
 
     fn hints(&self) -> bool {

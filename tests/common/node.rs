@@ -1,20 +1,55 @@
 //! One node asked directly, without a quorum around it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use quorumlock::host::{Host, System};
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Node, Operation, Reply, ReplyTo, Request, Sink};
+use quorumlock::node::{Hint, Listener, Node, Operation, Reply, ReplyTo, Request, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::eventually;
 use super::server::Server;
 
+/// Keeps a client's hints.
+#[derive(Debug)]
+pub struct Recorder {
+    client: &'static str,
+    hints: Mutex<Vec<Hint>>,
+}
+
+impl Recorder {
+    pub fn of(client: &'static str) -> Arc<Self> {
+        Arc::new(Self { client, hints: Mutex::default() })
+    }
+
+    /// What came since the last time.
+    pub fn take(&self) -> Vec<Hint> {
+        std::mem::take(&mut self.hints.lock().unwrap())
+    }
+}
+
+impl Listener for Recorder {
+    fn client(&self) -> &str {
+        self.client
+    }
+
+    fn hint(&self, _: usize, hint: &Hint) {
+        self.hints.lock().unwrap().push(hint.clone());
+    }
+
+    fn missed(&self, _: usize) {}
+}
+
 /// The real adapter to `server`, connected.
 pub async fn real(server: &Server) -> RedisNode {
+    heard(server, Recorder::of("nobody")).await
+}
+
+/// The same, with its hints.
+pub async fn heard(server: &Server, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
-    let node = RedisNode::alone(&server.url(), host).unwrap();
+    let node = RedisNode::alone(&server.url(), host, listener).unwrap();
     eventually("the node is up", async || node.status().state.is_admitted()).await;
     node
 }

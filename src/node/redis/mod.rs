@@ -180,13 +180,15 @@ impl RedisNode {
     /// # Errors
     /// `Config` if the address is none.
     #[cfg(feature = "test-util")]
-    pub fn alone(address: &str, host: Arc<dyn Host>) -> crate::error::Result<Self> {
+    pub fn alone(address: &str, host: Arc<dyn Host>, listener: Arc<dyn Listener>) -> crate::error::Result<Self> {
         let settings = Settings {
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
             drift: 0.01,
             retention: crate::node::memory::FENCE_RETENTION,
             client_name: "alone".into(),
+            channel: crate::node::hint::channel("").into(),
+            listener,
         };
         Ok(Self::new(0, Endpoint::parse(address)?, settings, host, Arc::new(Registry::new(1))))
     }
