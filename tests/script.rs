@@ -125,9 +125,9 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
             Outcome::Held { holder: b, remaining: right, fence: other },
         ) => a == b && mark == other && near(*left, *right),
         (
-            Outcome::Reserved { turn: a, left, fence: mark },
-            Outcome::Reserved { turn: b, left: right, fence: other },
-        ) => a == b && mark == other && near(Some(*left), Some(*right)),
+            Outcome::Reserved { turn: a, left, fence: mark, next: first },
+            Outcome::Reserved { turn: b, left: right, fence: other, next: second },
+        ) => a == b && mark == other && first == second && near(Some(*left), Some(*right)),
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }

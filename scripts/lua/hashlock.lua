@@ -20,7 +20,7 @@
 --          next    of a pass: who takes over
 --
 -- Returns {TIME in microseconds, one reply for every operation}:
---   claim    {granted} | {held, holder, its ttl in ms (-1: none), fence} | {stale, fence} | {reserved, whose turn, ms left, fence}
+--   claim    {granted} | {held, holder, its ttl in ms (-1: none), fence} | {stale, fence} | {reserved, whose turn, ms left, fence, 1 if next in line}
 --   pass     {passed, 1 if somebody waits} | as a claim of `next` that does not wait
 --   renew    {extended} | {healed} | {lost, holder}
 --   release  {released, how many of the names were held}
@@ -117,6 +117,11 @@ local function give(op, i)
   end
 end
 
+-- 1 if this claim waits and will have the next turn.
+local function is_next(op, i)
+  return op.wait > 0 and redis.call('ZRANK', op.lines[i], acquisition(op.owner)) == 0 and 1 or 0
+end
+
 -- Who comes before this claim to the free lock number i, and for how long; nobody if it may have it.
 local function before(op, i, seen)
   if op.wait < 0 then return end
@@ -149,7 +154,7 @@ function verbs.claim(op)
       if who then
         join(op, i)
         if due then give(op, i) end
-        return {'reserved', who, left, it.fence}
+        return {'reserved', who, left, it.fence, is_next(op, i)}
       end
     end
     seen[i] = it

@@ -76,7 +76,6 @@ pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration)
             owner: owner.into(),
             ttl: Duration::from_secs(60),
             ballot,
-            grace: voters.grace(),
             ..Operation::inspect([name.clone()].into())
         };
         let cleanup = Cleanup::start(voters, release, voters.everyone(), NodeSet::default());

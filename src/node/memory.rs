@@ -139,7 +139,11 @@ impl Store {
                 if due {
                     self.give(claim, name, now);
                 }
-                Some(Outcome::Reserved { turn: turn.to_string(), left, fence })
+                let me = Operation::acquisition(&claim.owner);
+                let first = self.gates.get(name).and_then(|gate| gate.line.first());
+                let next =
+                    matches!(claim.stance, Stance::Wait { .. }) && first.is_some_and(|(_, first)| **first == *me);
+                Some(Outcome::Reserved { turn: turn.to_string(), left, fence, next })
             }
         }
     }

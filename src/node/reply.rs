@@ -72,6 +72,8 @@ pub enum Outcome {
         left: Duration,
         /// The highest ballot granted or told.
         fence: u64,
+        /// Whether the asker waits, and will have the next turn.
+        next: bool,
     },
     /// Pass: the names are the next owner's.
     Passed {

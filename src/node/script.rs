@@ -95,6 +95,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
             turn: text(items.get(1)?)?,
             left: remaining(items.get(2)?)??,
             fence: fence(items.get(3)?)?,
+            next: number(items.get(4)?)? > 0,
         }),
         (Verb::Claim | Verb::Pass, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,

@@ -147,7 +147,9 @@ impl Claimant<'_> {
                 Patience::Once => before(&self.voters.host, end, self.hear(&mut place)).await,
                 Patience::Until(_) => before(&self.voters.host, end, place.turn()).await.map(|()| true),
             };
-            if waited != Some(true) && !place.try_turn() {
+            // A turn that comes when the caller's time has ended is the next one's.
+            let late = patience.end().is_some_and(|end| self.voters.host.now() >= end);
+            if late || waited != Some(true) {
                 return Err(self.outwaited(&place, patience));
             }
         }
@@ -302,7 +304,8 @@ impl Defeat {
     fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
-            Some(Ok(Outcome::Reserved { left, .. })) => Some(*left),
+            // Those further behind are woken when it is their turn to be next.
+            Some(Ok(Outcome::Reserved { left, next: true, .. })) => Some(*left),
             _ => None,
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());

@@ -40,7 +40,7 @@ impl Cleanup {
             voters: Arc::downgrade(voters),
             unheard,
             until: voters.host.now() + release.ttl,
-            operation: Arc::new(release),
+            operation: Arc::new(Operation { grace: voters.grace(), ..release }),
             state: Mutex::new(state),
             decided: Notify::new(),
             _open: voters.open_cleanup(),
