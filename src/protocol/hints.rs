@@ -60,10 +60,8 @@ impl Won {
         let refused = |replies: &[Option<Reply>]| {
             matches!(replies.get(node), Some(Some(Ok(Outcome::Held { .. } | Outcome::Reserved { .. }))))
         };
-        if self.round.replies(refused) {
-            if let Some(voters) = self.voters.upgrade() {
-                Holding::strengthen(&voters, node, &self.claim);
-            }
+        if let Some(voters) = self.voters.upgrade().filter(|_| self.round.replies(refused)) {
+            Holding::strengthen(&voters, node, &self.claim);
         }
     }
 }

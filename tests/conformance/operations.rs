@@ -19,7 +19,7 @@ fn names(names: &[&str]) -> Arc<[Name]> {
 }
 
 fn operation(verb: Verb, owner: &str, ballot: u64) -> Operation {
-    Operation { verb, names: names(&["a"]), owner: owner.into(), ttl: TTL, ballot, count: 1 }
+    Operation { verb, owner: owner.into(), ttl: TTL, ballot, count: 1, ..Operation::inspect(names(&["a"])) }
 }
 
 impl Bench {

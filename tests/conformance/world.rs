@@ -113,7 +113,7 @@ impl Memory {
     async fn ask(&self, node: usize, verb: Verb, name: &str, owner: &str, ballot: u64) -> Outcome {
         let names = [Name::new("quorumlock:", name).unwrap()].into();
         let ttl = Duration::from_secs(600);
-        let operation = Operation { verb, names, owner: owner.into(), ttl, ballot, count: 1 };
+        let operation = Operation { verb, owner: owner.into(), ttl, ballot, count: 1, ..Operation::inspect(names) };
         ask(&*self.stores[node], &operation).await.unwrap()
     }
 }
