@@ -84,6 +84,22 @@ impl Guard {
         Self { max_ttl, rate, lineage: None, uptime: None, offset: None, quarantine: None, demoted: false }
     }
 
+    /// The node told what it is, in a reply to a request sent at `sent` and received at `received`: of whose `lineage` it is, up for `uptime`,
+    /// and its `time` where it tells that. Returns whether its clock was stepped.
+    ///
+    /// The clock is looked at last: what was known of another process's clock is forgotten, and from here on this one's is known.
+    pub fn meet(
+        &mut self,
+        lineage: &str,
+        uptime: Duration,
+        time: Option<Duration>,
+        sent: Tick,
+        received: Tick,
+    ) -> bool {
+        self.admit(lineage, uptime, received);
+        time.is_some_and(|time| self.observe(time, sent, received))
+    }
+
     /// The node was reached at `now`: a master whose memory is that of `lineage` (its run id, and its replication id if it was a replica once), up for `uptime`.
     ///
     /// A node seen for the first time is believed about its uptime. A node that had another memory before is not: a promoted replica has been up for
@@ -239,6 +255,16 @@ mod tests {
             assert!(guard.observe(stepped + SECOND, at(1), at(1)), "{stepped:?}");
             assert_eq!(guard.quarantined(at(1)), Some((MAX_TTL, Doubt::ClockStepped)));
         }
+    }
+
+    #[test]
+    fn a_clock_stepped_after_the_node_told_what_it_is_is_noticed_with_the_next_reply() {
+        // Redis counts its uptime by its wall clock: stepped back, it looks like a restart, and its old clock is forgotten.
+        let mut guard = guard();
+        guard.meet("a", 100 * SECOND, Some(500 * SECOND), at(0), at(0));
+        guard.meet("a", 95 * SECOND, Some(495 * SECOND), at(1), at(1));
+        assert!(guard.observe(600 * SECOND, at(90), at(90)), "stepped forward since");
+        assert_eq!(guard.quarantined(at(90)), Some((MAX_TTL, Doubt::ClockStepped)));
     }
 
     #[test]

@@ -230,8 +230,7 @@ impl Batcher {
         let doubtful = state.guard.quarantined(received).is_some();
         drop(state);
         if stepped {
-            tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
-            self.shared.meters.quarantined(true);
+            self.note(stepped, doubtful);
         }
         doubtful
     }
@@ -264,19 +263,24 @@ impl Batcher {
             self.shared.state().guard.demoted();
             return Some("it has become a replica".to_owned());
         }
-        if let Some(time) = server.time {
-            self.observe(time, sent, received);
-        }
-        self.keep(server, received);
+        self.keep(server, sent, received);
         None
     }
 
-    fn keep(&self, server: Server, now: Tick) {
+    fn keep(&self, server: Server, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
-        state.guard.admit(&server.lineage, server.uptime, now);
-        let quarantined = state.guard.quarantined(now).is_some();
+        state.round_trip = Some(received.since(sent));
+        let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, sent, received);
+        let quarantined = state.guard.quarantined(received).is_some();
         state.server = Some(server);
         drop(state);
+        self.note(stepped, quarantined);
+    }
+
+    fn note(&self, stepped: bool, quarantined: bool) {
+        if stepped {
+            tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
+        }
         self.shared.meters.quarantined(quarantined);
     }
 }

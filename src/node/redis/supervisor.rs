@@ -13,7 +13,7 @@ use super::{Job, Link, QUEUE, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
-use crate::quorum::Backoff;
+use crate::quorum::{Backoff, Tick};
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
@@ -45,14 +45,23 @@ async fn generation(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
     let limit = shared.host.now() + shared.settings.timeout.saturating_mul(2);
     let checked = before(&shared.host, limit, checked(shared)).await;
     let late = || NodeState::Down { why: "no answer while connecting".to_owned() };
-    let (connection, digest, server) = checked.ok_or_else(late)??;
+    let Checked { connection, digest, server, asked, told } = checked.ok_or_else(late)??;
     let (sender, jobs) = mpsc::channel(QUEUE);
     let lineage = server.lineage.clone();
-    publish(shared, server, sender);
+    publish(shared, server, asked, told, sender);
     Ok(Batcher::new(shared.clone(), connection, digest, lineage, jobs))
 }
 
-async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), NodeState> {
+/// A connection to a server that may take part. It was asked what it is at `asked`, and told at `told`.
+struct Checked {
+    connection: Connection,
+    digest: String,
+    server: Server,
+    asked: Tick,
+    told: Tick,
+}
+
+async fn checked(shared: &Arc<Shared>) -> Result<Checked, NodeState> {
     let connection = Connection::open(&shared.endpoint, &shared.settings).await.map_err(down)?;
     let server = admission::identify(&connection).await.map_err(down)?;
     if !server.master {
@@ -76,17 +85,19 @@ async fn checked(shared: &Arc<Shared>) -> Result<(Connection, String, Server), N
         tracing::debug!(node = %shared.label, %error, "the connection could not be named");
     }
     // Asked again: whoever has the script now must be whom it was made for.
+    let asked = shared.host.now();
     let same = admission::identify(&connection).await.map_err(down)?;
+    let told = shared.host.now();
     if same.lineage != server.lineage {
         return Err(NodeState::Down { why: "another server answers at this address".to_owned() });
     }
-    Ok((connection, digest, same))
+    Ok(Checked { connection, digest, server: same, asked, told })
 }
 
-fn publish(shared: &Shared, server: Server, sender: mpsc::Sender<Job>) {
+fn publish(shared: &Shared, server: Server, asked: Tick, told: Tick, sender: mpsc::Sender<Job>) {
     let now = shared.host.now();
     let mut state = shared.state();
-    state.guard.admit(&server.lineage, server.uptime, now);
+    state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
     let quarantined = state.guard.quarantined(now);
     state.server = Some(server);
     state.link = Link::Up(sender);
