@@ -1,0 +1,408 @@
+//! What clients do with their locks, as real ones do: wait, give up, hold too long, forget to release.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, Quorum, QuorumLock};
+
+use crate::dice::Dice;
+use crate::history::{Micros, What};
+use crate::storage::Write;
+use crate::world::{World, micros};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A lease that may be asked at any moment whether it is held.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    pub process: usize,
+    pub name: u8,
+    pub number: u32,
+    lease: Lease,
+}
+
+/// All leases that somebody has in hand.
+#[derive(Debug, Default)]
+pub struct Leases {
+    watched: Mutex<Vec<Watch>>,
+    count: AtomicU32,
+    asks: AtomicU32,
+}
+
+impl Leases {
+    /// Records what the leases say that `which` chooses.
+    pub fn sample(&self, world: &World, which: impl Fn(&Watch) -> bool) {
+        let chosen: Vec<_> = self.watched.lock().unwrap().iter().filter(|watch| which(watch)).cloned().collect();
+        chosen.iter().for_each(|watch| world.record(watch.sample(world)));
+    }
+
+    pub fn forget(&self, process: usize) {
+        let (gone, kept) = std::mem::take(&mut *self.watched.lock().unwrap())
+            .into_iter()
+            .partition::<Vec<_>, _>(|watch| watch.process == process);
+        *self.watched.lock().unwrap() = kept;
+        drop(gone);
+    }
+
+    fn remove(&self, number: u32) {
+        let mut watched = self.watched.lock().unwrap();
+        let gone = watched.iter().position(|watch| watch.number == number).map(|index| watched.swap_remove(index));
+        drop(watched);
+        drop(gone);
+    }
+}
+
+impl Watch {
+    fn sample(&self, world: &World) -> What {
+        let remaining = self.lease.remaining();
+        let rate = world.core.lock().unwrap().processes[self.process].rate;
+        let until = world.now() + micros(remaining) * 1_000_000 / rate;
+        let (process, name, lease) = (self.process as u16, self.name, self.number);
+        What::Sample { process, name, lease, held: self.lease.is_held(), until }
+    }
+}
+
+/// How a client asks.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Try,
+    Wait,
+    /// Goes away at a random moment.
+    Cancel,
+    Run,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Release,
+    Drop,
+    /// Begins the release and does not wait for it.
+    Abandon,
+}
+
+pub struct Client {
+    world: Arc<World>,
+    process: usize,
+    quorum: Quorum,
+    dice: Dice,
+}
+
+/// What a client asked for.
+struct Ask {
+    number: u32,
+    name: u8,
+    lock: QuorumLock,
+    timeout: Duration,
+}
+
+impl Client {
+    pub fn new(world: Arc<World>, process: usize, quorum: Quorum, dice: Dice) -> Self {
+        Self { world, process, quorum, dice }
+    }
+
+    /// Asks and holds until the plan's end, then once more, with patience.
+    pub async fn live(mut self) {
+        let (length, think, patience) = {
+            let core = self.world.core.lock().unwrap();
+            (micros(core.plan.length), core.plan.think, core.plan.patience())
+        };
+        loop {
+            let pause = self.dice.around(think);
+            self.world.sleep(pause).await;
+            if self.world.now() >= length {
+                break;
+            }
+            self.once().await;
+        }
+        self.last(patience).await;
+        self.world.finished.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn once(&mut self) {
+        let manner = self.dice.weighed(&[(3, Manner::Try), (8, Manner::Wait), (3, Manner::Cancel), (2, Manner::Run)]);
+        let ttl = self.ttl();
+        let timeout = match manner {
+            Manner::Try => Duration::ZERO,
+            _ if self.dice.chance(0.1) => Duration::ZERO,
+            _ => self.dice.log(MS, 3 * ttl),
+        };
+        let ask = self.ask(timeout, false);
+        match manner {
+            Manner::Run => self.run(&ask).await,
+            Manner::Cancel => {
+                let patience = self.dice.log(MS / 10, 2 * ttl);
+                let guard = tokio::select! {
+                    biased;
+                    () = self.world.sleep(patience) => None,
+                    guard = ask.lock.acquire(timeout) => Some(guard),
+                };
+                match guard {
+                    Some(guard) => self.got(&ask, guard.map(Some)).await,
+                    None => self.record(|process| What::Cancelled { process, ask: ask.number, name: ask.name }),
+                }
+            }
+            Manner::Try => {
+                let guard = ask.lock.try_acquire().await;
+                self.got(&ask, guard).await;
+            }
+            Manner::Wait => {
+                let guard = ask.lock.acquire(timeout).await.map(Some);
+                self.got(&ask, guard).await;
+            }
+        }
+    }
+
+    /// When all faults have ended, whoever waits gets the lock.
+    async fn last(&mut self, patience: Duration) {
+        let ask = self.ask(patience, true);
+        match ask.lock.acquire(patience).await {
+            Ok(guard) => {
+                let watch = self.acquired(&ask, guard.lease());
+                self.world.sleep(MS).await;
+                self.end(guard, &watch, Ending::Release).await;
+            }
+            Err(error) => self.failed(&ask, error.kind()),
+        }
+    }
+
+    fn ttl(&self) -> Duration {
+        self.world.core.lock().unwrap().plan.ttl
+    }
+
+    fn ask(&mut self, timeout: Duration, must: bool) -> Ask {
+        let core = self.world.core.lock().unwrap();
+        let (names, ttl, renew) = (core.plan.names, core.plan.ttl, core.plan.auto_renew);
+        drop(core);
+        let name = self.dice.index(names as usize) as u8;
+        let ttl = if self.dice.chance(0.5) { ttl } else { ttl.mul_f64(0.5 + self.dice.share() / 2.0) };
+        let ttl = Duration::from_millis(ttl.as_millis() as u64).max(100 * MS);
+        let mut options = LockOptions::default().ttl(ttl).auto_renew(self.dice.chance(renew));
+        let mut round = (ttl - ttl / 100 - 2 * MS) / 3;
+        if !must && self.dice.chance(0.3) {
+            round = ttl.mul_f64(0.1 + 0.7 * self.dice.share());
+            options = options.round_timeout(round);
+        }
+        if self.dice.chance(0.1) {
+            options = options.max_hold(ttl.mul_f64(1.0 + self.dice.share()));
+        }
+        let lock = self.quorum.lock_with(name_of(name), &options).expect("the plan's options make sense");
+        let number = self.world.leases.asks.fetch_add(1, Ordering::Relaxed);
+        // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
+        let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
+        self.record(|process| What::Asked { process, ask: number, name, by, must });
+        Ask { number, name, lock, timeout }
+    }
+
+    async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
+        match guard {
+            Ok(Some(guard)) => self.hold(ask, guard).await,
+            Ok(None) => self.failed(ask, ErrorKind::Contended),
+            Err(error) => self.failed(ask, error.kind()),
+        }
+    }
+
+    fn failed(&self, ask: &Ask, kind: ErrorKind) {
+        let unavailable = kind == ErrorKind::Unavailable;
+        self.record(|process| What::Failed { process, ask: ask.number, name: ask.name, unavailable });
+    }
+
+    fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
+        let number = self.world.leases.count.fetch_add(1, Ordering::Relaxed);
+        let token = lease.token();
+        let watch = Watch { process: self.process, name: ask.name, number, lease };
+        // First what the others believe at this moment.
+        self.world.leases.sample(&self.world, |other| other.name == ask.name);
+        if let What::Sample { process, name, until, .. } = watch.sample(&self.world) {
+            self.world.record(What::Acquired { process, ask: ask.number, name, lease: number, token, until });
+        }
+        self.world.leases.watched.lock().unwrap().push(watch.clone());
+        watch
+    }
+
+    async fn hold(&mut self, ask: &Ask, guard: LockGuard) {
+        let watch = self.acquired(ask, guard.lease());
+        let lease = guard.lease();
+        let told = watched(self.section(&guard, &watch), lease.lost(), || self.lost(&watch)).await;
+        if told {
+            // Lost is final, however long the guard is kept.
+            let ttl = self.ttl();
+            let pause = self.dice.log(MS, 2 * ttl);
+            self.world.sleep(pause).await;
+            self.sample(&watch);
+            drop(guard);
+            return self.world.leases.remove(watch.number);
+        }
+        let ending = self.dice.weighed(&[(6, Ending::Release), (2, Ending::Drop), (1, Ending::Abandon)]);
+        self.end(guard, &watch, ending).await;
+    }
+
+    async fn end(&self, guard: LockGuard, watch: &Watch, ending: Ending) {
+        self.sample(watch);
+        self.released(watch);
+        match ending {
+            Ending::Release => drop(guard.release().await),
+            Ending::Drop => drop(guard),
+            Ending::Abandon => {
+                let mut release = pin!(guard.release());
+                std::future::poll_fn(|context| {
+                    let _ = release.as_mut().poll(context);
+                    Poll::Ready(())
+                })
+                .await;
+            }
+        }
+        self.sample(watch);
+        self.world.leases.remove(watch.number);
+    }
+
+    async fn run(&mut self, ask: &Ask) {
+        let seen = Mutex::new(None);
+        let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork());
+        let result = ask
+            .lock
+            .run(ask.timeout, |lease| {
+                let watch = self.acquired(ask, lease);
+                *seen.lock().unwrap() = Some(watch.clone());
+                async move {
+                    inner.work(&watch).await;
+                    inner.sample(&watch);
+                    let held = watch.lease.is_held();
+                    if held {
+                        inner.released(&watch);
+                    }
+                    held
+                }
+            })
+            .await;
+        let watch = seen.lock().unwrap().take();
+        match (watch, result) {
+            (Some(watch), result) => {
+                if !matches!(result, Ok(true)) {
+                    self.lost(&watch);
+                }
+                self.sample(&watch);
+                self.world.leases.remove(watch.number);
+            }
+            (None, Err(error)) => self.failed(ask, error.kind()),
+            (None, Ok(_)) => unreachable!("a body that ran was seen"),
+        }
+    }
+
+    /// A section, perhaps with a second hold.
+    fn section<'a>(&self, guard: &'a LockGuard, watch: &Watch) -> impl Future<Output = ()> + use<'a> {
+        let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.section_dice(watch));
+        let watch = watch.clone();
+        async move {
+            let second = if inner.dice.chance(0.1) { guard.reenter().await.ok() } else { None };
+            inner.work(&watch).await;
+            if let Some(second) = second {
+                if inner.dice.chance(0.5) {
+                    drop(second.release().await);
+                } else {
+                    drop(second);
+                }
+                inner.sample(&watch);
+                inner.write(&watch);
+            }
+        }
+    }
+
+    fn section_dice(&self, watch: &Watch) -> Dice {
+        let mut dice = self.dice.clone();
+        Dice::new(dice.next() ^ u64::from(watch.number))
+    }
+
+    async fn work(&mut self, watch: &Watch) {
+        let (sections, ttl) = {
+            let core = self.world.core.lock().unwrap();
+            (core.plan.sections, core.plan.ttl)
+        };
+        let weighed: Vec<_> = sections.into_iter().zip(0..).collect();
+        self.write(watch);
+        let pause = match self.dice.weighed(&weighed) {
+            0 => self.dice.log(MS / 10, 10 * MS),
+            1 => self.dice.log(MS, ttl / 2),
+            2 => self.dice.log(ttl, 3 * ttl),
+            3 => self.edge(watch),
+            _ => 4 * ttl,
+        };
+        self.rest(watch, pause).await;
+        self.write(watch);
+    }
+
+    /// Almost all that is left of the validity, or a little more.
+    fn edge(&mut self, watch: &Watch) -> Duration {
+        let left = watch.lease.remaining() + 3 * MS;
+        let early = self.dice.log(MS / 100, 20 * MS);
+        left.saturating_sub(early)
+    }
+
+    /// Waits, and looks at the lease now and then.
+    async fn rest(&mut self, watch: &Watch, pause: Duration) {
+        let end = self.world.now() + micros(pause);
+        let looks = self.dice.index(4) as u32;
+        for _ in 0..looks {
+            let left = Duration::from_micros(end.saturating_sub(self.world.now()));
+            let step = left.mul_f64(self.dice.share());
+            self.world.sleep(step).await;
+            self.sample(watch);
+        }
+        let left = end.saturating_sub(self.world.now());
+        self.world.sleep(Duration::from_micros(left)).await;
+        self.sample(watch);
+    }
+
+    /// Writes: the careful ask whether they still may, the others trust the storage to check the token.
+    fn write(&mut self, watch: &Watch) {
+        if self.dice.chance(0.1) || watch.lease.is_held() {
+            let (process, name, lease) = (self.process, watch.name, watch.number);
+            self.world.write(Write { process, name, lease, token: watch.lease.token() });
+        }
+    }
+
+    fn sample(&self, watch: &Watch) {
+        self.world.record(watch.sample(&self.world));
+    }
+
+    fn released(&self, watch: &Watch) {
+        self.record(|process| What::Released { process, name: watch.name, lease: watch.number });
+    }
+
+    fn lost(&self, watch: &Watch) {
+        self.record(|process| What::LostTold { process, name: watch.name, lease: watch.number });
+        self.sample(watch);
+    }
+
+    fn record(&self, what: impl FnOnce(u16) -> What) {
+        self.world.record(what(self.process as u16));
+    }
+}
+
+fn name_of(name: u8) -> String {
+    format!("lock-{}", char::from(b'a' + name))
+}
+
+/// Runs `body` to its end; calls `tell` the moment `lost` ends. Returns whether it did.
+async fn watched(body: impl Future<Output = ()>, lost: impl Future, tell: impl Fn()) -> bool {
+    let (mut body, mut lost) = (pin!(body), pin!(lost));
+    let mut told = false;
+    std::future::poll_fn(|context| {
+        if !told && lost.as_mut().poll(context).is_ready() {
+            told = true;
+            tell();
+        }
+        body.as_mut().poll(context).map(|()| told)
+    })
+    .await
+}
+
+/// When clients will have finished at the latest, if the library keeps its promises.
+pub fn bound(world: &World) -> Micros {
+    let core = world.core.lock().unwrap();
+    let plan = &core.plan;
+    micros(plan.length + 12 * plan.ttl + 3 * plan.patience())
+}

@@ -1,0 +1,384 @@
+//! What goes wrong, when, and for how long. Everything that begins here ends at the plan's length at the latest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::history::{Memory, What};
+use crate::plan::FaultKind;
+use crate::process;
+use crate::storage::Write;
+use crate::world::{Answers, Core, Event, Weather, World, deliver, micros};
+
+/// Something that happens to the world.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// The next fault begins.
+    Strike,
+    Calm,
+    Mend(Vec<(usize, usize)>),
+    Unhang(usize),
+    Crash {
+        node: usize,
+        memory: Memory,
+        down: Duration,
+    },
+    Restart {
+        node: usize,
+        epoch: u32,
+    },
+    Resume(usize),
+    Begin {
+        region: usize,
+        clients: usize,
+    },
+    /// All faults end.
+    Heal,
+    Write(Write),
+}
+
+impl World {
+    /// Begins the faults of the plan.
+    pub fn unleash(&self) {
+        let mut core = self.core.lock().unwrap();
+        let length = micros(core.plan.length);
+        core.schedule(length, Event::Act(Action::Heal));
+        if !core.plan.faults.is_empty() {
+            let every = core.plan.fault_every;
+            let first = micros(core.dice.around(every));
+            core.schedule(first, Event::Act(Action::Strike));
+        }
+    }
+
+    pub fn act(self: &Arc<Self>, action: Action) {
+        match action {
+            Action::Strike => self.strike(),
+            Action::Calm => self.weather(Weather::default()),
+            Action::Mend(links) => links.into_iter().for_each(|(process, node)| self.cut(process, node, [false; 2])),
+            Action::Unhang(node) => self.unhang(node),
+            Action::Crash { node, memory, down } => self.crash(node, memory, down),
+            Action::Restart { node, epoch } => self.restart(node, epoch),
+            Action::Resume(process) => self.resume(process),
+            Action::Begin { region, clients } => drop(process::start(self, region, clients)),
+            Action::Heal => self.heal(),
+            Action::Write(write) => self.store(write),
+        }
+    }
+
+    fn strike(self: &Arc<Self>) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if now >= micros(core.plan.length) {
+            return;
+        }
+        let faults = core.plan.faults.clone();
+        let kind = core.dice.pick(&faults);
+        let every = core.plan.fault_every;
+        let next = now + micros(core.dice.around(every)) + 1;
+        core.schedule(next, Event::Act(Action::Strike));
+        let last = core.fault_length();
+        drop(core);
+        if self.begin(kind, last) {
+            *self.core.lock().unwrap().faults.entry(kind.name()).or_default() += 1;
+        }
+    }
+
+    /// Begins one fault; returns whether it could.
+    fn begin(self: &Arc<Self>, kind: FaultKind, last: Duration) -> bool {
+        match kind {
+            FaultKind::SlowNetwork => self.storm(last, |share| Weather { slow: share, ..Weather::default() }),
+            FaultKind::LostRequests => self.storm(last, |share| Weather { lost_requests: share, ..Weather::default() }),
+            FaultKind::LostReplies => self.storm(last, |share| Weather { lost_replies: share, ..Weather::default() }),
+            FaultKind::Replaced => self.replace_some(),
+            FaultKind::Partition => self.part(last, [true; 2]),
+            FaultKind::OneWay => {
+                let way = self.core.lock().unwrap().dice.chance(0.5);
+                self.part(last, [way, !way])
+            }
+            FaultKind::RegionPartition => self.part_regions(last),
+            FaultKind::Hang => self.hang(last),
+            FaultKind::CrashKept => self.crash_one(Memory::Kept, last),
+            FaultKind::CrashEmpty => self.crash_one(Memory::Empty, last),
+            FaultKind::CrashOld => self.crash_one(Memory::Old, last),
+            FaultKind::RollingRestart => self.roll(last),
+            FaultKind::NodeClockStep => self.step_clock(),
+            FaultKind::WallStep => self.step_wall(),
+            FaultKind::Pause => self.pause(last, false),
+            FaultKind::Suspend => self.pause(last, true),
+            FaultKind::Kill => self.kill_one(),
+        }
+    }
+
+    fn after(&self, length: Duration, action: Action) {
+        let at = self.now() + micros(length);
+        self.core.lock().unwrap().schedule(at, Event::Act(action));
+    }
+
+    fn storm(&self, last: Duration, of: impl Fn(f64) -> Weather) -> bool {
+        let share = self.core.lock().unwrap().dice.pick(&[0.02, 0.1, 0.3]);
+        self.weather(of(share));
+        self.after(last, Action::Calm);
+        true
+    }
+
+    fn weather(&self, weather: Weather) {
+        let bad = weather.slow + weather.lost_requests + weather.lost_replies > 0.0;
+        self.core.lock().unwrap().weather = weather;
+        self.record(What::Weather { bad });
+    }
+
+    fn replace_some(&self) -> bool {
+        let now = self.now();
+        let mut answers = Answers::new();
+        let mut core = self.core.lock().unwrap();
+        let Some(process) = core.some_process() else { return false };
+        for node in 0..core.servers.len() {
+            if core.dice.chance(0.6) {
+                core.replace(now, process, node, &mut answers);
+            }
+        }
+        drop(core);
+        deliver(answers);
+        true
+    }
+
+    fn part(&self, last: Duration, ways: [bool; 2]) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let Some(process) = core.some_process() else { return false };
+        let nodes = core.servers.len();
+        let links: Vec<_> = (0..nodes).filter(|_| core.dice.chance(0.5)).map(|node| (process, node)).collect();
+        drop(core);
+        links.iter().for_each(|&(process, node)| self.cut(process, node, ways));
+        self.after(last, Action::Mend(links));
+        true
+    }
+
+    fn part_regions(&self, last: Duration) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let regions = core.plan.regions;
+        let apart = core.dice.index(regions);
+        let live = core.live();
+        let side = |region: usize| region == apart;
+        let across =
+            |&process: &usize, node: usize| side(core.processes[process].region) != side(core.servers[node].region);
+        let links: Vec<_> = live
+            .iter()
+            .flat_map(|process| {
+                (0..core.servers.len()).filter(|&node| across(process, node)).map(|node| (*process, node))
+            })
+            .collect();
+        drop(core);
+        links.iter().for_each(|&(process, node)| self.cut(process, node, [true; 2]));
+        self.after(last, Action::Mend(links));
+        true
+    }
+
+    fn cut(&self, process: usize, node: usize, cut: [bool; 2]) {
+        self.core.lock().unwrap().processes[process].links[node].cut = cut;
+        let [there, back] = cut;
+        self.record(What::Cut { process: process as u16, node: node as u8, there, back });
+    }
+
+    fn hang(&self, last: Duration) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let node = core.some_node();
+        if core.servers[node].down {
+            return false;
+        }
+        core.servers[node].hung = true;
+        drop(core);
+        self.record(What::Hung { node: node as u8, hung: true });
+        self.after(last, Action::Unhang(node));
+        true
+    }
+
+    fn unhang(&self, node: usize) {
+        let now = self.now();
+        self.record(What::Hung { node: node as u8, hung: false });
+        self.core.lock().unwrap().unhang(now, node);
+    }
+
+    fn crash_one(&self, memory: Memory, last: Duration) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let node = core.some_node();
+        let down = core.dice.log(Duration::from_millis(1), last.max(Duration::from_millis(2)));
+        core.servers[node].save();
+        let age = if memory == Memory::Old { 2 * last } else { Duration::ZERO };
+        drop(core);
+        self.after(age, Action::Crash { node, memory, down });
+        true
+    }
+
+    /// All nodes restart empty, one after the other.
+    fn roll(&self, last: Duration) -> bool {
+        let nodes = self.core.lock().unwrap().servers.len() as u32;
+        for node in 0..nodes {
+            let down = last / 8;
+            self.after(last * node / 2, Action::Crash { node: node as usize, memory: Memory::Empty, down });
+        }
+        true
+    }
+
+    fn crash(&self, node: usize, memory: Memory, down: Duration) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if core.servers[node].down || now >= micros(core.plan.length) {
+            return;
+        }
+        core.servers[node].crash(memory);
+        core.backlog[node].clear();
+        core.history.record(now, What::NodeDown { node: node as u8, memory });
+        let epoch = core.servers[node].epoch;
+        core.reset_connections(now, node);
+        drop(core);
+        self.after(down, Action::Restart { node, epoch });
+    }
+
+    fn restart(&self, node: usize, epoch: u32) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if core.servers[node].down && core.servers[node].epoch == epoch {
+            core.servers[node].start(now);
+            core.history.record(now, What::NodeUp { node: node as u8 });
+        }
+    }
+
+    /// Only where every process has seen this node's clock since the last step: who has not cannot know.
+    fn step_clock(&self) -> bool {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let node = core.some_node();
+        let stepped_at = core.servers[node].stepped_at.unwrap_or(0);
+        let knows = |&process: &usize| {
+            let link = &core.processes[process].links[node];
+            link.is_up() && link.seen > stepped_at
+        };
+        if !core.live().iter().all(knows) {
+            return false;
+        }
+        let step = core.plan.step();
+        let ms = (step + core.dice.around(step / 4)).as_millis() as i64;
+        let by_ms = if core.dice.chance(0.7) { ms } else { -ms };
+        core.servers[node].step_clock(now, by_ms);
+        core.history.record(now, What::ClockStepped { node: node as u8, by_ms });
+        true
+    }
+
+    fn step_wall(&self) -> bool {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let Some(process) = core.some_process() else { return false };
+        let before = core.processes[process].wall;
+        let wall = core.wall_skew();
+        core.processes[process].wall = wall;
+        core.history.record(now, What::WallStepped { process: process as u16, by_ms: (wall - before) / 1_000 });
+        true
+    }
+
+    fn pause(&self, last: Duration, suspended: bool) -> bool {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let Some(process) = core.some_process().filter(|&process| core.processes[process].paused_at.is_none()) else {
+            return false;
+        };
+        core.processes[process].paused_at = Some(now);
+        core.processes[process].suspended = suspended;
+        core.history.record(now, What::Paused { process: process as u16, suspended });
+        drop(core);
+        self.exec.pause(process);
+        self.after(last, Action::Resume(process));
+        true
+    }
+
+    fn resume(self: &Arc<Self>, process: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let Some(since) = core.processes[process].paused_at.take() else { return };
+        if core.processes[process].dead {
+            return;
+        }
+        core.history.record(now, What::Resumed { process: process as u16 });
+        let suspended = core.processes[process].suspended;
+        let tasks_first = core.dice.chance(0.5);
+        drop(core);
+        // At the very moment it goes on, it may be asked what it holds.
+        self.leases.sample(self, |watch| watch.process == process);
+        // The library's timers sleep at most a second before they look at the clock again.
+        let late = Duration::from_micros(now - since).min(Duration::from_secs(1));
+        for task in self.exec.resume(process, suspended) {
+            let at = now + micros(late);
+            self.core.lock().unwrap().schedule(at, Event::WakeLate(task));
+        }
+        if tasks_first {
+            self.exec.run_ready();
+        }
+        self.unload(process);
+    }
+
+    fn kill_one(self: &Arc<Self>) -> bool {
+        let Some(process) = self.core.lock().unwrap().some_process() else { return false };
+        self.kill(process);
+        true
+    }
+
+    fn kill(self: &Arc<Self>, process: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        core.processes[process].dead = true;
+        core.processes[process].inbox.clear();
+        core.history.record(now, What::Killed { process: process as u16 });
+        let (region, clients) = (core.processes[process].region, core.processes[process].clients);
+        let pause = core.dice.log(Duration::from_millis(10), Duration::from_secs(1));
+        drop(core);
+        self.exec.kill(process);
+        self.leases.forget(process);
+        process::bury(self, process);
+        self.after(pause, Action::Begin { region, clients });
+    }
+
+    fn heal(self: &Arc<Self>) {
+        self.weather(Weather::default());
+        let mut core = self.core.lock().unwrap();
+        core.plan.tail = 0.0;
+        let (live, nodes) = (core.live(), core.servers.len());
+        let down: Vec<_> = (0..nodes).filter(|&node| core.servers[node].down).collect();
+        let hung: Vec<_> = (0..nodes).filter(|&node| core.servers[node].hung).collect();
+        let epochs: Vec<_> = core.servers.iter().map(|server| server.epoch).collect();
+        drop(core);
+        for &process in &live {
+            (0..nodes).for_each(|node| self.cut(process, node, [false; 2]));
+        }
+        down.into_iter().for_each(|node| self.restart(node, epochs[node]));
+        hung.into_iter().for_each(|node| self.unhang(node));
+        live.into_iter().for_each(|process| self.resume(process));
+        self.record(What::Healed);
+    }
+}
+
+impl Core {
+    /// How long a fault lasts: mostly around a ttl, sometimes several.
+    fn fault_length(&mut self) -> Duration {
+        let ttl = self.plan.ttl;
+        let length = self.dice.log(ttl / 10, 4 * ttl);
+        length.min(Duration::from_secs(8))
+    }
+
+    pub fn live(&self) -> Vec<usize> {
+        (0..self.processes.len()).filter(|&process| !self.processes[process].dead).collect()
+    }
+
+    fn some_process(&mut self) -> Option<usize> {
+        let live = self.live();
+        if live.is_empty() { None } else { Some(self.dice.pick(&live)) }
+    }
+
+    fn some_node(&mut self) -> usize {
+        let nodes = self.servers.len();
+        self.dice.index(nodes)
+    }
+
+    /// How far a process's wall clock is ahead of true time, in microseconds.
+    pub fn wall_skew(&mut self) -> i64 {
+        let skew = micros(self.plan.wall_skew);
+        self.dice.between(0, skew + 1) as i64
+    }
+}

@@ -1,0 +1,325 @@
+//! What happened, in order. Written by the world, read by the judge; knows nothing of the library.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Microseconds since the run began.
+pub type Micros = u64;
+/// An owner: the number of a text in the history's table.
+pub type Owner = u32;
+
+pub const SECOND: Micros = 1_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Claim,
+    Renew,
+    Release,
+    Other,
+}
+
+/// What a node answered, as far as the judge cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    Granted,
+    Extended,
+    Healed,
+    /// Somebody else holds it, the ballot was stale, or it is another's turn.
+    Refused,
+    /// Released: had it been held?
+    Released(bool),
+    /// There is no answer, or none that counts.
+    Fault,
+    Other,
+}
+
+/// One operation on its way between a process and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    pub process: u16,
+    pub node: u8,
+    pub name: u8,
+    pub verb: Verb,
+    pub owner: Owner,
+    pub ballot: u64,
+    /// Milliseconds.
+    pub ttl: u32,
+    /// When it was submitted.
+    pub sent: Micros,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Memory {
+    Kept,
+    Empty,
+    Old,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// A client asks for a name, and must have its answer by `by` unless its process stands still.
+    Asked {
+        process: u16,
+        ask: u32,
+        name: u8,
+        by: Micros,
+        must: bool,
+    },
+    /// It got it: `until` is how long it believes.
+    Acquired {
+        process: u16,
+        ask: u32,
+        name: u8,
+        lease: u32,
+        token: u64,
+        until: Micros,
+    },
+    /// It did not.
+    Failed {
+        process: u16,
+        ask: u32,
+        name: u8,
+        unavailable: bool,
+    },
+    /// It went away without waiting for the answer.
+    Cancelled {
+        process: u16,
+        ask: u32,
+        name: u8,
+    },
+    /// Asked whether it is held, the lease said so.
+    Sample {
+        process: u16,
+        name: u8,
+        lease: u32,
+        held: bool,
+        until: Micros,
+    },
+    /// The holder gives it up.
+    Released {
+        process: u16,
+        name: u8,
+        lease: u32,
+    },
+    /// The holder is told that it lost it.
+    LostTold {
+        process: u16,
+        name: u8,
+        lease: u32,
+    },
+    /// The holder was asked to do something only holders may, and may have been refused.
+    Wrote {
+        process: u16,
+        name: u8,
+        lease: u32,
+        token: u64,
+        taken: bool,
+        checked: bool,
+    },
+    Submitted(Op),
+    /// A node carried it out.
+    Did(Op, Answer),
+    /// The answer reached the process.
+    Delivered(Op, Answer),
+    Started {
+        process: u16,
+    },
+    Paused {
+        process: u16,
+        suspended: bool,
+    },
+    Resumed {
+        process: u16,
+    },
+    Killed {
+        process: u16,
+    },
+    NodeDown {
+        node: u8,
+        memory: Memory,
+    },
+    NodeUp {
+        node: u8,
+    },
+    ClockStepped {
+        node: u8,
+        by_ms: i64,
+    },
+    WallStepped {
+        process: u16,
+        by_ms: i64,
+    },
+    Cut {
+        process: u16,
+        node: u8,
+        there: bool,
+        back: bool,
+    },
+    Hung {
+        node: u8,
+        hung: bool,
+    },
+    Replaced {
+        process: u16,
+        node: u8,
+    },
+    Connected {
+        process: u16,
+        node: u8,
+    },
+    Weather {
+        bad: bool,
+    },
+    /// The last fault has ended.
+    Healed,
+    /// At the end: something that should be gone.
+    KeyLeft {
+        node: u8,
+        name: u8,
+    },
+    TasksLeft {
+        process: u16,
+        tasks: u32,
+    },
+    EntriesLeft {
+        process: u16,
+        lines: u32,
+        timers: u32,
+    },
+    NotQuiet {
+        process: u16,
+    },
+    /// The end came before all clients had finished.
+    Unfinished {
+        clients: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    pub at: Micros,
+    pub what: What,
+}
+
+#[derive(Debug, Default)]
+pub struct History {
+    pub events: Vec<Event>,
+    owners: HashMap<String, Owner>,
+    texts: Vec<String>,
+}
+
+impl History {
+    pub fn record(&mut self, at: Micros, what: What) {
+        self.events.push(Event { at, what });
+    }
+
+    /// The number of an owner. What is before its last slash differs between runs (it holds the process id) and is not kept.
+    pub fn owner(&mut self, process: u16, text: &str) -> Owner {
+        if let Some(&known) = self.owners.get(text) {
+            return known;
+        }
+        let number = self.texts.len() as Owner;
+        self.owners.insert(text.to_owned(), number);
+        self.texts.push(format!("p{process}/{}", text.rsplit('/').next().unwrap_or(text)));
+        number
+    }
+
+    /// A number that two histories share only if they are the same.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.events.hash(&mut hasher);
+        self.texts.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// One line of text.
+    pub fn line<'a>(&'a self, event: &'a Event) -> Line<'a> {
+        Line { history: self, event }
+    }
+
+    /// The whole, as text.
+    pub fn text(&self) -> String {
+        use fmt::Write;
+        let mut text = String::new();
+        for event in &self.events {
+            let _ = writeln!(text, "{}", self.line(event));
+        }
+        text
+    }
+}
+
+pub struct Line<'a> {
+    history: &'a History,
+    event: &'a Event,
+}
+
+impl Line<'_> {
+    fn op(&self, f: &mut fmt::Formatter<'_>, op: &Op) -> fmt::Result {
+        let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
+        let verb = format!("{:?}", op.verb).to_lowercase();
+        write!(f, "{verb} {} owner {owner} ballot {}", name(op.name), op.ballot)
+    }
+}
+
+fn name(name: u8) -> char {
+    char::from(b'a' + name)
+}
+
+fn seconds(at: Micros) -> String {
+    format!("{}.{:06}", at / SECOND, at % SECOND)
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>11} ", seconds(self.event.at))?;
+        match self.event.what {
+            What::Asked { process, ask, name: n, by, must } => {
+                let must = if must { ", and must get it" } else { "" };
+                write!(f, "p{process}  asks #{ask} for {} until {}{must}", name(n), seconds(by))
+            }
+            What::Acquired { process, ask, name: n, lease, token, until } => {
+                let until = seconds(until);
+                write!(f, "p{process}  ACQUIRED {} (#{ask}) as lease {lease}, token {token}, until {until}", name(n))
+            }
+            What::Failed { process, ask, name: n, unavailable } => {
+                let why = if unavailable { "unavailable" } else { "others have it" };
+                write!(f, "p{process}  did not get {} (#{ask}): {why}", name(n))
+            }
+            What::Cancelled { process, ask, name: n } => write!(f, "p{process}  cancels #{ask} for {}", name(n)),
+            What::Sample { process, name: n, lease, held, until } => {
+                let held = if held { "held" } else { "not held" };
+                write!(f, "p{process}  lease {lease} on {}: {held} until {}", name(n), seconds(until))
+            }
+            What::Released { process, name: n, lease } => {
+                write!(f, "p{process}  RELEASES lease {lease} on {}", name(n))
+            }
+            What::LostTold { process, name: n, lease } => {
+                write!(f, "p{process}  is told that lease {lease} on {} is LOST", name(n))
+            }
+            What::Wrote { process, name: n, lease, token, taken, checked } => {
+                let taken = if taken { "taken" } else { "refused" };
+                let storage = if checked { "checking" } else { "plain" };
+                write!(
+                    f,
+                    "p{process}  write to {storage} storage of {} by lease {lease}, token {token}: {taken}",
+                    name(n)
+                )
+            }
+            What::Submitted(op) => {
+                write!(f, "p{} >n{}  ", op.process, op.node)?;
+                self.op(f, &op)
+            }
+            What::Did(op, answer) => {
+                write!(f, "n{}  (p{}, sent {}) ", op.node, op.process, seconds(op.sent))?;
+                self.op(f, &op)?;
+                write!(f, " -> {answer:?}")
+            }
+            What::Delivered(op, answer) => {
+                write!(f, "p{} <n{}  {answer:?} to ", op.process, op.node)?;
+                self.op(f, &op)
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a seed draws: the size of the world, its clocks, its network, its faults and its clients' habits.
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    SlowNetwork,
+    LostRequests,
+    LostReplies,
+    Replaced,
+    Partition,
+    RegionPartition,
+    OneWay,
+    Hang,
+    CrashKept,
+    CrashEmpty,
+    CrashOld,
+    RollingRestart,
+    NodeClockStep,
+    WallStep,
+    Pause,
+    Suspend,
+    Kill,
+}
+
+impl FaultKind {
+    pub const ALL: [Self; 17] = [
+        Self::SlowNetwork,
+        Self::LostRequests,
+        Self::LostReplies,
+        Self::Replaced,
+        Self::Partition,
+        Self::RegionPartition,
+        Self::OneWay,
+        Self::Hang,
+        Self::CrashKept,
+        Self::CrashEmpty,
+        Self::CrashOld,
+        Self::RollingRestart,
+        Self::NodeClockStep,
+        Self::WallStep,
+        Self::Pause,
+        Self::Suspend,
+        Self::Kill,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SlowNetwork => "slow_network",
+            Self::LostRequests => "lost_requests",
+            Self::LostReplies => "lost_replies",
+            Self::Replaced => "connection_replaced",
+            Self::Partition => "partition",
+            Self::RegionPartition => "region_partition",
+            Self::OneWay => "one_way_partition",
+            Self::Hang => "node_hangs",
+            Self::CrashKept => "crash_with_data",
+            Self::CrashEmpty => "crash_empty",
+            Self::CrashOld => "crash_with_old_data",
+            Self::RollingRestart => "rolling_restart",
+            Self::NodeClockStep => "node_clock_step",
+            Self::WallStep => "wall_clock_step",
+            Self::Pause => "process_paused",
+            Self::Suspend => "host_suspended",
+            Self::Kill => "process_killed",
+        }
+    }
+
+    const fn forgets(self) -> bool {
+        matches!(self, Self::CrashEmpty | Self::CrashOld | Self::RollingRestart)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub nodes: usize,
+    pub regions: usize,
+    pub processes: usize,
+    pub clients: usize,
+    pub names: u8,
+    /// Whether the storage behind each name checks tokens.
+    pub checking: Vec<bool>,
+    pub ttl: Duration,
+    pub max_ttl: Duration,
+    /// One way, within a region and to another.
+    pub near: Duration,
+    pub far: Duration,
+    /// How often a message is late for no reason, and how late.
+    pub tail: f64,
+    pub longest_delay: Duration,
+    pub node_timeout: Duration,
+    /// Parts per million.
+    pub node_rates: Vec<u64>,
+    pub slowest_process: u64,
+    pub wall_skew: Duration,
+    pub faults: Vec<FaultKind>,
+    pub fault_every: Duration,
+    /// When clients stop to begin anew.
+    pub length: Duration,
+    pub think: Duration,
+    /// Weights of sections: short, medium, several ttl, to the edge of the validity, until lost.
+    pub sections: [u32; 5],
+    pub auto_renew: f64,
+}
+
+impl Plan {
+    pub fn draw(dice: &mut Dice) -> Self {
+        let nodes = dice.weighed(&[(2, 1), (5, 3), (1, 4), (3, 5), (1, 7)]);
+        let ttl = match dice.weighed(&[(4, 0), (4, 1), (1, 2)]) {
+            0 => dice.log(100 * MS, 300 * MS),
+            1 => dice.log(300 * MS, 1_000 * MS),
+            _ => dice.log(2 * SECOND, 10 * SECOND),
+        };
+        let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(100).max(100));
+        let near = dice.log(MS / 20, MS).min(ttl / 100);
+        let regions = dice.weighed(&[(2, 1), (1, 3)]);
+        let far = dice.log(2 * MS, 40 * MS).min(ttl / 16);
+        let processes = dice.between(2, 6) as usize;
+        let mut plan = Self {
+            nodes,
+            regions,
+            processes,
+            clients: dice.between(processes as u64, 13) as usize,
+            names: dice.weighed(&[(3, 1), (1, 2), (1, 3)]),
+            checking: (0..3).map(|_| dice.chance(0.7)).collect(),
+            ttl,
+            max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
+            near,
+            far,
+            tail: dice.pick(&[0.0, 0.001, 0.01]),
+            longest_delay: dice.log(ttl / 2, 3 * ttl).min(4 * SECOND),
+            node_timeout: ttl.mul_f64(0.2 + dice.share()).clamp(40 * MS, SECOND),
+            node_rates: Vec::new(),
+            slowest_process: dice.pick(&[1_000_000, 997_000, 994_500]),
+            wall_skew: Duration::ZERO,
+            faults: Vec::new(),
+            fault_every: ttl.mul_f64(0.5 + 3.0 * dice.share()).clamp(200 * MS, 5 * SECOND),
+            length: (ttl * 30).clamp(6 * SECOND, 60 * SECOND),
+            think: dice.log(MS, ttl / 3),
+            sections: dice.pick(&[[8, 2, 1, 1, 1], [4, 4, 2, 2, 2], [3, 1, 1, 4, 4], [20, 1, 0, 1, 1]]),
+            auto_renew: dice.pick(&[0.0, 0.5, 0.8, 1.0]),
+        };
+        plan.draw_clocks(dice);
+        plan.draw_faults(dice);
+        plan
+    }
+
+    fn draw_clocks(&mut self, dice: &mut Dice) {
+        let regime = dice.index(4);
+        let rate = |node: usize, dice: &mut Dice| match regime {
+            0 => 1_000_000,
+            1 => dice.between(996_000, 1_004_001),
+            2 => 1_004_000,
+            _ => [996_000, 1_004_000][node % 2],
+        };
+        self.node_rates = (0..self.nodes).map(|node| rate(node, dice)).collect();
+    }
+
+    fn draw_faults(&mut self, dice: &mut Dice) {
+        let share = dice.pick(&[0.15, 0.3, 0.6]);
+        self.faults = FaultKind::ALL.into_iter().filter(|_| dice.chance(share)).collect();
+        // A client that never saw a node before its clock was stepped cannot know: see the limits in PROTOCOL.md's guard. So no process is new then.
+        if self.faults.contains(&FaultKind::NodeClockStep) {
+            self.faults.retain(|&fault| fault != FaultKind::Kill);
+        }
+        // Where a node forgets its fence, tokens grow by the wall clocks: they must not differ by more than its quarantine lasts.
+        let most = if self.faults.iter().any(|fault| fault.forgets()) { self.max_ttl.mul_f64(0.7) } else { 8 * SECOND };
+        self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
+    }
+
+    /// How long after the faults a client that keeps asking may have to wait: for what was left behind, for the quarantine, and for its turn.
+    pub fn patience(&self) -> Duration {
+        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step()
+    }
+
+    /// How far a node's clock is stepped: further than any hold lasts, since a step that is shorter than a reply's round trip cannot be seen in it.
+    pub fn step(&self) -> Duration {
+        if self.faults.contains(&FaultKind::NodeClockStep) { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
+    }
+}

@@ -1,0 +1,114 @@
+//! Processes: each has a clock, a wall clock, its own randomness, a quorum, and some clients.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorumlock::Quorum;
+use quorumlock::host::{Host, Task};
+use quorumlock::node::Node;
+use quorumlock::quorum::Tick;
+
+use crate::clients::Client;
+use crate::dice::Dice;
+use crate::history::What;
+use crate::link::{Link, SimNode};
+use crate::world::{Process, World};
+
+/// The wall clock at the beginning of a run, in microseconds since the epoch.
+const EPOCH: i64 = 1_700_000_000_000_000;
+
+/// The quorums of all processes that live.
+#[derive(Debug, Default)]
+pub struct Quorums(Mutex<BTreeMap<usize, Quorum>>);
+
+impl Quorums {
+    pub fn all(&self) -> Vec<(usize, Quorum)> {
+        self.0.lock().unwrap().iter().map(|(&process, quorum)| (process, quorum.clone())).collect()
+    }
+
+    pub fn clear(&self) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(all);
+    }
+}
+
+/// What the library takes from the machine, simulated.
+pub struct SimHost {
+    world: Arc<World>,
+    process: usize,
+    dice: Mutex<Dice>,
+}
+
+impl fmt::Debug for SimHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimHost({})", self.process)
+    }
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Tick {
+        self.world.core.lock().unwrap().processes[self.process].tick(self.world.now())
+    }
+
+    fn wall(&self) -> Duration {
+        let ahead = self.world.core.lock().unwrap().processes[self.process].wall;
+        Duration::from_micros((EPOCH + self.world.now() as i64 + ahead) as u64)
+    }
+
+    fn random(&self) -> u64 {
+        self.dice.lock().unwrap().next()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.world.exec.spawn(self.process, task);
+    }
+}
+
+/// Starts a process with `clients` clients; returns its number.
+pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
+    let now = world.now();
+    let mut core = world.core.lock().unwrap();
+    let number = core.processes.len();
+    let slowest = core.plan.slowest_process;
+    let rate = core.dice.between(slowest, 1_000_001);
+    let rate = if core.dice.chance(0.5) { slowest } else { rate };
+    let origin = core.dice.between(1_000_000_000, 2_000_000_000);
+    let wall = core.wall_skew();
+    let max_ttl = core.plan.max_ttl;
+    let nodes = core.servers.len();
+    let links = (0..nodes).map(|_| Link::new(max_ttl)).collect();
+    let inbox = Vec::new();
+    let process =
+        Process { region, clients, rate, origin, wall, links, paused_at: None, suspended: false, dead: false, inbox };
+    core.processes.push(process);
+    core.history.record(now, What::Started { process: number as u16 });
+    (0..nodes).for_each(|node| core.connect(now, number, node, 0));
+    let dice = Mutex::new(core.dice.fork());
+    let mut seeds = core.dice.fork();
+    let ttl = core.plan.ttl;
+    drop(core);
+    world.exec.add_process();
+    let host = Arc::new(SimHost { world: world.clone(), process: number, dice });
+    let node = |node: usize| -> Arc<dyn Node> {
+        Arc::new(SimNode { world: world.clone(), process: number, node, label: format!("n{node}").into() })
+    };
+    let quorum = Quorum::builder()
+        .ttl(ttl)
+        .max_ttl(max_ttl)
+        .over(host, (0..nodes).map(node).collect())
+        .expect("the plan's settings make sense");
+    for _ in 0..clients {
+        let client = Client::new(world.clone(), number, quorum.clone(), seeds.fork());
+        world.exec.spawn(number, Box::pin(client.live()));
+    }
+    world.quorums.0.lock().unwrap().insert(number, quorum);
+    number
+}
+
+/// Lets go of what a killed process held in the simulator's hands.
+pub fn bury(world: &World, process: usize) {
+    let quorum = world.quorums.0.lock().unwrap().remove(&process);
+    drop(quorum);
+}

@@ -1,0 +1,125 @@
+//! One run: from a seed to a history, and to what the judge says of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use crate::clients;
+use crate::dice::Dice;
+use crate::history::{History, Micros, SECOND, What};
+use crate::judge::{Judgement, judge};
+use crate::plan::Plan;
+use crate::process;
+use crate::world::{World, micros};
+
+pub struct Run {
+    pub seed: u64,
+    pub plan: Plan,
+    pub history: History,
+    pub simulated: Micros,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub judgement: Judgement,
+}
+
+/// Runs a seed and judges what came of it.
+pub fn run(seed: u64) -> Run {
+    let mut dice = Dice::new(seed);
+    let plan = Plan::draw(&mut dice);
+    let world = World::new(plan.clone(), dice.fork());
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    // The driver polls everybody; Tokio's budget for one task is not for that.
+    runtime.block_on(tokio::task::unconstrained(live(&world, &plan, &mut dice)));
+    let mut core = world.core.lock().unwrap();
+    let history = std::mem::take(&mut core.history);
+    let rates = core.processes.iter().map(|process| process.rate).collect();
+    let faults = std::mem::take(&mut core.faults);
+    drop(core);
+    drop(runtime);
+    let judgement = judge(&history.events, plan.nodes, rates);
+    Run { seed, plan, simulated: world.now(), history, faults, judgement }
+}
+
+async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
+    let mut clients = vec![1; plan.processes];
+    (plan.processes..plan.clients).for_each(|_| clients[dice.index(plan.processes)] += 1);
+    for clients in clients {
+        let region = dice.index(plan.regions);
+        process::start(world, region, clients);
+    }
+    world.unleash();
+    let limit = clients::bound(world);
+    world.run(limit, || finished(world) >= expected(world)).await;
+    let missing = expected(world) - finished(world);
+    if missing > 0 {
+        world.record(What::Unfinished { clients: missing as u32 });
+    } else {
+        settle(world, plan).await;
+    }
+}
+
+/// Of all clients in processes that live; a process that is to begin has none yet, but then one is missing.
+fn expected(world: &World) -> u64 {
+    let core = world.core.lock().unwrap();
+    core.plan.clients as u64
+}
+
+fn finished(world: &World) -> u64 {
+    world.finished.load(Ordering::Relaxed)
+}
+
+/// When all is over, nothing must be left.
+async fn settle(world: &Arc<World>, plan: &Plan) {
+    let quorums = world.quorums.all();
+    let quiet = Arc::new(AtomicU64::new(0));
+    for (process, quorum) in &quorums {
+        let (quorum, quiet, bit) = (quorum.clone(), quiet.clone(), 1 << (process % 64));
+        let task = async move {
+            quorum.quiet().await;
+            quiet.fetch_or(bit, Ordering::Relaxed);
+        };
+        world.exec.spawn(*process, Box::pin(task));
+    }
+    let all = quorums.iter().fold(0, |all, (process, _)| all | 1 << (process % 64));
+    let limit = world.now() + micros(4 * plan.max_ttl + 10 * Duration::from_secs(1));
+    world.run(limit, || quiet.load(Ordering::Relaxed) == all).await;
+    for (process, quorum) in &quorums {
+        let process_number = *process as u16;
+        if quiet.load(Ordering::Relaxed) & 1 << (process % 64) == 0 {
+            world.record(What::NotQuiet { process: process_number });
+        }
+        let (lines, timers) = quorum.in_use();
+        if (lines, timers) != (0, 0) {
+            world.record(What::EntriesLeft { process: process_number, lines: lines as u32, timers: timers as u32 });
+        }
+    }
+    let live: Vec<_> = quorums.iter().map(|(process, _)| *process).collect();
+    drop(quorums);
+    world.quorums.clear();
+    let gone = |process: &usize| world.exec.tasks(*process) == 0;
+    world.run(world.now() + SECOND, || live.iter().all(gone)).await;
+    for process in live.iter().filter(|process| !gone(process)) {
+        let tasks = world.exec.tasks(*process) as u32;
+        world.record(What::TasksLeft { process: *process as u16, tasks });
+    }
+    keys(world, plan).await;
+}
+
+/// What a killed process or a late message left behind ends by itself, a ttl later by the node's clock.
+async fn keys(world: &Arc<World>, plan: &Plan) {
+    let held = |world: &World| {
+        let now = world.now();
+        let core = world.core.lock().unwrap();
+        (0..core.servers.len()).find(|&node| !core.servers[node].is_free(now))
+    };
+    let limit = micros(plan.length + plan.longest_delay + plan.ttl.mul_f64(1.02)).max(world.now());
+    // Clocks that were stepped back hold for longer.
+    let steps = world.core.lock().unwrap().faults.get("node_clock_step").copied().unwrap_or(0);
+    let limit = limit + micros(2 * plan.step()) * steps;
+    world.run(limit, || held(world).is_none()).await;
+    if let Some(node) = held(world) {
+        world.record(What::KeyLeft { node: node as u8, name: 0 });
+    }
+}

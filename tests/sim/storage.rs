@@ -1,0 +1,39 @@
+//! The storage that the locks protect: some of it checks fencing tokens, some of it does not.
+
+use std::time::Duration;
+
+use crate::faults::Action;
+use crate::history::What;
+use crate::world::{Event, World, micros};
+
+/// A write on its way. Once sent, it arrives whatever becomes of its process.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    pub process: usize,
+    pub name: u8,
+    pub lease: u32,
+    pub token: u64,
+}
+
+impl World {
+    /// Sends a write, which takes its time.
+    pub fn write(&self, write: Write) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let longest = core.plan.longest_delay;
+        let late = core.dice.chance(0.05);
+        let delay = core.dice.log(Duration::from_micros(50), if late { longest } else { Duration::from_millis(2) });
+        core.schedule(now + micros(delay), Event::Act(Action::Write(write)));
+    }
+
+    pub fn store(&self, write: Write) {
+        let now = self.now();
+        let Write { process, name, lease, token } = write;
+        let mut core = self.core.lock().unwrap();
+        let checked = core.plan.checking[name as usize];
+        let highest = core.highest[name as usize];
+        let taken = !checked || token >= highest;
+        core.highest[name as usize] = highest.max(token);
+        core.history.record(now, What::Wrote { process: process as u16, name, lease, token, taken, checked });
+    }
+}

@@ -1,0 +1,283 @@
+//! Time, events and everything they act on. All of a run is one thread: virtual time moves when nobody is ready.
+//!
+//! The network runs in microseconds. Tokio's paused clock, which the library's timers use, follows it in whole milliseconds: timers fire at most one late.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use quorumlock::node::{Reply, ReplyTo};
+
+use crate::clients::Leases;
+use crate::dice::Dice;
+use crate::exec::Exec;
+use crate::faults::Action;
+use crate::history::{History, Micros, What};
+use crate::link::{Arrival, Landing, Link};
+use crate::plan::Plan;
+use crate::process::Quorums;
+use crate::server::Server;
+
+/// What happens at a moment.
+pub enum Event {
+    /// A request reaches its server.
+    Arrive(Arrival),
+    /// An answer reaches its process.
+    Land(Landing),
+    /// A process looks for answers that are overdue.
+    Overdue {
+        process: usize,
+        node: usize,
+        connection: u32,
+    },
+    /// A process tries to connect.
+    Connect {
+        process: usize,
+        node: usize,
+        attempt: u32,
+    },
+    /// A server is asked what it is.
+    Hello {
+        process: usize,
+        node: usize,
+        attempt: u32,
+        sent: Micros,
+    },
+    /// A process asks whether its server is still the same.
+    Probe {
+        process: usize,
+        node: usize,
+        connection: u32,
+    },
+    Wake(Waker),
+    WakeLate(usize),
+    Act(Action),
+}
+
+struct Due {
+    at: Micros,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// What the world knows of a process.
+pub struct Process {
+    pub region: usize,
+    /// Parts per million of true time.
+    pub rate: u64,
+    pub origin: Micros,
+    pub wall: i64,
+    pub links: Vec<Link>,
+    pub clients: usize,
+    pub paused_at: Option<Micros>,
+    /// Its host stands still too, and with it the timers.
+    pub suspended: bool,
+    pub dead: bool,
+    /// What reached it while it stood still.
+    pub inbox: Vec<Event>,
+}
+
+/// Everything that events act on.
+pub struct Core {
+    pub plan: Plan,
+    pub dice: Dice,
+    pub servers: Vec<Server>,
+    pub processes: Vec<Process>,
+    pub history: History,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub weather: Weather,
+    /// The highest token that the storage of each name has seen.
+    pub highest: Vec<u64>,
+    /// Requests that wait for a server that hangs.
+    pub backlog: Vec<Vec<Arrival>>,
+    heap: BinaryHeap<Reverse<Due>>,
+    count: u64,
+}
+
+/// What the network does to messages at present.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    pub slow: f64,
+    pub lost_requests: f64,
+    pub lost_replies: f64,
+}
+
+/// Answers to hand out once the core is not borrowed any more.
+pub type Answers = Vec<(ReplyTo, Reply)>;
+
+pub struct World {
+    now: AtomicU64,
+    pub exec: Exec,
+    pub core: Mutex<Core>,
+    pub leases: Leases,
+    pub quorums: Quorums,
+    /// Clients that will begin nothing more.
+    pub finished: AtomicU64,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub fn new(plan: Plan, mut dice: Dice) -> Self {
+        let server = |node: usize| Server::new(node % plan.regions, plan.node_rates[node]);
+        let servers = (0..plan.nodes).map(server).collect();
+        let backlog = (0..plan.nodes).map(|_| Vec::new()).collect();
+        let dice = dice.fork();
+        let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
+        let (processes, heap) = (Vec::new(), BinaryHeap::new());
+        let highest = vec![0; plan.names as usize];
+        Self { plan, dice, servers, processes, history, faults, weather, highest, backlog, heap, count: 0 }
+    }
+
+    pub fn schedule(&mut self, at: Micros, event: Event) {
+        self.count += 1;
+        self.heap.push(Reverse(Due { at, number: self.count, event }));
+    }
+
+    fn next_at(&self) -> Option<Micros> {
+        self.heap.peek().map(|due| due.0.at)
+    }
+
+    fn pop_until(&mut self, at: Micros) -> Option<(Micros, Event)> {
+        self.next_at().filter(|&next| next <= at)?;
+        self.heap.pop().map(|Reverse(due)| (due.at, due.event))
+    }
+}
+
+pub fn micros(duration: Duration) -> Micros {
+    duration.as_micros() as u64
+}
+
+impl World {
+    pub fn new(plan: Plan, mut dice: Dice) -> Arc<Self> {
+        let exec = Exec::new(dice.fork());
+        let core = Mutex::new(Core::new(plan, dice));
+        Arc::new(Self {
+            now: AtomicU64::new(0),
+            exec,
+            core,
+            leases: Leases::default(),
+            quorums: Quorums::default(),
+            finished: AtomicU64::new(0),
+        })
+    }
+
+    pub fn now(&self) -> Micros {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    pub fn record(&self, what: What) {
+        let now = self.now();
+        self.core.lock().unwrap().history.record(now, what);
+    }
+
+    /// Runs until `done`, or until virtual time `limit`.
+    pub async fn run(self: &Arc<Self>, limit: Micros, done: impl Fn() -> bool) {
+        let origin = tokio::time::Instant::now();
+        let base = self.now() / 1_000 * 1_000;
+        let sleep = tokio::time::sleep(Duration::ZERO);
+        tokio::pin!(sleep);
+        loop {
+            self.exec.run_ready();
+            let ticked = base + micros(tokio::time::Instant::now() - origin);
+            self.now.fetch_max(ticked, Ordering::Relaxed);
+            self.exec.run_timers();
+            // Tokio's clock shows whole milliseconds; what happens within this one happens now.
+            loop {
+                let due = self.core.lock().unwrap().pop_until(ticked + 999);
+                let Some((at, event)) = due else { break };
+                self.now.fetch_max(at, Ordering::Relaxed);
+                self.handle(event);
+                self.exec.run_ready();
+            }
+            if done() || self.now() >= limit {
+                return;
+            }
+            let next = self.core.lock().unwrap().next_at().unwrap_or(limit).min(limit) / 1_000 * 1_000;
+            sleep.as_mut().reset(origin + Duration::from_micros(next.saturating_sub(base)));
+            self.exec.sleep(sleep.as_mut()).await;
+        }
+    }
+
+    fn handle(self: &Arc<Self>, event: Event) {
+        match event {
+            Event::Wake(waker) => waker.wake(),
+            Event::WakeLate(task) => self.exec.wake_late(task),
+            Event::Act(action) => self.act(action),
+            other => self.network(other),
+        }
+    }
+
+    fn network(&self, event: Event) {
+        let mut answers = Answers::new();
+        self.core.lock().unwrap().network(self.now(), event, &mut answers);
+        deliver(answers);
+    }
+
+    /// Lets a process have what reached it while it stood still.
+    pub fn unload(&self, process: usize) {
+        let inbox = std::mem::take(&mut self.core.lock().unwrap().processes[process].inbox);
+        inbox.into_iter().for_each(|event| self.network(event));
+    }
+
+    /// Sleeps in virtual time, to the microsecond.
+    pub fn sleep(self: &Arc<Self>, length: Duration) -> Sleep {
+        Sleep { world: self.clone(), until: self.now() + micros(length), set: false }
+    }
+}
+
+pub fn deliver(answers: Answers) {
+    answers.into_iter().for_each(|(to, reply)| to.send(reply));
+}
+
+pub struct Sleep {
+    world: Arc<World>,
+    until: Micros,
+    set: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.world.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.set {
+            self.set = true;
+            let waker = context.waker().clone();
+            self.world.core.lock().unwrap().schedule(self.until, Event::Wake(waker));
+        }
+        Poll::Pending
+    }
+}
