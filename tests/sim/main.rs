@@ -70,8 +70,9 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
             "--twice" => parsed.twice = number()?,
             "--json" => parsed.json = true,
             "--until-found" => parsed.until_found = true,
-            // What cargo's own options to test programs become.
-            "--quiet" | "-q" | "--nocapture" | "--test-threads" => {}
+            // What is said to all test programs at once.
+            "--quiet" | "-q" | "--nocapture" | "--no-capture" => {}
+            other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {
                 return Err(format!(
                     "sim: what is {other}? --seeds N, --first N, --seed S, --twice N, --until-found, --json"
