@@ -159,13 +159,22 @@ fn connection(settings: &Settings) -> ConnectionConfig {
 fn unreached(endpoint: &Endpoint, error: FredError) -> Fault {
     let tls = matches!(endpoint.transport, Transport::Tcp { tls: true, .. });
     let message = match error.kind() {
+        FredKind::Timeout if tls => "no answer while connecting; does this port speak TLS?".to_owned(),
         FredKind::Timeout => "no answer while connecting".to_owned(),
         FredKind::Auth => advice(error.details()),
         FredKind::Tls => format!("TLS failed: {}", error.details()),
-        FredKind::IO if tls => format!("{}; does this port speak TLS?", error.details()),
+        FredKind::IO if tls => distrust(error.details())
+            .unwrap_or_else(|| format!("{}; does this port speak TLS?", plain(error.details()))),
         _ => advice(error.details()),
     };
     Fault::new(FaultKind::Down, plain(&message)).caused_by(error)
+}
+
+/// rustls tells a bad certificate as an I/O error, in its debug form.
+fn distrust(message: &str) -> Option<String> {
+    let (_, why) = message.split_once("InvalidCertificate(")?;
+    let why = why.trim_end_matches([' ', '}', ')']);
+    Some(format!("TLS failed: its certificate is not trusted here ({why}); SSL_CERT_FILE names others to trust"))
 }
 
 /// fred tells an I/O error by its debug form; what a reader wants of it is the message.
@@ -200,5 +209,12 @@ mod tests {
         let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(plain(debug), "Connection refused");
         assert_eq!(plain("other"), "other");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_told_as_one() {
+        let told = distrust("Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }").unwrap();
+        assert!(told.contains("not trusted here (UnknownIssuer)"), "{told}");
+        assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
     }
 }
