@@ -86,6 +86,11 @@ impl Server {
         }
     }
 
+    /// Whether it was not killed.
+    pub const fn is_alive(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Stops it: connections stay open and nothing answers.
     pub fn stop(&self) {
         self.signal(Signal::STOP);

@@ -213,6 +213,12 @@ impl World for Redis {
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {
         let quorum = builder.nodes(nodes.iter().map(|&node| self.servers[node].url())).open().unwrap();
         quorum.ready(PATIENCE).await.unwrap();
+        // A quorum is enough to be ready; scenarios say what happens to each node.
+        let alive: Vec<_> = nodes.iter().map(|&node| self.servers[node].is_alive()).collect();
+        eventually("every node that is alive is admitted", async || {
+            quorum.nodes().iter().zip(&alive).all(|(node, alive)| !alive || node.state.is_admitted())
+        })
+        .await;
         quorum
     }
 

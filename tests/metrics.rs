@@ -1,0 +1,252 @@
+//! The table of metrics against a real recorder: all of it appears, with its labels, and without a lock's name.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::node::ask;
+use common::server::Server;
+use common::{eventually, servers, unguarded};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use quorumlock::host::{Host, TokioTime};
+use quorumlock::metrics::{BUCKETS, Kind, METRICS};
+use quorumlock::node::{MemoryNode, Name, Node, Operation, Verb};
+use quorumlock::{NodeState, Quorum};
+use tokio::runtime::Handle;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Part of every lock's name, every key and the password here.
+const SECRET: &str = "hush";
+
+/// One line of the exposition.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+/// Reads `name{label="value",...} number`; label values here hold no comma and no quote.
+fn sample(line: &str) -> Sample {
+    let (series, value) = line.rsplit_once(' ').unwrap();
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    let pair = |pair: &str| {
+        let (label, value) = pair.split_once('=').unwrap();
+        (label.to_owned(), value.trim_matches('"').to_owned())
+    };
+    let labels = labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()).map(pair).collect();
+    Sample { name: name.to_owned(), labels, value: value.parse().unwrap() }
+}
+
+struct Exposition {
+    text: String,
+    samples: Vec<Sample>,
+}
+
+impl Exposition {
+    fn of(recorder: &PrometheusHandle) -> Self {
+        let text = recorder.render();
+        let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(sample).collect();
+        Self { text, samples }
+    }
+
+    /// The sum over all series of `name` with these labels.
+    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let matches = |sample: &&Sample| {
+            sample.name == name
+                && labels.iter().all(|&(label, value)| sample.labels.get(label).is_some_and(|known| known == value))
+        };
+        self.samples.iter().filter(matches).map(|sample| sample.value).sum()
+    }
+
+    #[track_caller]
+    fn at_least(&self, least: f64, name: &str, labels: &[(&str, &str)]) {
+        let found = self.sum(name, labels);
+        assert!(found >= least, "{name} {labels:?} is {found}, less than {least}\n{}", self.text);
+    }
+}
+
+fn name(what: &str) -> String {
+    format!("{SECRET}/{what}")
+}
+
+#[tokio::test]
+async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
+    let recorder = PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap().install_recorder().unwrap();
+    let mut servers = servers(3).await;
+    // Quorums of one process share the gauges of a node, so the others have one of their own.
+    let spare = common::servers(1).await;
+    for server in &servers {
+        server.command(&["ACL", "SETUSER", SECRET, "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
+    }
+    let url = |server: &Server| format!("redis://{SECRET}:{SECRET}@127.0.0.1:{}", server.port());
+    let builder = Quorum::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
+    let quorum = builder.ttl(SECOND).connect().await.unwrap();
+
+    holds_and_waits(&quorum).await;
+    let now = Exposition::of(&recorder);
+    assert_eq!((now.sum("quorumlock_held", &[]), now.sum("quorumlock_waiting", &[])), (1.0, 1.0));
+    quorum.quiet().await;
+    loses(&quorum, &servers, &spare).await;
+    grants_late(&quorum, &servers).await;
+    splits().await;
+    let guarded = Quorum::builder().node(spare[0].url()).connect().await.unwrap();
+    assert!(guarded.lock(name("fresh")).try_acquire().await.unwrap_err().is_unavailable());
+    quorum.inspect(&name("looked at")).await.unwrap();
+    servers[2].kill();
+    eventually("the death is noticed", async || matches!(quorum.nodes()[2].state, NodeState::Down { .. })).await;
+    quorum.quiet().await;
+
+    let told = Exposition::of(&recorder);
+    complete(&told);
+    counted(&told);
+    nodes(&told, &servers, &spare[0].url());
+    assert!(!told.text.contains(SECRET), "neither a lock's name nor a password\n{}", told.text);
+}
+
+/// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller waits.
+async fn holds_and_waits(quorum: &Quorum) {
+    let lock = quorum.lock(name("held"));
+    let guard = lock.acquire(SECOND).await.unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(lock.acquire(Duration::from_millis(20)).await.unwrap_err().is_timeout());
+    assert!(quorum.lock("").acquire(SECOND).await.unwrap_err().is_config());
+    let until = tokio::time::Instant::now() + SECOND / 2;
+    eventually("a renewal was due", async || tokio::time::Instant::now() >= until).await;
+    let waiter = tokio::spawn(async move {
+        let _ = lock.acquire(60 * SECOND).await;
+    });
+    tokio::task::yield_now().await;
+    // Both go on until the caller has looked.
+    tokio::spawn(async move {
+        tokio::task::yield_now().await;
+        waiter.abort();
+        drop(guard);
+    });
+}
+
+/// A majority of keys is deleted, and a quorum is shut down.
+async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
+    let guard = quorum.lock(name("deleted")).acquire(SECOND).await.unwrap();
+    let key = format!("quorumlock:{{{}}}", name("deleted"));
+    for server in servers {
+        eventually("the node holds it", async || server.command(&["DEL", &key]) == "1").await;
+    }
+    guard.lost().await;
+    let manual = quorum.options().auto_renew(false);
+    quorum.lock_with(name("expires"), &manual).unwrap().acquire(SECOND).await.unwrap().lost().await;
+    let other = unguarded(spare).connect().await.unwrap();
+    let guard = other.lock(name("shut")).acquire(SECOND).await.unwrap();
+    other.shutdown(SECOND).await;
+    guard.lost().await;
+}
+
+/// Two nodes refuse, and the third grants when all is over.
+async fn grants_late(quorum: &Quorum, servers: &[Server]) {
+    let key = format!("quorumlock:{{{}}}", name("late"));
+    for server in &servers[..2] {
+        server.command(&["HSET", &key, "foreigner", "1"]);
+        server.command(&["PEXPIRE", &key, "600000"]);
+    }
+    servers[2].stop();
+    assert!(quorum.lock(name("late")).try_acquire().await.unwrap().is_none());
+    servers[2].resume();
+    quorum.quiet().await;
+}
+
+/// Two of four nodes grant, and two hold it for somebody else.
+async fn splits() {
+    let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+    let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));
+    let nodes: Vec<_> = (0..4).map(node).collect();
+    let names: Arc<[Name]> = [Name::new("quorumlock:", &name("split")).unwrap()].into();
+    let claim = |owner: &str| Operation {
+        verb: Verb::Claim,
+        names: names.clone(),
+        owner: owner.into(),
+        ttl: 60 * SECOND,
+        ballot: 1,
+        count: 1,
+    };
+    for node in &nodes[2..] {
+        ask(&**node, &claim("somebody")).await.unwrap();
+    }
+    let nodes = nodes.into_iter().map(|node| -> Arc<dyn Node> { node }).collect();
+    let quorum = Quorum::builder().over(host, nodes).unwrap();
+    assert!(quorum.lock(name("split")).try_acquire().await.unwrap().is_none());
+    assert!(quorum.lock(name("split")).acquire(Duration::ZERO).await.unwrap_err().is_timeout());
+}
+
+/// Every metric of the table is there with its description, and no sample has a label that is not in the table.
+fn complete(told: &Exposition) {
+    for metric in METRICS {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let (help, kind) =
+            (format!("# HELP {} {}", metric.name, metric.help), format!("# TYPE {} {kind}", metric.name));
+        assert!(told.text.contains(&help) && told.text.contains(&kind), "{} is missing\n{}", metric.name, told.text);
+        let suffixes = if metric.kind == Kind::Histogram { &["_bucket", "_sum", "_count"][..] } else { &[""] };
+        for suffix in suffixes {
+            let full = format!("{}{suffix}", metric.name);
+            let mut samples = told.samples.iter().filter(|sample| sample.name == full).peekable();
+            assert!(samples.peek().is_some(), "{full} has no sample");
+            for sample in samples {
+                let labels: Vec<_> = sample.labels.keys().filter(|label| *label != "le").collect();
+                let mut expected = metric.labels.to_vec();
+                expected.sort_unstable();
+                assert_eq!(labels, expected, "{full}");
+            }
+        }
+    }
+    let known = |sample: &Sample| METRICS.iter().any(|metric| sample.name.starts_with(metric.name));
+    assert!(told.samples.iter().all(known), "something is recorded that is not in the table");
+}
+
+/// What happened was counted, under the right labels.
+fn counted(told: &Exposition) {
+    for outcome in ["acquired", "contended", "timeout", "cancelled", "unavailable", "error"] {
+        told.at_least(1.0, "quorumlock_acquire_seconds_count", &[("outcome", outcome)]);
+    }
+    for (verdict, least) in [("won", 3.0), ("failed", 3.0)] {
+        told.at_least(least, "quorumlock_rounds_total", &[("verdict", verdict)]);
+    }
+    for outcome in ["extended", "lost"] {
+        told.at_least(1.0, "quorumlock_renewals_total", &[("outcome", outcome)]);
+    }
+    for reason in ["refused", "expired", "closed"] {
+        assert_eq!(told.sum("quorumlock_lost_total", &[("reason", reason)]), 1.0, "{reason}");
+    }
+    told.at_least(2.0, "quorumlock_split_rounds_total", &[]);
+    told.at_least(1.0, "quorumlock_late_grants_total", &[]);
+    told.at_least(1.0, "quorumlock_renewal_margin_seconds_count", &[]);
+    told.at_least(4.0, "quorumlock_held_seconds_count", &[]);
+    assert_eq!((told.sum("quorumlock_held", &[]), told.sum("quorumlock_waiting", &[])), (0.0, 0.0));
+}
+
+/// The same of nodes: the third is dead, and the spare one quarantined by the one quorum that minds.
+fn nodes(told: &Exposition, servers: &[Server], spare: &str) {
+    let node = servers[1].url();
+    for (operation, outcome) in [
+        ("claim", "granted"),
+        ("claim", "held"),
+        ("renew", "extended"),
+        ("renew", "healed"),
+        ("release", "released"),
+        ("inspect", "inspected"),
+    ] {
+        let labels = [("node", &*node), ("operation", operation), ("outcome", outcome)];
+        told.at_least(1.0, "quorumlock_node_outcomes_total", &labels);
+        told.at_least(1.0, "quorumlock_node_round_trip_seconds_count", &labels[..2]);
+    }
+    told.at_least(1.0, "quorumlock_node_outcomes_total", &[("node", spare), ("outcome", "quarantined")]);
+    for (node, up, quarantined) in [(&*node, 1.0, 0.0), (&servers[2].url(), 0.0, 0.0), (spare, 1.0, 1.0)] {
+        assert_eq!(told.sum("quorumlock_node_up", &[("node", node)]), up, "{node}");
+        assert_eq!(told.sum("quorumlock_node_quarantined", &[("node", node)]), quarantined, "{node}");
+    }
+}
