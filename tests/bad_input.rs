@@ -6,7 +6,7 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::fake::{Fake, bulk};
+use common::fake::{Fake, bulk, well};
 use common::logs::Logs;
 use common::server::Server;
 use common::{eventually, servers, unguarded};
@@ -279,7 +279,11 @@ mod servers_that_are_none {
 
     #[tokio::test]
     async fn a_server_that_is_loading_is_told_as_such() {
-        let fake = Fake::start(|_| b"-LOADING Redis is loading the dataset in memory\r\n".to_vec()).await;
+        let fake = Fake::start(|words| match &*words[0] {
+            "HELLO" | "INFO" => well(words),
+            _ => b"-LOADING Redis is loading the dataset in memory\r\n".to_vec(),
+        })
+        .await;
         let error = refused(&[fake.url()]).await;
         assert!(error.is_unavailable() && error.to_string().contains("it will answer when that is done"), "{error}");
     }
@@ -304,10 +308,10 @@ mod servers_that_are_none {
     async fn a_reply_that_is_not_ours_is_no_vote() {
         for answer in [
             "+OK\r\n",
-            "$-1\r\n",
+            "_\r\n",
             ":1\r\n",
             "*0\r\n",
-            "*-1\r\n",
+            "%0\r\n",
             "*2\r\n:1000000\r\n*1\r\n$8\r\nextended\r\n",
             "*2\r\n:1000000\r\n*1\r\n$4\r\nheld\r\n",
             "*2\r\n$1\r\nx\r\n*1\r\n$7\r\ngranted\r\n",
@@ -349,7 +353,7 @@ mod servers_that_are_none {
 
     #[tokio::test]
     async fn what_tells_no_run_id_is_no_server() {
-        let fake = Fake::start(|words| if words[0] == "INFO" { bulk("hello") } else { b"+OK\r\n".to_vec() }).await;
+        let fake = Fake::start(|words| if words[0] == "INFO" { bulk("hello") } else { well(words) }).await;
         let error = refused(&[fake.url()]).await;
         assert!(error.to_string().contains("is this a Redis or Valkey server?"), "{error}");
     }

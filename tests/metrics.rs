@@ -163,13 +163,9 @@ async fn splits() {
     let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));
     let nodes: Vec<_> = (0..4).map(node).collect();
     let names: Arc<[Name]> = [Name::new("quorumlock:", &name("split")).unwrap()].into();
-    let claim = |owner: &str| Operation {
-        verb: Verb::Claim,
-        names: names.clone(),
-        owner: owner.into(),
-        ttl: 60 * SECOND,
-        ballot: 1,
-        count: 1,
+    let claim = |owner: &str| {
+        let (verb, owner, ttl) = (Verb::Claim, owner.into(), 60 * SECOND);
+        Operation { verb, owner, ttl, ballot: 1, count: 1, ..Operation::inspect(names.clone()) }
     };
     for node in &nodes[2..] {
         ask(&**node, &claim("somebody")).await.unwrap();

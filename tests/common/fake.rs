@@ -29,19 +29,26 @@ impl Fake {
 
     /// A server that seems to be a Redis master, but for what it answers to scripts.
     pub async fn scripted(answer: &'static str) -> Self {
-        Self::start(move |words| match words[0].to_uppercase().as_str() {
-            "INFO" => {
-                bulk(&format!("run_id:{answer:p}\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"))
-            }
-            "SCRIPT" => bulk(&"a".repeat(40)),
+        Self::start(move |words| match &*words[0] {
             "EVALSHA" | "EVAL" => answer.as_bytes().to_vec(),
-            _ => b"+OK\r\n".to_vec(),
+            _ => well(words),
         })
         .await
     }
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+/// What a Redis master answers to what a client asks before its first script.
+pub fn well(words: &[String]) -> Vec<u8> {
+    match &*words[0] {
+        "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
+        "INFO" => bulk("run_id:fake\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"),
+        "SCRIPT" => bulk(&"a".repeat(40)),
+        "SUBSCRIBE" => [b">3\r\n".to_vec(), bulk("subscribe"), bulk(&words[1]), b":1\r\n".to_vec()].concat(),
+        _ => b"+OK\r\n".to_vec(),
     }
 }
 
@@ -59,19 +66,24 @@ async fn serve<A: Fn(&[String]) -> Vec<u8>>(stream: TcpStream, answer: Arc<A>) {
     }
 }
 
-/// Reads `*count`, then for each word `$length` and the word.
+/// Reads one line of words, which is how fred says HELLO, or `*count` and then for each word `$length` and the word.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let line = line(stream).await?;
+    let Some(count) = line.strip_prefix('*') else {
+        return Some(line.split(' ').map(str::to_owned).collect());
+    };
     let mut words = Vec::new();
-    for _ in 0..number(stream, '*').await? {
-        let mut word = vec![0; number(stream, '$').await? + 2];
+    for _ in 0..count.parse::<usize>().ok()? {
+        let length: usize = self::line(stream).await?.strip_prefix('$')?.parse().ok()?;
+        let mut word = vec![0; length + 2];
         stream.read_exact(&mut word).await.ok()?;
         words.push(String::from_utf8_lossy(&word).trim_end().to_owned());
     }
     (!words.is_empty()).then_some(words)
 }
 
-async fn number(stream: &mut BufReader<TcpStream>, kind: char) -> Option<usize> {
+async fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
-    stream.read_line(&mut line).await.ok()?;
-    line.trim_end().strip_prefix(kind)?.parse().ok()
+    let length = stream.read_line(&mut line).await.ok()?;
+    (length > 0).then(|| line.trim_end().to_owned())
 }

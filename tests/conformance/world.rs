@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::node::fault::{Faults, FaultyNode};
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
-use quorumlock::{NodeState, Quorum, QuorumBuilder};
+use quorumlock::{Quorum, QuorumBuilder};
 use tokio::runtime::Handle;
 
 use crate::common::node::ask;
@@ -60,13 +60,7 @@ pub trait World: Sized {
 
     /// The same with other settings.
     async fn client_with(&self, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Quorum {
-        let client = self.connect(settings(Quorum::builder().max_ttl(Duration::ZERO)), &self.all()).await;
-        // Connecting waits for a quorum; scenarios that hang or kill nodes speak of clients that know them all.
-        eventually("all nodes are up", async || {
-            client.nodes().iter().all(|node| !matches!(node.state, NodeState::Connecting | NodeState::Down { .. }))
-        })
-        .await;
-        client
+        self.connect(settings(Quorum::builder().max_ttl(Duration::ZERO)), &self.all()).await
     }
 
     /// How many of all nodes hold a name for anybody.
