@@ -10,7 +10,7 @@ use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Operation, Verb};
-use crate::protocol::{Baton, Cleanup, Listening, NodeSet, Place, Renewing, Voters, Won};
+use crate::protocol::{Baton, Cleanup, Listening, NodeSet, Place, Renewing, Voters, Whom, Won};
 use crate::quorum::renewal::{due, within};
 use crate::quorum::{Renewal, Tick};
 
@@ -50,6 +50,8 @@ struct State {
     place: Option<Place>,
     /// The ear for nodes that offer a turn after all.
     listening: Option<Listening>,
+    /// The nodes that may hold it.
+    may_hold: NodeSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ const EXPIRE: usize = 1;
 impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Arc<Self> {
-        let Won { claim, t0, place, listening, passes, others_wait } = won;
+        let Won { claim, t0, place, listening, may_hold, passes, others_wait } = won;
         let deadline = rules.validity.deadline(t0);
         let state = State {
             phase: Phase::Held,
@@ -75,6 +77,7 @@ impl Held {
             timers: [None; 2],
             place: Some(place),
             listening,
+            may_hold,
         };
         let held = Arc::new(Self {
             leases: leases.clone(),
@@ -124,6 +127,8 @@ impl Held {
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
+        // So may a claim that sets the count.
+        state.may_hold = self.leases.voters.everyone();
         // Sent under the lock: nodes see counts in the order in which they were set.
         Ok(send(&self.leases.voters, self.counted(&state)))
     }
@@ -182,6 +187,8 @@ impl Held {
         if state.phase != Phase::Held || now >= state.deadline || !within(self.rules.max_hold, self.since, now) {
             return None;
         }
+        // A renewal heals nodes that knew nothing of the claim.
+        state.may_hold = self.leases.voters.everyone();
         // Sent under the lock: no renewal follows a release.
         let renewing = Renewing::start(&self.leases.voters, &self.claim, state.holds);
         let until = state.deadline.min(renewing.t0() + self.rules.round_timeout);
@@ -241,8 +248,9 @@ impl Held {
         match state.place.take_if(|place| may_pass && place.is_followed()) {
             Some(place) => {
                 self.stop(&mut state, Phase::Released);
+                let may_hold = state.may_hold;
                 drop(state);
-                place.hand_over(Baton::new(self.leases.voters.clone(), self.claim.clone(), self.passes));
+                place.hand_over(Baton::new(self.leases.voters.clone(), self.claim.clone(), may_hold, self.passes));
                 self.leases.voters.meters.freed(self.now().since(self.since));
                 Dropped::Passed
             }
@@ -263,9 +271,9 @@ impl Held {
     fn end(&self, mut state: MutexGuard<'_, State>, phase: Phase) -> Arc<Cleanup> {
         self.stop(&mut state, phase);
         let voters = &self.leases.voters;
+        let whom = Whom { ask: voters.everyone(), insist: state.may_hold, unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
-        let cleanup =
-            Cleanup::start(voters, self.claim.with_verb(Verb::Release), voters.everyone(), NodeSet::default());
+        let cleanup = Cleanup::start(voters, self.claim.with_verb(Verb::Release), whom);
         let place = state.place.take();
         drop(state);
         drop(place);

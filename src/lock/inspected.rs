@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::node::{Inspection, Name, Operation, Verb};
-use crate::protocol::{Cleanup, NodeSet, Survey, Voters};
+use crate::protocol::{Cleanup, Survey, Voters, Whom};
 use crate::quorum::tally::Freed;
 
 /// What each node says of a name.
@@ -78,7 +78,7 @@ pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration)
             ballot,
             ..Operation::inspect([name.clone()].into())
         };
-        let cleanup = Cleanup::start(voters, release, voters.everyone(), NodeSet::default());
+        let cleanup = Cleanup::start(voters, release, Whom::all(voters.everyone()));
         match before(&voters.host, until, cleanup.freed()).await {
             Some(Freed::Held | Freed::Gone) => {}
             Some(Freed::Unknown) | None => return Err(unavailable(voters, name, &survey)),

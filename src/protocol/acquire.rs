@@ -7,7 +7,7 @@ use super::attempt::{Attempt, Victory};
 use super::hints::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
-use super::voters::Voters;
+use super::voters::{NodeSet, Voters};
 use super::waiting::until_worth_asking;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
@@ -49,6 +49,8 @@ pub(crate) struct Won {
     pub(crate) place: Place,
     /// The ear for nodes that offer a turn after all.
     pub(crate) listening: Option<Listening>,
+    /// The nodes that may have heard of the claim.
+    pub(crate) may_hold: NodeSet,
     /// How often in a row the lock was passed within this process.
     pub(crate) passes: u32,
     /// Whether anybody else may be waiting.
@@ -85,8 +87,8 @@ impl Claimant<'_> {
                 Ok((victory, t0)) => {
                     place.tell(Head::Holding);
                     self.note_turn(turn, true);
-                    let Victory { claim, listening, passes, others_wait } = victory;
-                    return Ok(Won { claim, t0, place, listening, passes, others_wait });
+                    let Victory { claim, listening, may_hold, passes, others_wait } = victory;
+                    return Ok(Won { claim, t0, place, listening, may_hold, passes, others_wait });
                 }
                 Err(defeat) => defeat,
             };

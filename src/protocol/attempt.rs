@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::baton::Baton;
 use super::hints::Listening;
-use super::release::Cleanup;
+use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{NodeSet, Voters};
 use crate::error::Result;
@@ -35,6 +35,7 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Victory {
     pub(super) claim: Arc<Operation>,
     pub(super) listening: Option<Listening>,
+    pub(super) may_hold: NodeSet,
     pub(super) passes: u32,
     pub(super) others_wait: bool,
 }
@@ -120,7 +121,7 @@ impl<'a> Attempt<'a> {
         let waits = matches!(stance, Stance::Wait { .. });
         if !whom.is_empty() {
             let release = Operation { stance, ..last.with_verb(Verb::Release) };
-            Cleanup::start(self.voters, release, whom, self.unheard());
+            Cleanup::start(self.voters, release, Whom { ask: whom, insist: whom, unheard: self.unheard() });
         }
         self.asked.clear();
         self.round += 1;
@@ -136,12 +137,14 @@ impl<'a> Attempt<'a> {
         self.last = None;
         self.set_in_line(false);
         let passes = self.baton.take().map_or(0, Baton::taken);
+        let mut may_hold = NodeSet::default();
+        round.replies(|replies| mark(&mut may_hold, replies, was_sent));
         let listening = self.listening.take();
         if let Some(listening) = &listening {
             listening.hold(self.voters, &claim, &round);
         }
         let others_wait = passes == 0 || round.replies(|replies| replies.iter().any(others_wait));
-        Some(Victory { claim, listening, passes, others_wait })
+        Some(Victory { claim, listening, may_hold, passes, others_wait })
     }
 
     fn set_in_line(&mut self, in_line: bool) {
@@ -176,15 +179,21 @@ impl Drop for Attempt<'_> {
         let in_line = self.in_line;
         self.set_in_line(false);
         let Some(last) = &self.last else { return };
-        let whom = if in_line { self.voters.everyone() } else { self.may_hold() };
-        if !whom.is_empty() {
-            Cleanup::start(self.voters, last.with_verb(Verb::Release), whom, self.unheard());
+        let insist = self.may_hold();
+        let ask = if in_line { self.voters.everyone() } else { insist };
+        if !ask.is_empty() {
+            Cleanup::start(self.voters, last.with_verb(Verb::Release), Whom { ask, insist, unheard: self.unheard() });
         }
     }
 }
 
 fn mark(set: &mut NodeSet, replies: &[Option<Reply>], which: impl Fn(&Option<Reply>) -> bool) {
     replies.iter().enumerate().filter(|(_, reply)| which(reply)).for_each(|(node, _)| set.insert(node));
+}
+
+/// Whether a node may have heard of the claim.
+fn was_sent(reply: &Option<Reply>) -> bool {
+    !matches!(reply, Some(Err(fault)) if fault.nothing_ran())
 }
 
 /// Whether a node may hold what it answered so about.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::release::Cleanup;
+use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{NodeSet, Voters};
 use crate::node::{Operation, Reply, Sink, Verb};
@@ -13,6 +13,8 @@ use crate::quorum::{ClaimTally, Tick};
 pub(crate) struct Baton {
     voters: Arc<Voters>,
     claim: Arc<Operation>,
+    /// The nodes that may hold it.
+    may_hold: NodeSet,
     passes: u32,
     since: Tick,
     taken: bool,
@@ -20,9 +22,13 @@ pub(crate) struct Baton {
 
 impl Baton {
     /// What `claim` was granted, passed `passes` times in a row.
-    pub(crate) fn new(voters: Arc<Voters>, claim: Arc<Operation>, passes: u32) -> Self {
+    pub(crate) fn new(voters: Arc<Voters>, claim: Arc<Operation>, may_hold: NodeSet, passes: u32) -> Self {
         let since = voters.host.now();
-        Self { voters, claim, passes, since, taken: false }
+        Self { voters, claim, may_hold, passes, since, taken: false }
+    }
+
+    fn whom(&self) -> Whom {
+        Whom { ask: self.voters.everyone(), insist: self.may_hold, unheard: NodeSet::default() }
     }
 
     /// Who holds it still.
@@ -39,15 +45,15 @@ impl Baton {
 
     /// Counts a round of passes, and releases the holder before on every node that does not answer.
     pub(super) fn watch(&self, round: Arc<Round<ClaimTally>>) -> Arc<Watch> {
-        Arc::new(Watch { round, voters: self.voters.clone(), claim: self.claim.clone() })
+        let (voters, claim, may_hold) = (self.voters.clone(), self.claim.clone(), self.may_hold);
+        Arc::new(Watch { round, voters, claim, may_hold })
     }
 }
 
 impl Drop for Baton {
     fn drop(&mut self) {
         if !self.taken {
-            let everyone = self.voters.everyone();
-            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), everyone, NodeSet::default());
+            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), self.whom());
         }
     }
 }
@@ -57,14 +63,16 @@ pub(super) struct Watch {
     round: Arc<Round<ClaimTally>>,
     voters: Arc<Voters>,
     claim: Arc<Operation>,
+    may_hold: NodeSet,
 }
 
 impl Sink for Watch {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         if reply.is_err() {
-            let mut whom = NodeSet::default();
-            whom.insert(node);
-            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), whom, NodeSet::default());
+            let mut ask = NodeSet::default();
+            ask.insert(node);
+            let whom = Whom { ask, insist: ask.and(self.may_hold), unheard: NodeSet::default() };
+            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), whom);
         }
         self.round.clone().deliver(node, reply);
     }

@@ -19,6 +19,6 @@ pub(crate) use hints::{Hints, Listening};
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
 pub(crate) use queue::{Place, Queue};
-pub(crate) use release::Cleanup;
+pub(crate) use release::{Cleanup, Whom};
 pub(crate) use renew::Renewing;
 pub(crate) use voters::{NodeSet, Voters};

@@ -9,13 +9,31 @@ use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Verb};
 use crate::quorum::tally::Freed;
 use crate::quorum::{ReleaseTally, Tick};
 
+/// Which nodes a release is sent to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whom {
+    /// Those that are asked.
+    pub(crate) ask: NodeSet,
+    /// Those of them that may hold something, and are asked again if they do not confirm. What was never sent needs no second try: a node that is down for long
+    /// would gather them.
+    pub(crate) insist: NodeSet,
+    /// Those whose answer to the claim had not come when it was given up: a hold found there is a late grant.
+    pub(crate) unheard: NodeSet,
+}
+
+impl Whom {
+    /// Asks `ask`, and insists.
+    pub(crate) fn all(ask: NodeSet) -> Self {
+        Self { ask, insist: ask, unheard: NodeSet::default() }
+    }
+}
+
 /// One release, on some nodes, until each has confirmed it or nothing can be left there.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     operation: Arc<Operation>,
     voters: Weak<Voters>,
-    /// Nodes whose answer to the claim had not come when it was given up: a hold found there is a late grant.
-    unheard: NodeSet,
+    whom: Whom,
     /// When whatever was left behind has expired by itself.
     until: Tick,
     state: Mutex<State>,
@@ -33,19 +51,23 @@ struct State {
 
 impl Cleanup {
     /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
-    pub(crate) fn start(voters: &Arc<Voters>, release: Operation, whom: NodeSet, unheard: NodeSet) -> Arc<Self> {
-        let state =
-            State { tally: ReleaseTally::new(voters.size), waiting: whom, unconfirmed: NodeSet::default(), tries: 1 };
+    pub(crate) fn start(voters: &Arc<Voters>, release: Operation, whom: Whom) -> Arc<Self> {
+        let state = State {
+            tally: ReleaseTally::new(voters.size),
+            waiting: whom.ask,
+            unconfirmed: NodeSet::default(),
+            tries: 1,
+        };
         let cleanup = Arc::new(Self {
             voters: Arc::downgrade(voters),
-            unheard,
+            whom,
             until: voters.host.now() + release.ttl,
             operation: Arc::new(Operation { grace: voters.grace(), ..release }),
             state: Mutex::new(state),
             decided: Notify::new(),
             _open: voters.open_cleanup(),
         });
-        voters.ask(whom, &cleanup.operation, &cleanup);
+        voters.ask(whom.ask, &cleanup.operation, &cleanup);
         cleanup
     }
 
@@ -84,7 +106,7 @@ impl Cleanup {
         if state.tries == 1 {
             state.tally.count(held(reply));
         }
-        if worth_another_try(reply) {
+        if worth_another_try(reply) && self.whom.insist.contains(node) {
             state.unconfirmed.insert(node);
         }
         state.waiting.is_empty() && !state.unconfirmed.is_empty()
@@ -100,7 +122,7 @@ impl Sink for Cleanup {
         let again = self.note(node, &reply);
         self.decided.notify_one();
         let Some(voters) = self.voters.upgrade() else { return };
-        if held(&reply) == Some(true) && self.unheard.contains(node) {
+        if held(&reply) == Some(true) && self.whom.unheard.contains(node) {
             voters.meters.late_grant();
         }
         if again && voters.host.now() < self.until && !voters.leave_over(self) {

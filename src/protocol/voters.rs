@@ -37,6 +37,11 @@ impl NodeSet {
         self.0.count_ones()
     }
 
+    /// The nodes in both.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
