@@ -94,7 +94,9 @@ async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: i
     let error = lock.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(error.nodes().len(), 5);
-    assert!(error.nodes()[0].said.contains("held by foreigner"), "{error}");
+    // The failure is told the moment it is certain, which three dead nodes make it before the others have answered.
+    let said = &error.nodes()[0].said;
+    assert!(said.contains("held by foreigner") || said == "no answer yet", "{error}");
     let error = lock.acquire(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
