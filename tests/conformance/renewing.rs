@@ -48,6 +48,7 @@ async fn a_lock_without_renewal_ends_by_its_deadline(world: impl World) {
     let client = client(&world).await;
     let lock = client.lock_with("manual", &client.options().auto_renew(false)).unwrap();
     let guard = lock.acquire(SECOND).await.unwrap();
+    assert!(guard.remaining() <= TTL - TTL / 100 - Duration::from_millis(2), "drift is taken off");
     assert_eq!(lost(&world, &guard).await, LostReason::Expired);
     world.freed("manual").await;
 }

@@ -200,6 +200,33 @@ async fn a_claim_that_its_own_release_overtook_is_refused() {
     assert!(told.holder.is_none() && told.fence > 0, "{told:?}");
 }
 
+/// In memory only, for the same reason.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_of_a_failed_round_does_not_undo_the_round_that_won() {
+    let world = Memory::start(5).await;
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+    for node in 0..3 {
+        world.take(node, "rounds").await;
+    }
+    world.faults[3].hold_back(Verb::Release);
+    let lock = client.lock("rounds");
+    let freed = async {
+        eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
+        // The release of that round is on its way.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for node in 0..4 {
+            world.delete(node, "rounds").await;
+        }
+    };
+    let (guard, ()) = tokio::join!(lock.acquire(60 * SECOND), freed);
+    let guard = guard.unwrap();
+    let holder = world.look(0, "rounds").await.holder;
+    eventually("the round that won is on the node", async || world.look(3, "rounds").await.holder == holder).await;
+    world.faults[3].let_go();
+    assert_eq!(world.look(3, "rounds").await.holder, holder);
+    assert!(guard.is_held());
+}
+
 /// In memory only: a reply cannot be taken from a real connection.
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_reply_was_lost_is_released() {
