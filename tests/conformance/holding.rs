@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::poll;
 use quorumlock::{LostReason, Released};
 
-use crate::common::eventually;
+use crate::common::{PATIENCE, eventually};
 use crate::world::{FOREIGNER, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ async fn a_lost_lock_cannot_be_entered_again(world: impl World) {
     for node in world.all() {
         world.delete(node, "gone").await;
     }
-    guard.lost().await;
+    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
     assert!(guard.reenter().await.unwrap_err().is_lost());
     assert!(guard.ensure(Duration::ZERO).unwrap_err().is_lost());
     client.quiet().await;
@@ -87,7 +87,8 @@ async fn a_second_release_is_harmless_to_the_next_holder(world: impl World) {
     let (first, second) = (world.client().await, world.client().await);
     let options = first.options().ttl(SECOND).auto_renew(false);
     let guard = first.lock_with("twice", &options).unwrap().acquire(SECOND).await.unwrap();
-    assert_eq!(guard.lost().await, LostReason::Expired);
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
+    assert_eq!(reason, LostReason::Expired);
     first.quiet().await;
     let next = second.lock("twice").acquire(10 * SECOND).await.unwrap();
     world.held_everywhere("twice").await;
@@ -146,7 +147,9 @@ async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
             world.take(node, "run").await;
         }
     };
+    let running = tokio::time::timeout(PATIENCE, running);
     let (error, ()) = tokio::join!(running, taken);
+    let error = error.expect("the loss is told");
     assert!(error.unwrap_err().is_lost());
     assert!(dropped.load(Ordering::SeqCst));
 }

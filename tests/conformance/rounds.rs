@@ -184,87 +184,92 @@ both! {
     3 nodes: tokens_grow_from_holder_to_holder_across_clients;
 }
 
-/// In memory only: a real connection keeps the order, and one that broke cannot be made to deliver late.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_its_own_release_overtook_is_refused() {
-    let world = Memory::start(5).await;
-    let client = world.client().await;
-    for node in 0..3 {
-        world.take(node, "overtaken").await;
-    }
-    world.faults[4].hold_back(Verb::Claim);
-    assert!(client.lock("overtaken").try_acquire().await.unwrap().is_none());
-    client.quiet().await;
-    world.faults[4].let_go();
-    let told = world.look(4, "overtaken").await;
-    assert!(told.holder.is_none() && told.fence > 0, "{told:?}");
-}
+/// What needs a network that loses, reorders and delivers late on demand.
+mod in_memory {
+    use super::*;
 
-/// In memory only, for the same reason.
-#[tokio::test(start_paused = true)]
-async fn a_late_release_of_a_failed_round_does_not_undo_the_round_that_won() {
-    let world = Memory::start(5).await;
-    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
-    for node in 0..3 {
-        world.take(node, "rounds").await;
-    }
-    world.faults[3].hold_back(Verb::Release);
-    let lock = client.lock("rounds");
-    let freed = async {
-        eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
-        // The release of that round is on its way.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        for node in 0..4 {
-            world.delete(node, "rounds").await;
+    /// In memory only: a real connection keeps the order, and one that broke cannot be made to deliver late.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_its_own_release_overtook_is_refused() {
+        let world = Memory::start(5).await;
+        let client = world.client().await;
+        for node in 0..3 {
+            world.take(node, "overtaken").await;
         }
-    };
-    let (guard, ()) = tokio::join!(lock.acquire(60 * SECOND), freed);
-    let guard = guard.unwrap();
-    let holder = world.look(0, "rounds").await.holder;
-    eventually("the round that won is on the node", async || world.look(3, "rounds").await.holder == holder).await;
-    world.faults[3].let_go();
-    assert_eq!(world.look(3, "rounds").await.holder, holder);
-    assert!(guard.is_held());
-}
-
-/// In memory only: a reply cannot be taken from a real connection.
-#[tokio::test(start_paused = true)]
-async fn a_grant_whose_reply_was_lost_is_released() {
-    let world = Memory::start(3).await;
-    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
-    (0..2).for_each(|node| world.faults[node].lose_replies(1));
-    let error = client.lock("unheard").try_acquire().await.unwrap_err();
-    assert!(error.is_unavailable(), "{error}");
-    client.quiet().await;
-    world.freed("unheard").await;
-}
-
-/// In memory only: a network that reorders and loses.
-#[tokio::test(start_paused = true)]
-async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
-    let world = Memory::start(5).await;
-    let options = LockOptions::default().ttl(2 * SECOND);
-    let clients = [world.client().await, world.client().await];
-    let (inside, sections) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    for faults in &world.faults {
-        faults.timeout(Duration::from_millis(200));
-        faults.delay(Duration::from_millis(20), Duration::from_millis(20));
-        faults.reorder(true);
+        world.faults[4].hold_back(Verb::Claim);
+        assert!(client.lock("overtaken").try_acquire().await.unwrap().is_none());
+        client.quiet().await;
+        world.faults[4].let_go();
+        let told = world.look(4, "overtaken").await;
+        assert!(told.holder.is_none() && told.fence > 0, "{told:?}");
     }
-    let work = async |client: &Quorum| {
-        let lock = client.lock_with("bad network", &options).unwrap();
-        for turn in 0..30 {
-            world.faults[turn % 5].lose_requests(1);
-            world.faults[(turn + 2) % 5].lose_replies(1);
-            let Ok(guard) = lock.acquire(60 * SECOND).await else { continue };
-            assert_eq!(inside.replace(1), 0, "two inside");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            assert!(guard.is_held());
-            inside.set(0);
-            sections.set(sections.get() + 1);
-            let _ = guard.release().await;
+
+    /// In memory only, for the same reason.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_release_of_a_failed_round_does_not_undo_the_round_that_won() {
+        let world = Memory::start(5).await;
+        let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+        for node in 0..3 {
+            world.take(node, "rounds").await;
         }
-    };
-    tokio::join!(work(&clients[0]), work(&clients[1]));
-    assert!(sections.get() > 40, "{} sections", sections.get());
+        world.faults[3].hold_back(Verb::Release);
+        let lock = client.lock("rounds");
+        let freed = async {
+            eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
+            // The release of that round is on its way.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for node in 0..4 {
+                world.delete(node, "rounds").await;
+            }
+        };
+        let (guard, ()) = tokio::join!(lock.acquire(60 * SECOND), freed);
+        let guard = guard.unwrap();
+        let holder = world.look(0, "rounds").await.holder;
+        eventually("the round that won is on the node", async || world.look(3, "rounds").await.holder == holder).await;
+        world.faults[3].let_go();
+        assert_eq!(world.look(3, "rounds").await.holder, holder);
+        assert!(guard.is_held());
+    }
+
+    /// In memory only: a reply cannot be taken from a real connection.
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_whose_reply_was_lost_is_released() {
+        let world = Memory::start(3).await;
+        let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+        (0..2).for_each(|node| world.faults[node].lose_replies(1));
+        let error = client.lock("unheard").try_acquire().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        client.quiet().await;
+        world.freed("unheard").await;
+    }
+
+    /// In memory only: a network that reorders and loses.
+    #[tokio::test(start_paused = true)]
+    async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
+        let world = Memory::start(5).await;
+        let options = LockOptions::default().ttl(2 * SECOND);
+        let clients = [world.client().await, world.client().await];
+        let (inside, sections) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        for faults in &world.faults {
+            faults.timeout(Duration::from_millis(200));
+            faults.delay(Duration::from_millis(20), Duration::from_millis(20));
+            faults.reorder(true);
+        }
+        let work = async |client: &Quorum| {
+            let lock = client.lock_with("bad network", &options).unwrap();
+            for turn in 0..30 {
+                world.faults[turn % 5].lose_requests(1);
+                world.faults[(turn + 2) % 5].lose_replies(1);
+                let Ok(guard) = lock.acquire(60 * SECOND).await else { continue };
+                assert_eq!(inside.replace(1), 0, "two inside");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                assert!(guard.is_held());
+                inside.set(0);
+                sections.set(sections.get() + 1);
+                let _ = guard.release().await;
+            }
+        };
+        tokio::join!(work(&clients[0]), work(&clients[1]));
+        assert!(sections.get() > 40, "{} sections", sections.get());
+    }
 }
