@@ -1,7 +1,7 @@
 //! Every metric: name, unit, labels, description, in one table.
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install yours **before**
-//! connecting: handles are made then, or at their first use. Labels are bounded: nodes, operations and outcomes, never lock names.
+//! connecting: handles are made then, or at their first use. Quorums of one process share them. Labels are bounded: nodes, operations and outcomes, never lock names.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -140,6 +140,17 @@ async fn nobody_starves_where_nodes_are_at_unequal_distances() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_line_works_with_a_bare_quorum_of_nodes() {
+    let world = World::new(8, &millis(NEAR), &LockOptions::default().max_passes(0));
+    for (_, faults) in &world.clients {
+        faults[3..].iter().for_each(Faults::kill);
+    }
+    let contention = contend(&world, 16, 5 * MS, 30).await;
+    assert!(contention.per_second >= 0.85 / 0.025 && contention.spread() <= 1.3, "{contention:?}");
+    assert!(contention.commands <= 20.0, "{contention:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_heat_on_a_free_lock_is_won_without_pauses() {
     let world = World::new(8, &millis(NEAR), &LockOptions::default());
     let began = tokio::time::Instant::now();

@@ -92,7 +92,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// How many callers of this process may wait for one name. Default 65,536; more are refused as contended.
+    /// How many callers of this process may wait for one name, the one that holds it included. Default 65,536; more are refused as contended.
     pub fn max_waiters(mut self, most: usize) -> Self {
         self.settings.max_waiters = most;
         self

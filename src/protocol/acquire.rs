@@ -107,7 +107,7 @@ impl Claimant<'_> {
 
     /// Waits until the next round: for a turn in line, or where none is to be had, for a random while.
     async fn pause(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, end: Tick) {
-        let waits = self.rules.fair && defeat.cause() == Cause::Contended && self.voters.hinted();
+        let waits = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
         if waits {
             until_worth_asking(self.voters, attempt.listen(), self.rules, failures, defeat.changes_in(), end).await;
         } else {
@@ -193,7 +193,7 @@ impl Claimant<'_> {
                 Some(Verdict::Won) => return Ok(self.won(attempt, t0, now, round)),
                 Some(Verdict::Stale) if lift < LIFTS => {}
                 _ => {
-                    self.diagnose(&round, limit, patience).await;
+                    self.diagnose(attempt, &round, limit, patience).await;
                     return Ok(Err(Defeat { round, late: false }));
                 }
             }
@@ -226,9 +226,10 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is known why the round failed, where no further one will be made.
-    async fn diagnose(&self, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
+    /// Waits until it is known why the round failed, where no further one will be made. What it was granted does not wait for that.
+    async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
+            attempt.requeue(Stance::Once);
             let _ = before(&self.voters.host, limit, cause(round)).await;
         }
     }
