@@ -81,6 +81,14 @@ impl Fault {
         }
     }
 
+    /// Whether it is done as soon as it began.
+    pub const fn is_over_at_once(self) -> bool {
+        matches!(
+            self,
+            Self::ClientKill | Self::ScriptFlush | Self::FlushAll | Self::OutputBuffer | Self::Reset | Self::HalfOpen
+        )
+    }
+
     /// For how long a node that had this votes on no claim: the restart guard's time, and the second by which an uptime can be wrong.
     pub const fn quarantine(self) -> Duration {
         match self {

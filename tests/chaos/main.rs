@@ -1,7 +1,7 @@
 //! Worker processes over five real servers behind proxies, while everything fails; and a judge.
 //!
-//! `scripts/chaos` runs it. `--seconds S` for how long, `--seed N` for which faults, `--json` for one object at the end, `--soak` to also hold memory
-//! and tasks at the end against those after a tenth of the time.
+//! `scripts/chaos` runs it. `--seconds S` for how long, `--seed N` for which faults, `--json` for one object at the end, `--soak S` to also hold memory
+//! and tasks at the end against those after a tenth of the time, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 
@@ -11,6 +11,7 @@ mod common;
 mod faults;
 mod history;
 mod judge;
+mod ratios;
 mod run;
 mod storage;
 mod worker;
@@ -35,8 +36,12 @@ fn main() -> ExitCode {
         runtime().block_on(worker::run(worker::Orders::parse(orders)));
         return ExitCode::SUCCESS;
     }
-    judge::judge_the_judge();
     let options = run::Options::parse(&arguments);
+    if let Some(only) = &options.ratios {
+        let held = runtime().block_on(ratios::run(only.as_deref(), options.json));
+        return if held { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    judge::judge_the_judge();
     let report = runtime().block_on(run::run(&options));
     report.print(options.json);
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

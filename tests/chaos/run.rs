@@ -32,20 +32,26 @@ pub struct Options {
     seed: u64,
     soak: bool,
     pub json: bool,
+    /// Measure ratios: of all faults, or of one.
+    pub ratios: Option<Option<String>>,
 }
 
 impl Options {
     pub fn parse(arguments: &[String]) -> Self {
-        let mut options = Self { seconds: 60, seed: clock() / 1_000, soak: false, json: false };
-        let mut words = arguments.iter().map(String::as_str);
+        let mut options = Self { seconds: 60, seed: clock() / 1_000, soak: false, json: false, ratios: None };
+        let mut words = arguments.iter().map(String::as_str).peekable();
         while let Some(word) = words.next() {
-            let mut number = || words.next().and_then(|number| number.parse().ok()).expect("a number after the option");
+            let number =
+                |word: Option<&str>| word.and_then(|number| number.parse().ok()).expect("a number after the option");
             match word {
-                "--seconds" => options.seconds = number(),
-                "--seed" => options.seed = number(),
-                "--soak" => (options.soak, options.seconds) = (true, number()),
+                "--seconds" => options.seconds = number(words.next()),
+                "--seed" => options.seed = number(words.next()),
+                "--soak" => (options.soak, options.seconds) = (true, number(words.next())),
+                "--ratios" => {
+                    options.ratios = Some(words.next_if(|word| !word.starts_with("--")).map(str::to_owned));
+                }
                 "--json" => options.json = true,
-                other => panic!("what is {other}? use --seconds S, --seed N, --soak S, --json"),
+                other => panic!("what is {other}? use --seconds S, --seed N, --soak S, --ratios [FAULT], --json"),
             }
         }
         options

@@ -1,0 +1,166 @@
+//! How much slower locks are while two of five nodes fail, as ratios to the healthy run just before, in the same process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quorumlock::{NodeState, Quorum};
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use crate::cluster::Node;
+use crate::common::eventually;
+use crate::common::server::Server;
+use crate::faults::Fault;
+use crate::{MAX_TTL, NAMES, TTL};
+
+/// What must hold: sections a second at least this share of the healthy run's, p99 of acquire at most this multiple.
+const LEAST_RATE: f64 = 0.7;
+const MOST_P99: f64 = 3.0;
+/// A noisy machine gets this many tries; each is reported.
+const TRIES: usize = 3;
+const HEALTHY: Duration = Duration::from_secs(2);
+const FAILING: Duration = Duration::from_secs(4);
+/// How often faults that last no time come again.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// One node stopped and one dead, the others untouched, no proxies, the default ttl: what a user's bad day looks like.
+const BAD_DAY: &str = "stop+kill";
+
+/// What one run came to.
+struct Run {
+    rate: f64,
+    p99: Duration,
+}
+
+struct Ratio {
+    rate: f64,
+    p99: f64,
+}
+
+impl Ratio {
+    fn holds(&self) -> bool {
+        self.rate >= LEAST_RATE && self.p99 <= MOST_P99
+    }
+}
+
+/// Measures all faults, or the one that is named. Returns what it found, and whether all bounds held.
+pub async fn run(only: Option<&str>, json: bool) -> bool {
+    let mut found = Map::new();
+    let mut all = true;
+    let mut tell = |name: &str, tried: Vec<Ratio>| {
+        let last = tried.last().expect("it was tried");
+        all &= last.holds();
+        let rounded = |number: f64| (number * 100.0).round() / 100.0;
+        if !json {
+            let held = if last.holds() { "" } else { "  TOO SLOW" };
+            println!("{name:>20}  sections/s {:.2}  p99 {:.2}  (try {}){held}", last.rate, last.p99, tried.len());
+        }
+        let tries: Vec<_> =
+            tried.iter().map(|ratio| json!({"sections": rounded(ratio.rate), "p99": rounded(ratio.p99)})).collect();
+        found.insert(name.to_owned(), Value::from(tries));
+    };
+    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    if wanted(BAD_DAY) {
+        tell(BAD_DAY, tries(async || bad_day().await).await);
+    }
+    let faults: Vec<_> = Fault::ALL.into_iter().filter(|fault| wanted(fault.name())).collect();
+    if !faults.is_empty() {
+        let bench = Bench::start().await;
+        for fault in faults {
+            tell(fault.name(), tries(async || bench.measure(fault).await).await);
+        }
+    }
+    if json {
+        println!("{}", json!({"ratios": found, "bounds": {"sections": LEAST_RATE, "p99": MOST_P99}, "held": all}));
+    }
+    all
+}
+
+async fn tries(measure: impl AsyncFn() -> Ratio) -> Vec<Ratio> {
+    let mut tried = Vec::new();
+    while tried.len() < TRIES && !tried.last().is_some_and(Ratio::holds) {
+        tried.push(measure().await);
+    }
+    tried
+}
+
+async fn bad_day() -> Ratio {
+    let mut servers = crate::common::servers(5).await;
+    let quorum = crate::common::unguarded(&servers).connect().await.unwrap();
+    work(&quorum, HEALTHY / 2).await;
+    let healthy = work(&quorum, HEALTHY).await;
+    servers[3].stop();
+    servers[4].kill();
+    let degraded = work(&quorum, 2 * FAILING).await;
+    degraded.against(&healthy)
+}
+
+/// Five nodes behind proxies, and a client.
+struct Bench {
+    nodes: Vec<Arc<Node>>,
+    spare: Server,
+    quorum: Quorum,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let nodes: Vec<_> =
+            futures::future::join_all((0..5).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
+        let urls = nodes.iter().map(|node| node.proxy.url());
+        let quorum = Quorum::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL).connect().await.unwrap();
+        Self { nodes, spare: Server::start().await, quorum }
+    }
+
+    async fn measure(&self, fault: Fault) -> Ratio {
+        eventually("all nodes vote", async || self.quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+        work(&self.quorum, HEALTHY / 4).await;
+        let healthy = work(&self.quorum, HEALTHY).await;
+        let (failing, ()) = tokio::join!(work(&self.quorum, FAILING), self.fail(fault));
+        failing.against(&healthy)
+    }
+
+    /// Two nodes fail at once; in the last quarter of the time they are back.
+    async fn fail(&self, fault: Fault) {
+        let failing = &self.nodes[..2];
+        let ends = Instant::now() + FAILING * 3 / 4;
+        let begin = async || {
+            futures::future::join_all(failing.iter().map(|node| fault.begin(node, self.spare.port()))).await;
+        };
+        begin().await;
+        while Instant::now() < ends {
+            sleep(AGAIN).await;
+            if fault.is_over_at_once() {
+                begin().await;
+            }
+        }
+        futures::future::join_all(failing.iter().map(|node| fault.end(node))).await;
+    }
+}
+
+/// Acquires and releases for a while, one task a name.
+async fn work(quorum: &Quorum, length: Duration) -> Run {
+    let ends = Instant::now() + length;
+    let tasks = NAMES.map(|name| {
+        let lock = quorum.lock(name);
+        tokio::spawn(async move {
+            let mut took = Vec::new();
+            while Instant::now() < ends {
+                let asked = Instant::now();
+                let Ok(guard) = lock.acquire(TTL).await else { continue };
+                took.push(asked.elapsed());
+                let _ = guard.release().await;
+            }
+            took
+        })
+    });
+    let mut took = futures::future::join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
+    took.sort_unstable();
+    let p99 = took.get(took.len() * 99 / 100).copied().unwrap_or(length);
+    Run { rate: took.len() as f64 / length.as_secs_f64(), p99 }
+}
+
+impl Run {
+    fn against(&self, healthy: &Self) -> Ratio {
+        Ratio { rate: self.rate / healthy.rate, p99: self.p99.as_secs_f64() / healthy.p99.as_secs_f64() }
+    }
+}
