@@ -9,6 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::sync::RwLock;
 use tokio::time::sleep;
 
 use crate::cluster::{Node, Workers};
@@ -90,6 +91,8 @@ struct Chaos {
     deck: Mutex<Vec<Fault>>,
     log: Mutex<Vec<(u64, String)>>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// Held shared for one fault of one node, alone for what needs all others healthy.
+    healthy: RwLock<()>,
     ends: Instant,
     kills: bool,
 }
@@ -107,6 +110,7 @@ pub async fn run(options: &Options) -> Report {
         deck: Mutex::default(),
         log: Mutex::default(),
         counts: Mutex::default(),
+        healthy: RwLock::default(),
         ends: Instant::now() + Duration::from_secs(options.seconds),
         kills: !options.soak,
     });
@@ -114,6 +118,7 @@ pub async fn run(options: &Options) -> Report {
     let mut random = SmallRng::seed_from_u64(options.seed);
     let mut fork = || SmallRng::from_rng(&mut random);
     let mut tasks = vec![tokio::spawn(chaos.clone().trouble_workers(fork()))];
+    tasks.push(tokio::spawn(chaos.clone().swap_minorities(fork())));
     tasks.extend((0..MINORITY).map(|_| tokio::spawn(chaos.clone().trouble_nodes(fork()))));
     for task in tasks {
         task.await.expect("no fault fails to be made");
@@ -143,6 +148,7 @@ impl Chaos {
     /// One node after the other has one fault after the other.
     async fn trouble_nodes(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
+            let shared = self.healthy.read().await;
             let fault = self.deal(&mut random);
             let index = self.pick(&mut random);
             let node = &self.nodes[index];
@@ -159,7 +165,35 @@ impl Chaos {
                 sleep(fault.quarantine()).await;
             }
             self.busy.lock().unwrap().remove(&index);
+            drop(shared);
             sleep(Duration::from_millis(random.random_range(0..500))).await;
+        }
+    }
+
+    /// What the restart guard is for. Two nodes are away while locks are taken; they come back, and a third forgets: with that one's votes they
+    /// would be a majority that knows nothing of those locks.
+    async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
+        while Instant::now() < self.ends {
+            sleep(Duration::from_millis(random.random_range(2_000..6_000))).await;
+            let _alone = self.healthy.write().await;
+            sleep(Fault::KillAndRestartEmpty.quarantine()).await;
+            let mut nodes: Vec<_> = (0..NODES).collect();
+            nodes.shuffle(&mut random);
+            let (away, third) = (&nodes[..MINORITY], &self.nodes[nodes[MINORITY]]);
+            let absence = if random.random_bool(0.7) { Fault::Refuse } else { Fault::Blackhole };
+            self.note(format!("{} begins on nodes {away:?}, then node {} forgets", absence.name(), nodes[MINORITY]));
+            self.count("swapped_minority");
+            for &index in away {
+                absence.begin(&self.nodes[index], self.spare.port()).await;
+            }
+            sleep(TTL.mul_f64(random.random_range(0.5..1.5))).await;
+            futures::future::join_all(away.iter().map(|&index| absence.end(&self.nodes[index]))).await;
+            // By then clients are connected to them again, and locks that are not renewed are not on them.
+            sleep(TTL.mul_f64(random.random_range(0.05..0.4))).await;
+            Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
+            Fault::KillAndRestartEmpty.end(third).await;
+            self.note("the swap is over".to_owned());
+            sleep(Fault::KillAndRestartEmpty.quarantine()).await;
         }
     }
 

@@ -84,7 +84,7 @@ impl Worker {
 
     /// Acquires in one of the ways there are, some of them impatient.
     async fn acquire(&mut self, name: usize) -> Option<LockGuard> {
-        let options = self.quorum.options().ttl(TTL).auto_renew(self.random.random_bool(0.8));
+        let options = self.quorum.options().ttl(TTL).auto_renew(self.random.random_bool(0.5));
         let lock = self.quorum.lock_with(NAMES[name], &options).expect("the options make sense");
         match self.random.random_range(0..100) {
             0..15 => lock.try_acquire().await.ok().flatten(),
@@ -127,8 +127,8 @@ impl Worker {
     /// Holds the lock for a while, and looks at it now and then. Returns whether it was held to the end.
     async fn work(&mut self, guard: &LockGuard) -> bool {
         let millis = match self.random.random_range(0..1_000) {
-            0..900 => self.random.random_range(0..4),
-            900..990 => self.random.random_range(4..100),
+            0..800 => self.random.random_range(0..4),
+            800..970 => self.random.random_range(4..100),
             _ => self.random.random_range(100..3 * TTL.as_millis() as u64),
         };
         let ends = clock() + millis * 1_000_000;
