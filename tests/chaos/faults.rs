@@ -103,7 +103,8 @@ impl Fault {
     pub fn length(self, random: &mut SmallRng) -> Duration {
         let forgets = matches!(self, Self::WrongType | Self::ReplicaOf);
         let least = if forgets || matches!(self, Self::Stop | Self::ClientPause) { TTL + TTL / 4 } else { TTL / 10 };
-        least + TTL.mul_f64(random.random_range(0.0..1.0))
+        let most = if self.is_over_at_once() { 0.25 } else { 1.0 };
+        least + TTL.mul_f64(random.random_range(0.0..most))
     }
 
     /// Begins it.

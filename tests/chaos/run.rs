@@ -174,7 +174,7 @@ impl Chaos {
     /// would be a majority that knows nothing of those locks.
     async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
-            sleep(Duration::from_millis(random.random_range(2_000..6_000))).await;
+            sleep(Duration::from_millis(random.random_range(5_000..10_000))).await;
             let _alone = self.healthy.write().await;
             sleep(Fault::KillAndRestartEmpty.quarantine()).await;
             let mut nodes: Vec<_> = (0..NODES).collect();
@@ -193,7 +193,6 @@ impl Chaos {
             Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
             Fault::KillAndRestartEmpty.end(third).await;
             self.note("the swap is over".to_owned());
-            sleep(Fault::KillAndRestartEmpty.quarantine()).await;
         }
     }
 
