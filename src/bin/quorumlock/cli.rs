@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
+use crate::bench::args::{Bench, BenchWorker};
 use crate::duration;
 
 const EXIT_CODES: &str = "\
@@ -36,15 +37,22 @@ pub(crate) enum Command {
     Release(Release),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
+    /// Measures how a lock passes from one to the next
+    #[command(subcommand)]
+    Bench(Bench),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
+    #[command(hide = true)]
+    BenchWorker(BenchWorker),
 }
 
 impl Command {
     /// What is logged without -v: these show the nodes themselves.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
-            Self::Status(_) | Self::Demo(_) | Self::DemoWorker(_) => LevelFilter::ERROR,
+            Self::Status(_) | Self::Demo(_) | Self::DemoWorker(_) | Self::Bench(_) | Self::BenchWorker(_) => {
+                LevelFilter::ERROR
+            }
             _ => LevelFilter::WARN,
         }
     }
@@ -79,6 +87,9 @@ pub(crate) struct Sandbox {
     /// How many servers
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) masters: u8,
+    /// How far they are: the round trip to every server, or to each (2ms,12ms,40ms,80ms,160ms)
+    #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
+    pub(crate) latency: Vec<Duration>,
     /// What to run against them; without, they run until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -4,12 +4,17 @@
     reason = "the command measures real time on its one runtime; nothing here is simulated"
 )]
 
+mod bench;
 mod cli;
 mod config;
+mod counters;
+mod crew;
 mod demo;
 mod duration;
 mod exporter;
 mod failure;
+mod histogram;
+mod latency;
 mod output;
 mod process;
 mod release;
@@ -62,6 +67,8 @@ async fn carried_out(command: Command, verbose: u8) -> Outcome {
         Command::Status(args) => status::status(args).await,
         Command::Release(args) => release::release(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,
+        Command::Bench(args) => bench::bench(args).await,
+        Command::BenchWorker(args) => bench::worker::worker(args).await,
         Command::DemoWorker(args) => demo::worker::worker(args).await,
     }
 }

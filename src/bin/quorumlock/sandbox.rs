@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use crate::cli::Sandbox;
 use crate::failure::Outcome;
+use crate::latency;
 use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::servers::Servers;
@@ -18,7 +19,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
     let mut signals = Signals::all()?;
     let servers = Servers::start(usize::from(args.masters))?;
-    let settings = Settings { nodes: servers.addresses(), max_ttl: Some(Duration::ZERO), ..Settings::default() };
+    let ports = latency::apart(&servers.ports(), &args.latency)?;
+    let settings = Settings { nodes: Servers::at(&ports), max_ttl: Some(Duration::ZERO), ..Settings::default() };
     output::note(&format!(
         "{} empty servers on loopback. THE RESTART GUARD IS OFF (max_ttl 0): for trying out, not for locks that matter",
         args.masters

@@ -43,9 +43,24 @@ impl Servers {
         Ok(servers)
     }
 
+    /// Their ports, on loopback.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.list.iter().map(|server| server.port).collect()
+    }
+
     /// Their addresses.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.list.iter().map(|server| format!("redis://127.0.0.1:{}", server.port)).collect()
+        Self::at(&self.ports())
+    }
+
+    /// The addresses of ports on loopback.
+    pub(crate) fn at(ports: &[u16]) -> Vec<String> {
+        ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
+    }
+
+    /// How many script calls all of them have carried out, by their own count.
+    pub(crate) fn script_calls(&self) -> io::Result<u64> {
+        self.list.iter().map(|server| script_calls(server.port)).sum()
     }
 
     /// Ends one with SIGKILL.
@@ -137,10 +152,24 @@ fn free_port() -> io::Result<u16> {
 
 /// The process that serves a port.
 fn serving(port: u16) -> io::Result<u32> {
+    let pid = info(port, "server")?.find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
+    pid.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn script_calls(port: u16) -> io::Result<u64> {
+    let calls = |line: String| {
+        let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let count = figures.split(',').next()?.parse::<u64>().ok()?;
+        ["eval", "evalsha"].contains(&command).then_some(count)
+    };
+    Ok(info(port, "commandstats")?.filter_map(calls).sum())
+}
+
+/// The lines of a section of INFO.
+fn info(port: u16, section: &str) -> io::Result<impl Iterator<Item = String>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(b"INFO server\r\n")?;
-    let lines = BufReader::new(stream.take(1 << 16)).lines();
-    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
-    pid.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    // It closes the connection after the answer, which is how its end is known.
+    stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes())?;
+    Ok(BufReader::new(stream.take(1 << 16)).lines().map_while(Result::ok))
 }

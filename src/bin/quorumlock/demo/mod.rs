@@ -1,8 +1,6 @@
 //! `quorumlock demo`: many workers in several processes, one lock, and a node that is killed half-way.
 
 mod counter;
-mod crew;
-mod histogram;
 mod summary;
 mod view;
 mod votes;
@@ -16,6 +14,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::cli::Demo;
+use crate::crew::Crew;
 use crate::exporter;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::output;
@@ -23,9 +22,9 @@ use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
 use counter::Counter;
-use crew::Crew;
 use summary::Summary;
 use view::View;
+use worker::Report;
 
 /// The lock's name.
 const LOCK: &str = "quorumlock-demo";
@@ -82,7 +81,7 @@ impl Stage {
         let view = View::new(args, quorum);
         view.note("waiting until nodes that have just started take part (the restart guard)");
         ready(quorum).await?;
-        let crew = Crew::start(args, &self.settings, self.folder.path(), verbose)?;
+        let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
         let began = Instant::now();
         while began.elapsed() < length && !crew.has_ended() {
@@ -99,6 +98,14 @@ impl Stage {
         view.close();
         let counted = Counter::new(self.folder.path(), "").read()?.0;
         Ok(Summary::new(args, report, quorum.nodes(), took, counted, (self.killed, self.restarted)))
+    }
+
+    fn crew(&self, args: &Demo, verbose: u8) -> Result<Crew<Report>, Failure> {
+        let ttl = format!("{}ms", TTL.as_millis());
+        Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
+            command.args(["demo-worker", "--workers", &workers.to_string(), "--ttl", &ttl, "--folder"]);
+            command.arg(self.folder.path()).args((0..verbose).map(|_| "-v"));
+        })
     }
 
     /// Kills a node half-way, and starts it again when half of the rest has passed.
@@ -131,7 +138,7 @@ async fn ready(quorum: &Quorum) -> Result<(), Failure> {
 }
 
 /// Waits until all nodes vote, but no longer than `patience`.
-async fn all_vote(quorum: &Quorum, patience: Duration) {
+pub(crate) async fn all_vote(quorum: &Quorum, patience: Duration) {
     let began = Instant::now();
     while began.elapsed() < patience && quorum.nodes().iter().any(|node| node.state != NodeState::Up) {
         sleep(Duration::from_millis(20)).await;

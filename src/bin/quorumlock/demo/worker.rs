@@ -14,11 +14,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::counter::{Counter, Increment};
-use super::histogram::Histogram;
-use super::votes::{Listener, Tally};
+use super::votes::{Tally, tally};
 use super::{LOCK, all_vote};
 use crate::cli::DemoWorker;
-use crate::failure::{Failure, Outcome};
+use crate::counters::Counters;
+use crate::crew;
+use crate::failure::Outcome;
+use crate::histogram::Histogram;
 use crate::output;
 use crate::settings::Settings;
 
@@ -43,8 +45,8 @@ pub(super) struct Report {
     pub(super) votes: Tally,
 }
 
-impl Report {
-    pub(super) fn add(&mut self, other: &Self) {
+impl crew::Report for Report {
+    fn add(&mut self, other: &Self) {
         self.sections += other.sections;
         self.overlaps += other.overlaps;
         self.rejected_tokens += other.rejected_tokens;
@@ -58,8 +60,7 @@ impl Report {
 }
 
 pub(crate) async fn worker(args: DemoWorker) -> Outcome {
-    let listener = Listener::default();
-    metrics::set_global_recorder(listener.clone()).map_err(|error| Failure::internal(error.to_string()))?;
+    let counters = Counters::install()?;
     let stop = end_of_input();
     let quorum = Settings::with_nodes(&args.nodes)?.builder().ttl(args.ttl).connect().await?;
     all_vote(&quorum, TIMEOUT).await;
@@ -67,10 +68,10 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
     let workers = (0..args.workers).map(|number| contend(&quorum, &args.folder, number, &report, &stop));
     tokio::select! {
         done = join_all(workers) => done.into_iter().collect::<io::Result<()>>()?,
-        told = telling(&report, &listener) => told?,
+        told = telling(&report, &counters) => told?,
     }
     quorum.shutdown(Duration::from_secs(1)).await;
-    tell(&report, &listener)?;
+    tell(&report, &counters)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -128,15 +129,15 @@ async fn section(guard: &LockGuard, counter: &Counter, report: &RefCell<Report>)
 }
 
 /// Tells how things are, for ever.
-async fn telling(report: &RefCell<Report>, listener: &Listener) -> io::Result<()> {
+async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;
-        tell(report, listener)?;
+        tell(report, counters)?;
     }
 }
 
-fn tell(report: &RefCell<Report>, listener: &Listener) -> io::Result<()> {
-    report.borrow_mut().votes = listener.tally();
+fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
+    report.borrow_mut().votes = tally(counters);
     output::say(&serde_json::to_string(&*report.borrow())?)
 }
 

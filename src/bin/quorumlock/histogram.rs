@@ -11,26 +11,26 @@ const FINE_BITS: u32 = FINE.trailing_zeros();
 
 /// Latencies in microseconds. There are at most 64 buckets a power of two, so some 4,000 in all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Histogram(BTreeMap<u32, u64>);
+pub(crate) struct Histogram(BTreeMap<u32, u64>);
 
 impl Histogram {
-    pub(super) fn record(&mut self, sample: Duration) {
+    pub(crate) fn record(&mut self, sample: Duration) {
         let microseconds = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
         *self.0.entry(bucket(microseconds)).or_default() += 1;
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (&bucket, &count) in &other.0 {
             *self.0.entry(bucket).or_default() += count;
         }
     }
 
-    pub(super) fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.0.values().sum()
     }
 
     /// The upper bound of the bucket of the sample that `share` of all samples do not exceed; zero without samples.
-    pub(super) fn percentile(&self, share: f64) -> Duration {
+    pub(crate) fn percentile(&self, share: f64) -> Duration {
         let rank = (self.samples() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
         let found = self.0.iter().find(|(_, count)| {

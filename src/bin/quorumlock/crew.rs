@@ -1,45 +1,63 @@
-//! The worker processes: started, listened to, and ended.
+//! Worker processes: this executable once more, under a hidden subcommand. Started, listened to, and ended.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-use super::TTL;
-use super::worker::Report;
-use crate::cli::Demo;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
 /// How long workers may take to finish their last section.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-pub(super) struct Crew(Vec<Process>);
+/// What a process tells of itself, again and again; each time all of it.
+pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
+    /// Adds what another process told.
+    fn add(&mut self, other: &Self);
+}
+
+/// Processes that tell `R`.
+pub(crate) struct Crew<R>(Vec<Process<R>>);
 
 /// One process. It ends when its standard input does, so also when this process is killed.
-struct Process {
+struct Process<R> {
     child: Child,
-    last: Arc<Mutex<Report>>,
+    last: Arc<Mutex<R>>,
     reader: Option<JoinHandle<()>>,
 }
 
-impl Crew {
-    /// Starts the processes, the workers spread over them.
-    pub(super) fn start(args: &Demo, settings: &Settings, folder: &Path, verbose: u8) -> Result<Self, Failure> {
-        let processes = args.processes.min(args.workers);
-        let share = |index| args.workers / processes + u32::from(index < args.workers % processes);
-        let start = |index| Process::start(share(index), settings, folder, verbose);
+impl<R: Report> Crew<R> {
+    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments` makes the arguments of one that has so many workers.
+    pub(crate) fn start(
+        workers: u32,
+        processes: u32,
+        settings: &Settings,
+        arguments: impl Fn(&mut Command, u32),
+    ) -> Result<Self, Failure> {
+        let processes = processes.min(workers);
+        let share = |index| workers / processes + u32::from(index < workers % processes);
+        let start = |index| {
+            let mut command = Command::new(std::env::current_exe()?);
+            arguments(&mut command, share(index));
+            Process::start(command.envs(settings.variables()))
+        };
         (0..processes).map(start).collect::<Result<_, _>>().map(Self)
     }
 
+    /// How many processes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What all of them have told so far.
-    pub(super) fn report(&self) -> Report {
-        let mut sum = Report::default();
+    pub(crate) fn report(&self) -> R {
+        let mut sum = R::default();
         for process in &self.0 {
             sum.add(&process.last.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -47,12 +65,18 @@ impl Crew {
     }
 
     /// Whether one of them has ended before it was asked to.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.0.iter().any(|process| process.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
+    /// Tells all of them one line, on their standard input.
+    pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
+        let inputs = self.0.iter_mut().filter_map(|process| process.child.stdin.as_mut());
+        inputs.into_iter().try_for_each(|input| writeln!(input, "{line}"))
+    }
+
     /// Lets them finish, and returns what they told.
-    pub(super) async fn finish(mut self) -> Result<Report, Failure> {
+    pub(crate) async fn finish(mut self) -> Result<R, Failure> {
         self.0.iter_mut().for_each(|process| drop(process.child.stdin.take()));
         let began = Instant::now();
         for process in &mut self.0 {
@@ -62,20 +86,11 @@ impl Crew {
     }
 }
 
-impl Process {
-    fn start(workers: u32, settings: &Settings, folder: &Path, verbose: u8) -> Result<Self, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg("demo-worker")
-            .args(["--workers", &workers.to_string(), "--ttl", &format!("{}ms", TTL.as_millis()), "--folder"])
-            .arg(folder)
-            .args((0..verbose).map(|_| "-v"))
-            .envs(settings.variables())
-            // Ctrl-C is for the demo alone, which ends its workers itself.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let last = Arc::new(Mutex::new(Report::default()));
+impl<R: Report> Process<R> {
+    fn start(command: &mut Command) -> Result<Self, Failure> {
+        // Ctrl-C is for the one that started them, which ends its workers itself.
+        let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let last = Arc::new(Mutex::new(R::default()));
         let reader = child.stdout.take().map(|lines| listen(lines, last.clone()));
         Ok(Self { child, last, reader })
     }
@@ -97,7 +112,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl<R> Drop for Process<R> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -105,7 +120,7 @@ impl Drop for Process {
 }
 
 /// Keeps the latest report of a process.
-fn listen(lines: ChildStdout, last: Arc<Mutex<Report>>) -> JoinHandle<()> {
+fn listen<R: Report>(lines: ChildStdout, last: Arc<Mutex<R>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(lines).lines().map_while(Result::ok) {
             if let Ok(report) = serde_json::from_str(&line) {

@@ -1,0 +1,74 @@
+//! When sections were, by the machine's clock, and what follows from that. None of it rests on the lock.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// From inside of one section: in microseconds of the machine's monotonic clock, so that those of all processes can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Section {
+    /// Just after the lock was acquired.
+    pub(super) entered: u64,
+    /// Just before it is released.
+    pub(super) left: u64,
+}
+
+/// The sections of all workers in order.
+pub(super) struct Course(Vec<Section>);
+
+impl Course {
+    pub(super) fn new(mut sections: Vec<Section>) -> Self {
+        sections.sort_unstable();
+        Self(sections)
+    }
+
+    /// How many sections began while another was under way.
+    pub(super) fn overlaps(&self) -> u64 {
+        let mut latest = 0;
+        let mut overlaps = 0;
+        for section in &self.0 {
+            overlaps += u64::from(section.entered < latest);
+            latest = latest.max(section.left);
+        }
+        overlaps
+    }
+
+    /// The median time from a section's end to the next one's begin.
+    pub(super) fn handover(&self) -> Duration {
+        let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
+        middle(handovers.collect())
+    }
+
+    /// The median length of a section.
+    pub(super) fn hold(&self) -> Duration {
+        middle(self.0.iter().map(|section| section.left.saturating_sub(section.entered)).collect())
+    }
+}
+
+fn middle(mut microseconds: Vec<u64>) -> Duration {
+    microseconds.sort_unstable();
+    Duration::from_micros(microseconds.get(microseconds.len() / 2).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(sections: &[(u64, u64)]) -> Course {
+        Course::new(sections.iter().map(|&(entered, left)| Section { entered, left }).collect())
+    }
+
+    #[test]
+    fn a_section_that_began_within_another_is_an_overlap() {
+        assert_eq!(course(&[(20, 30), (0, 10), (10, 20)]).overlaps(), 0);
+        assert_eq!(course(&[(0, 10), (9, 12)]).overlaps(), 1);
+        assert_eq!(course(&[(0, 100), (10, 20), (30, 40), (100, 101)]).overlaps(), 2);
+    }
+
+    #[test]
+    fn a_handover_is_from_an_end_to_the_next_begin() {
+        let course = course(&[(0, 10), (13, 20), (25, 40), (47, 48)]);
+        assert_eq!(course.handover(), Duration::from_micros(5));
+        assert_eq!(course.hold(), Duration::from_micros(10));
+    }
+}

@@ -1,0 +1,207 @@
+//! Distance on one machine: a TCP proxy in front of each server, through which bytes take half a round trip each way.
+//!
+//! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up, which would add one to two of them to every round trip. A
+//! thread wakes within a tenth of one, and that is made up for.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, sleep};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// How much is read at a time.
+const CHUNK: usize = 16 << 10;
+/// How many reads may be on their way in one direction; past that, the sender is held back.
+const QUEUE: usize = 1_024;
+/// What these threads need.
+const STACK: usize = 128 << 10;
+/// After a connection that could not be taken, for want of descriptors: not to be tried at full speed.
+const PAUSE: Duration = Duration::from_millis(20);
+/// By how much the system is late of itself; what is more comes from the machine's load, and is not made up for.
+const MOST_LATE: Duration = Duration::from_micros(200);
+
+/// Puts each of `ports` (of loopback) at the distance of its round trip, or all at that of the only one. Returns the ports to use instead. The proxies end
+/// with this process.
+pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
+    let distance = |index: usize| match round_trips {
+        [] => Ok(None),
+        [all] => Ok(Some(*all)),
+        each if each.len() == ports.len() => Ok(Some(each[index])),
+        each => {
+            let counts = format!("--latency has {} values for {} servers", each.len(), ports.len());
+            Err(Failure::usage(format!("{counts}: give one for all, or one for each")))
+        }
+    };
+    let place = |(index, &port)| match distance(index)? {
+        Some(round_trip) => Ok(proxy(port, round_trip / 2)?),
+        None => Ok(port),
+    };
+    ports.iter().enumerate().map(place).collect()
+}
+
+/// A proxy before the server at `port`; returns its own.
+fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let own = listener.local_addr()?.port();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    start(move || accept(&listener, server, delay))?;
+    Ok(own)
+}
+
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    Builder::new().stack_size(STACK).spawn(work).map(drop)
+}
+
+fn accept(listener: &TcpListener, server: SocketAddr, delay: Duration) {
+    for client in listener.incoming() {
+        // Whoever cannot be served sees its connection closed.
+        if client.and_then(|client| connect(client, server, delay)).is_err() {
+            sleep(PAUSE);
+        }
+    }
+}
+
+fn connect(client: TcpStream, server: SocketAddr, delay: Duration) -> io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (client, server) = (Arc::new(client), Arc::new(server));
+    carry(client.clone(), server.clone(), delay)?;
+    carry(server, client, delay)
+}
+
+/// Bytes, and when they arrive.
+type Chunk = (Instant, Vec<u8>);
+
+/// Carries what `from` sends to `to`, this much later and in order.
+fn carry(from: Arc<TcpStream>, to: Arc<TcpStream>, delay: Duration) -> io::Result<()> {
+    let (sender, chunks) = sync_channel(QUEUE);
+    let source = from.clone();
+    start(move || collect(&source, &sender, delay))?;
+    start(move || {
+        if deliver(&chunks, &to).is_err() {
+            // Nobody takes what is sent: that is told to who sends it.
+            let _ = from.shutdown(Shutdown::Both);
+        }
+    })
+}
+
+fn collect(mut from: &TcpStream, sender: &SyncSender<Chunk>, delay: Duration) {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = from.read(&mut buffer).unwrap_or(0);
+        // The end, which has no bytes, takes as long as they do.
+        let sent = sender.send((Instant::now() + delay, buffer[..read].to_vec()));
+        if read == 0 || sent.is_err() {
+            return;
+        }
+    }
+}
+
+fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
+    let mut alarm = Alarm::default();
+    for (due, bytes) in chunks {
+        alarm.wait_until(due);
+        if bytes.is_empty() {
+            // The other direction stays open.
+            return to.shutdown(Shutdown::Write);
+        }
+        to.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Waits for moments, and learns by how much the system is late, so that it errs as often to one side as to the other.
+#[derive(Default)]
+struct Alarm {
+    late: Duration,
+}
+
+impl Alarm {
+    fn wait_until(&mut self, due: Instant) {
+        let pause = due.saturating_duration_since(Instant::now()).saturating_sub(self.late);
+        if pause.is_zero() {
+            return;
+        }
+        let began = Instant::now();
+        sleep(pause);
+        let late = began.elapsed().saturating_sub(pause).min(MOST_LATE);
+        self.late = self.late * 7 / 8 + late / 8;
+    }
+}
+
+/// The round trip to a server as a client sees it: the shortest of some.
+pub(crate) fn measured(port: u16) -> io::Result<Duration> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let sent = Instant::now();
+        stream.write_all(b"PING\r\n")?;
+        stream.read_exact(&mut [0; b"+PONG\r\n".len()])?;
+        shortest = shortest.min(sent.elapsed());
+    }
+    Ok(shortest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A server that sends back what it gets, in upper case, and says `bye` when the client's end is closed.
+    fn echo() -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buffer = [0; 1_024];
+            while let Ok(read @ 1..) = stream.read(&mut buffer) {
+                stream.write_all(&buffer[..read].to_ascii_uppercase()).unwrap();
+            }
+            stream.write_all(b"bye").unwrap();
+        });
+        port
+    }
+
+    #[test]
+    fn bytes_keep_their_order_and_an_end_is_told_while_the_other_way_stays_open() {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy(echo(), PAUSE).unwrap())).unwrap();
+        let began = Instant::now();
+        let sent: Vec<u8> = (0..200_000).map(|index| b'a' + (index % 26) as u8).collect();
+        let mut writer = stream.try_clone().unwrap();
+        let bytes = sent.clone();
+        thread::spawn(move || {
+            writer.write_all(&bytes).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(began.elapsed() >= 2 * PAUSE, "half of the distance each way");
+        assert_eq!(got, [sent.to_ascii_uppercase(), b"bye".to_vec()].concat());
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_a_queue() {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy(echo(), 10 * PAUSE).unwrap())).unwrap();
+        let began = Instant::now();
+        for _ in 0..20 {
+            stream.write_all(b"a").unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        stream.read_exact(&mut [0; 20]).unwrap();
+        assert!((20 * PAUSE..40 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn there_is_one_distance_for_all_or_one_for_each() {
+        let ms = Duration::from_millis;
+        assert!(apart(&[1, 2, 3], &[ms(1), ms(2)]).is_err());
+        assert_eq!(apart(&[1, 2], &[]).unwrap(), [1, 2]);
+        assert_eq!(apart(&[1, 2], &[ms(1)]).unwrap().len(), 2);
+    }
+}
