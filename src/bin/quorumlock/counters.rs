@@ -9,7 +9,9 @@ use crate::failure::Failure;
 
 /// A recorder that keeps counters and drops all else.
 #[derive(Clone, Default)]
-pub(crate) struct Counters(Arc<Mutex<Vec<(Key, Arc<AtomicU64>)>>>);
+pub(crate) struct Counters(Arc<Mutex<Vec<Kept>>>);
+
+type Kept = (Key, Arc<AtomicU64>);
 
 impl Counters {
     /// Listens from now on, in this whole process.
