@@ -102,9 +102,17 @@ impl Background {
         send(self.child(), signal);
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and for that of whoever else writes where it wrote.
     fn done(mut self) -> (i32, String, String) {
-        told(self.0.take().unwrap().wait_with_output().unwrap())
+        let child = self.0.take().unwrap();
+        let pid = Pid::from_child(&child);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        let output = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let _ = kill_process(pid, Signal::KILL);
+            panic!("it does not end");
+        });
+        told(output.unwrap())
     }
 }
 

@@ -188,7 +188,7 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let mut stubborn = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
     line_of(&folder.path().join("alive"));
     let end = stop_after_renewal(&servers, Duration::from_secs(1));
-    stubborn.child().wait().unwrap();
+    until("the command was stopped", || stubborn.child().try_wait().unwrap().is_some());
     servers.iter().for_each(Server::resume);
     let (code, _, err) = stubborn.done();
     assert!(code == 76 && err.contains("could not be renewed"), "{code}: {err}");

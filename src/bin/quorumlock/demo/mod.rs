@@ -79,7 +79,7 @@ impl Stage {
 
     async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: u8) -> Result<Summary, Failure> {
         let view = View::new(args, quorum);
-        view.note("waiting until nodes that have just started take part (the restart guard)");
+        view.note("waiting until all nodes vote: those that have just started are quarantined");
         ready(quorum).await?;
         let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
@@ -114,12 +114,15 @@ impl Stage {
         if played >= 0.5 && self.killed == 0 {
             servers.kill(VICTIM);
             self.killed = 1;
-            view.note(&format!("killed {} with SIGKILL", self.settings.nodes[VICTIM]));
+            view.note(&format!("half-way: killed {} with SIGKILL", self.settings.nodes[VICTIM]));
         }
         if played >= 0.75 && self.restarted == 0 {
             servers.restart(VICTIM)?;
             self.restarted = 1;
-            view.note(&format!("started {} again, empty", self.settings.nodes[VICTIM]));
+            view.note(&format!(
+                "three quarters: started {} again, empty; it is quarantined for a while",
+                self.settings.nodes[VICTIM]
+            ));
         }
         Ok(())
     }

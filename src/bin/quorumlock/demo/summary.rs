@@ -112,7 +112,8 @@ impl Summary {
             ("acquire", acquire[0].clone(), format!("p50; p99 {}, longest {}", acquire[1], acquire[2])),
         ];
         let rows: Vec<_> = rows.into_iter().map(|(name, value, what)| vec![name.to_owned(), value, what]).collect();
-        let mut lines = aligned_rows(&rows);
+        let mut lines = vec![String::new()];
+        lines.extend(aligned_rows(&rows));
         lines.push(String::new());
         lines.extend(self.node_table());
         lines
