@@ -57,6 +57,14 @@ mod tests {
         assert_eq!(Backoff::default().ceiling(0, 150 * MS), 300 * MS);
     }
 
+    #[test]
+    fn pauses_are_spread_from_nothing_to_the_ceiling() {
+        let backoff = Backoff { min: 100 * MS, max: 100 * MS };
+        let pause = |random| backoff.pause(0, Duration::ZERO, random);
+        assert_eq!((pause(0), pause(1 << 63)), (Duration::ZERO, 50 * MS));
+        assert!(pause(u64::MAX) > 99 * MS);
+    }
+
     proptest! {
         #[test]
         fn a_pause_never_exceeds_its_ceiling(failures: u32, trip in 0u64..10_000, random: u64) {

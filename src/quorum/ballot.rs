@@ -53,6 +53,12 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_beyond_the_limit_is_not_believed() {
+        assert_eq!(Ballots::default().next(Duration::from_micros(LIMIT)), Some(1));
+        assert_eq!(Ballots::default().next(Duration::from_micros(LIMIT - 1)), Some(LIMIT - 1));
+    }
+
+    #[test]
     fn a_wall_clock_that_went_back_never_deals_a_lower_ballot() {
         let ballots = Ballots::default();
         assert_eq!(ballots.next(Duration::from_micros(1_000)), Some(1_000));

@@ -52,8 +52,9 @@ impl Offset {
     }
 }
 
+/// Never more than 2^85, so sums of some do not overflow.
 fn micros(duration: Duration) -> i128 {
-    i128::try_from(duration.as_micros()).unwrap_or(i128::MAX / 4)
+    duration.as_micros().cast_signed()
 }
 
 /// Why a node's claims do not count at present.
@@ -274,6 +275,37 @@ mod tests {
             let time = (SECOND * second).mul_f64(1.004);
             assert!(!guard.observe(time, at(second), at(second)), "second {second}");
         }
+    }
+
+    #[test]
+    fn what_whole_microseconds_cut_off_is_no_step() {
+        let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
+        let mut guard = Guard::new(MAX_TTL, 0.0);
+        assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
+        assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
+        assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a microsecond begins");
+        assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "eight more are a step");
+    }
+
+    #[test]
+    fn an_uptime_may_be_a_second_and_a_fiftieth_of_the_time_behind_and_no_more() {
+        let before = 100 * SECOND;
+        let elapsed = 50 * SECOND;
+        assert!(!went_back(before, elapsed, 148 * SECOND));
+        assert!(went_back(before, elapsed, 148 * SECOND - Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn the_longest_doubt_stands() {
+        let mut guard = guard();
+        guard.admit("a", 20 * SECOND, at(0));
+        assert!(!guard.observe(100 * SECOND, at(0), at(0)));
+        assert!(guard.observe(200 * SECOND, at(1), at(1)));
+        let stepped = guard.quarantined(at(1));
+        guard.admit("a", 21 * SECOND, at(1));
+        assert_eq!((stepped, guard.quarantined(at(1))), (Some((MAX_TTL, Doubt::ClockStepped)), stepped));
+        guard.admit("b", 21 * SECOND, at(1));
+        assert_eq!(guard.quarantined(at(1)), stepped, "one that is no longer changes nothing");
     }
 
     #[test]
