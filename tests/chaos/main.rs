@@ -1,7 +1,7 @@
 //! Worker processes over five real servers behind proxies, while everything fails; and a judge.
 //!
 //! `scripts/chaos` runs it. `--seconds S` for how long, `--seed N` for which faults, `--json` for one object at the end, `--soak S` to also hold memory
-//! and tasks at the end against those after a tenth of the time, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
+//! and tasks at the end against those early on, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
 //!
 //! A new fault is a variant of [`faults::Fault`] with how it begins and how it ends; it is dealt and measured by itself. If nodes forget by it and
 //! clients cannot see that, it must leave every holder its majority (see `begin_fairly`) or last for a ttl: else the violation is the tester's. A new

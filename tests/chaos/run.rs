@@ -303,29 +303,28 @@ impl Chaos {
 
     fn usage(&self, began: u64, ended: u64) -> Usage {
         let usage = self.workers.usage.lock().unwrap();
-        let most = |from: f64, until: f64, of: fn(&(u64, u32, u64, u64)) -> u64| {
-            let at = |share: f64| began + ((ended - began) as f64 * share) as u64;
-            usage.iter().filter(|entry| (at(from)..=at(until)).contains(&entry.0)).map(of).max().unwrap_or_default()
+        let tenth = |at: u64| (at.clamp(began, ended - 1) - began) * 10 / (ended - began);
+        let most = |part: u64, of: fn(&(u64, u32, u64, u64)) -> u64| {
+            usage.iter().filter(|entry| tenth(entry.0) == part).map(of).max().unwrap_or_default()
         };
         Usage {
-            memory: [most(0.0, 0.1, |entry| entry.2), most(0.9, 1.0, |entry| entry.2)],
-            tasks: [most(0.0, 0.1, |entry| entry.3), most(0.9, 1.0, |entry| entry.3)],
+            memory: std::array::from_fn(|part| most(part as u64, |entry| entry.2)),
+            tasks: std::array::from_fn(|part| most(part as u64, |entry| entry.3)),
         }
     }
 }
 
-/// The most that any worker used in the first tenth of the time and in the last.
+/// The most that any worker used in each tenth of the time.
 struct Usage {
-    memory: [u64; 2],
-    tasks: [u64; 2],
+    memory: [u64; 10],
+    tasks: [u64; 10],
 }
 
 impl Usage {
-    /// By more than a tenth and what a few queued operations take.
+    /// From the second tenth to the last, by more than a tenth and what a few queued operations take.
     fn grew(&self) -> bool {
-        let [first, last] = self.memory;
-        let [few, many] = self.tasks;
-        last > first + first / 10 + 4_096 || many > few + few / 10 + 8
+        let grown = |[_, early, .., late]: [u64; 10], spare| late > early + early / 10 + spare;
+        grown(self.memory, 2_048) || grown(self.tasks, 8)
     }
 }
 
