@@ -45,6 +45,7 @@
 //! * **Fencing tokens grow**: whoever holds a lock has a greater token than everyone who held it before.
 //! * **Unknown is not refused**: what a node may have granted is released, also when its answer never came, when a future is dropped, and when a quorum
 //!   was there and too late.
+//! * **First come, first served**, across processes: nodes keep a line a name and wake the first. A waiter that died costs a turn, 100 ms to 2 s.
 //! * **Loss is told by the deadline**, by a timer of its own, and is final.
 //! * **Restarted nodes do not vote** until every lock that they could have forgotten has expired. The same goes for nodes whose clock was stepped.
 //!   See [`quorum::guard`] for what can and what cannot be seen.
@@ -55,11 +56,12 @@
 //!   that, by the token.
 //! * A node that forgets without restarting (keys deleted by hand, an evicting `maxmemory-policy`, a failover behind one address that keeps its run id) can
 //!   grant twice.
-//! * Fairness holds within one process, first come first served. Between processes, contenders ask again after random pauses.
+//! * Strict order across processes: within one process the lock passes from caller to caller up to eight times in a row while others wait
+//!   ([`LockOptions::max_passes`]; zero makes it strict), and callers that turned [`fair`](LockOptions::fair) off overtake.
 //!
 //! # Runtime
 //!
-//! A Tokio runtime with time and I/O enabled. The library opens one connection a node, and keeps two small tasks a node and one a quorum. When the
+//! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one connection a node, and keeps two small tasks a node and one a quorum. When the
 //! last handle and guard are dropped, nothing stays.
 
 pub mod config;
