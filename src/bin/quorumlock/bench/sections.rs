@@ -33,21 +33,22 @@ impl Course {
         overlaps
     }
 
-    /// The median time from a section's end to the next one's begin.
-    pub(super) fn handover(&self) -> Duration {
+    /// The times from a section's end to the next one's begin: what `share` of them do not exceed.
+    pub(super) fn handover(&self, share: f64) -> Duration {
         let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
-        middle(handovers.collect())
+        percentile(handovers.collect(), share)
     }
 
     /// The median length of a section.
     pub(super) fn hold(&self) -> Duration {
-        middle(self.0.iter().map(|section| section.left.saturating_sub(section.entered)).collect())
+        percentile(self.0.iter().map(|section| section.left.saturating_sub(section.entered)).collect(), 0.5)
     }
 }
 
-fn middle(mut microseconds: Vec<u64>) -> Duration {
+fn percentile(mut microseconds: Vec<u64>, share: f64) -> Duration {
     microseconds.sort_unstable();
-    Duration::from_micros(microseconds.get(microseconds.len() / 2).copied().unwrap_or_default())
+    let rank = (microseconds.len() as f64 * share).ceil().max(1.0) as usize;
+    Duration::from_micros(microseconds.get(rank - 1).copied().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn a_handover_is_from_an_end_to_the_next_begin() {
         let course = course(&[(0, 10), (13, 20), (25, 40), (47, 48)]);
-        assert_eq!(course.handover(), Duration::from_micros(5));
+        assert_eq!([0.5, 0.99].map(|share| course.handover(share)), [5, 7].map(Duration::from_micros));
         assert_eq!(course.hold(), Duration::from_micros(10));
     }
 }

@@ -96,7 +96,9 @@ impl Summary {
             "least_sections": self.least(),
             "commands_per_section": rounded(self.each(self.calls)),
             "split_rounds_per_section": rounded(self.each(self.counted("quorumlock_split_rounds_total"))),
-            "handover_p50_ms": milliseconds(self.course.handover()),
+            "handover_p50_ms": milliseconds(self.course.handover(0.5)),
+            "handover_p99_ms": milliseconds(self.course.handover(0.99)),
+            "handover_max_ms": milliseconds(self.course.handover(1.0)),
             "overlaps": self.course.overlaps(),
             "lost": self.report.lost,
             "failed": self.report.failed,
@@ -115,6 +117,7 @@ impl Summary {
     fn lines(&self) -> Vec<String> {
         let workers = self.report.workers.len();
         let waited = [0.5, 0.99, 1.0].map(|share| show(self.waited(share)));
+        let handover = [0.5, 0.99].map(|share| show(self.course.handover(share)));
         let overlaps = self.course.overlaps();
         let overlaps = if overlaps == 0 { green("0") } else { red(&grouped(overlaps)) };
         let splits = self.each(self.counted("quorumlock_split_rounds_total"));
@@ -125,7 +128,11 @@ impl Summary {
             ("", String::new(), ideal),
             ("overlaps", overlaps, "sections that began within another".to_owned()),
             ("acquire", waited[0].clone(), format!("p50; p99 {}, longest {}", waited[1], waited[2])),
-            ("handover", show(self.course.handover()), "p50, from a release to the next one inside".to_owned()),
+            (
+                "handover",
+                handover[0].clone(),
+                format!("p50, from a release to the next one inside; p99 {}", handover[1]),
+            ),
             ("of a worker", grouped(self.most()), format!("sections at most, and {} at least", grouped(self.least()))),
             ("commands", format!("{:.1}", self.each(self.calls)), "a section, on all nodes together".to_owned()),
             ("split rounds", format!("{splits:.2}"), "a section".to_owned()),
