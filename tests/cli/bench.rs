@@ -44,6 +44,13 @@ fn barging_asks_more_often_and_no_more_than_one_of_both_can_be_had() {
     assert_eq!(done(bare().args(["bench", "contention", "--latency", "1ms,2ms"])).0, 64);
 }
 
+#[tokio::test]
+async fn a_command_can_be_run_without_waiting_in_line() {
+    let servers = crate::common::servers(3).await;
+    let (code, out, err) = done(super::over(&servers).args(["run", "job", "--unfair", "--", "echo", "inside"]));
+    assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
+}
+
 /// The shortest of some round trips to a server.
 fn round_trip(address: &str) -> Duration {
     let mut stream = TcpStream::connect(address.strip_prefix("redis://").unwrap()).unwrap();

@@ -67,3 +67,49 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     let (_, out, _) = done(over(&servers).args(["status", "job"]));
     assert!(out.contains("job is held by") && out.contains(&token), "{out}");
 }
+
+/// How many wait in line for `job`, by all nodes alike.
+fn in_line(servers: &[crate::common::server::Server], count: u32) {
+    super::until(&format!("{count} wait in line"), || {
+        let (_, seen) = json(over(servers).args(["status", "job", "--json"]));
+        seen["nodes"].as_array().unwrap().iter().all(|node| node["waiting"] == count)
+    });
+}
+
+#[tokio::test]
+async fn the_line_is_shown() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo > $0/in; exec sleep 1000";
+    let _holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    super::until("it is held", || folder.path().join("in").exists());
+    let (_, alone) = json(over(&servers).args(["status", "job", "--json"]));
+    assert_eq!((&alone["waiting"], &alone["turn"]), (&0.into(), &Value::Null));
+    let options = ["--timeout", "1h"];
+    let _one = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
+    let _other = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
+    in_line(&servers, 2);
+    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    assert!(out.contains("2 wait in line"), "{out}");
+}
+
+#[tokio::test]
+async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than_the_grace() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo > $0/in; until [ -e $0/go ]; do sleep 0.01; done";
+    let mut holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    super::until("it is held", || folder.path().join("in").exists());
+    let options = ["--timeout", "1h"];
+    let mut dead = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
+    in_line(&servers, 1);
+    let next = Background::start(&mut run(&servers, "job", &options, "echo inside", folder.path()));
+    in_line(&servers, 2);
+    dead.send(rustix::process::Signal::KILL);
+    dead.child().wait().unwrap();
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    holder.child().wait().unwrap();
+    let freed = std::time::Instant::now();
+    assert_eq!(next.done().1, "inside\n");
+    let waited = freed.elapsed();
+    // Near nodes: a turn lasts 100 ms. Without the word to ask after it, the next would ask by itself in 5 s.
+    assert!(waited < std::time::Duration::from_millis(100 + 900), "{waited:?}");
+}

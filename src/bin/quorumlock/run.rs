@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Run) -> Outcome {
 }
 
 async fn under_lock(args: &Run, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
-    let lock = quorum.lock(&args.name);
+    let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair))?;
     let guard = match unless_told(signals, lock.acquire(args.timeout)).await {
         Ok(guard) => guard?,
         Err(signal) => return Ok(process::ended_by(signal)),

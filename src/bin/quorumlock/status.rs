@@ -54,7 +54,7 @@ impl Seen {
     fn lines(&self) -> Vec<String> {
         // The state comes last: it is the longest.
         let heading: &[_] = match self.name {
-            Some(_) => &["node", "holder", "count", "left", "fence", "round trip", "state"],
+            Some(_) => &["node", "holder", "count", "left", "fence", "in line", "turn", "round trip", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
         };
         let rows: Vec<_> =
@@ -62,7 +62,10 @@ impl Seen {
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
         lines.push(self.verdict());
-        lines.extend(self.name.as_deref().map(|name| self.holding(name)));
+        if let Some(name) = &self.name {
+            lines.push(self.holding(name));
+            lines.extend(line(&self.inspected));
+        }
         lines
     }
 
@@ -71,6 +74,7 @@ impl Seen {
         let round_trip = node.round_trip.map_or_else(dash, show);
         if self.name.is_some() {
             row.extend(holder_cells(said));
+            row.extend(line_cells(said));
             row.push(round_trip);
         } else {
             let uptime =
@@ -111,6 +115,8 @@ impl Seen {
             object["fence"] = json!(self.inspected.fence());
             object["remaining_ms"] = json!(self.remaining().map(milliseconds));
             object["count"] = json!(self.held().map(|said| said.count).max());
+            object["waiting"] = json!(waiting(&self.inspected));
+            object["turn"] = json!(turn(&self.inspected));
         }
         object
     }
@@ -130,6 +136,9 @@ impl Seen {
             object["count"] = json!(said.count);
             object["remaining_ms"] = json!(said.remaining.map(milliseconds));
             object["fence"] = json!(said.fence);
+            object["waiting"] = json!(said.waiting);
+            object["turn"] = json!(said.turn.as_ref().map(|(who, _)| who));
+            object["turn_ms"] = json!(said.turn.as_ref().map(|(_, left)| milliseconds(*left)));
         }
         object
     }
@@ -137,8 +146,7 @@ impl Seen {
     /// What those nodes say that agree on the holder.
     fn held(&self) -> impl Iterator<Item = &Inspection> {
         let holder = self.inspected.holder();
-        let said = self.inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        said.filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
+        said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
     /// For how long a quorum of nodes still has the holder: it ends when the first node too many forgets it.
@@ -158,6 +166,36 @@ fn holder_cells(said: &Result<Inspection, String>) -> [String; 4] {
             [holder, count, said.remaining.map_or_else(dash, show), said.fence.to_string()]
         }
     }
+}
+
+fn line_cells(said: &Result<Inspection, String>) -> [String; 2] {
+    let Ok(said) = said else { return [dash(), dash()] };
+    let turn = said.turn.as_ref().map_or_else(dash, |(who, left)| format!("{} for {}", shortened(who), show(*left)));
+    [said.waiting.to_string(), turn]
+}
+
+/// How many wait in line: on the node that knows of the most. In one process all that wait for a name count as one.
+fn waiting(inspected: &Inspected) -> u32 {
+    said(inspected).map(|said| said.waiting).max().unwrap_or(0)
+}
+
+/// Whose turn it is, by most nodes.
+fn turn(inspected: &Inspected) -> Option<&str> {
+    let turns = || said(inspected).filter_map(|said| Some(&*said.turn.as_ref()?.0));
+    turns().max_by_key(|turn| turns().filter(|other| other == turn).count())
+}
+
+fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
+    inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
+}
+
+/// Who waits, in words; nothing if nobody does.
+pub(crate) fn line(inspected: &Inspected) -> Option<String> {
+    let (waiting, turn) = (waiting(inspected), turn(inspected));
+    let whose = turn.map(|turn| format!("it is the turn of {}", shortened(turn)));
+    let many = (waiting > 0).then(|| format!("{waiting} {} in line", if waiting == 1 { "waits" } else { "wait" }));
+    let both: Vec<_> = [many, whose].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// `host/pid/1a2b3c4d..`: enough to tell owners apart in a table.

@@ -21,6 +21,7 @@ use crate::output;
 use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
+use crate::status;
 use counter::Counter;
 use summary::Summary;
 use view::View;
@@ -84,13 +85,16 @@ impl Stage {
         let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
         let began = Instant::now();
+        let mut line = None;
         while began.elapsed() < length && !crew.has_ended() {
             self.direct(began.elapsed().as_secs_f64() / length.as_secs_f64(), &view)?;
-            view.draw(began.elapsed(), &crew.report(), &quorum.nodes());
+            view.draw(began.elapsed(), &crew.report(), &quorum.nodes(), line.as_deref());
             tokio::select! {
                 () = sleep(TICK.min(length.saturating_sub(began.elapsed()))) => {}
-                // Asking measures the round trips that are shown.
-                _ = async { let _ = quorum.inspect(LOCK).await; sleep(TICK).await } => {}
+                // Asking also measures the round trips that are shown.
+                seen = async { let seen = quorum.inspect(LOCK).await; sleep(TICK).await; seen } => {
+                    line = seen.ok().and_then(|seen| status::line(&seen));
+                }
             }
         }
         let took = began.elapsed();

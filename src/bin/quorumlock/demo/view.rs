@@ -15,6 +15,9 @@ use crate::duration::show;
 use crate::output::{self, bold, green, grouped, red, table};
 use crate::status;
 
+/// What is shown while no line is seen.
+const NOBODY: &str = "nobody waits in line";
+
 pub(super) struct View {
     bars: MultiProgress,
     progress: ProgressBar,
@@ -36,8 +39,8 @@ impl View {
             bars.add(bar)
         };
         let progress = add(ProgressBar::new(u64::from(args.seconds) * 1_000), "{bar:40.green/black} {msg}");
-        // The figures, an empty line, the table's heading, and the nodes.
-        let lines = (0..nodes + 3).map(|_| add(ProgressBar::new_spinner(), "{wide_msg}")).collect();
+        // The figures, the waiting line, an empty line, the table's heading, and the nodes.
+        let lines = (0..nodes + 4).map(|_| add(ProgressBar::new_spinner(), "{wide_msg}")).collect();
         let view = Self { bars, progress, lines, live, told: Cell::new(0), quorum: nodes / 2 + 1 };
         view.note(&title(args, nodes));
         view
@@ -52,14 +55,15 @@ impl View {
         }
     }
 
-    pub(super) fn draw(&self, elapsed: Duration, report: &Report, nodes: &[NodeStatus]) {
+    pub(super) fn draw(&self, elapsed: Duration, report: &Report, nodes: &[NodeStatus], line: Option<&str>) {
         if self.live {
-            self.draw_live(elapsed, report, nodes);
+            self.draw_live(elapsed, report, nodes, line);
         } else if elapsed.as_secs() > self.told.get() {
             self.told.set(elapsed.as_secs());
             let votes = nodes.iter().filter(|node| status::word(&node.state) == "up").count();
             let nodes = format!("{votes} of {} nodes vote", nodes.len());
-            output::note(&format!("{:>3} s  {}   {nodes}", elapsed.as_secs(), figures(report)));
+            let line = line.unwrap_or(NOBODY);
+            output::note(&format!("{:>3} s  {}   {nodes}   {line}", elapsed.as_secs(), figures(report)));
         }
     }
 
@@ -68,13 +72,14 @@ impl View {
         let _ = self.bars.clear();
     }
 
-    fn draw_live(&self, elapsed: Duration, report: &Report, nodes: &[NodeStatus]) {
+    fn draw_live(&self, elapsed: Duration, report: &Report, nodes: &[NodeStatus], line: Option<&str>) {
         self.progress.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         let length = self.progress.length().unwrap_or_default() / 1_000;
         self.progress.set_message(format!("{:.1} of {length} s, quorum {}", elapsed.as_secs_f64(), self.quorum));
         let rows: Vec<_> = nodes.iter().map(|node| row(node, report)).collect();
         let table = table(&["node", "round trip", "granted", "refused", "no vote", "state"], &rows);
-        let text = [figures(report), String::new()].into_iter().chain(table);
+        let line = line.unwrap_or(NOBODY).to_owned();
+        let text = [figures(report), line, String::new()].into_iter().chain(table);
         self.lines.iter().zip(text).for_each(|(line, text)| line.set_message(text));
     }
 }
