@@ -20,8 +20,8 @@ const QUEUE: usize = 1_024;
 const STACK: usize = 128 << 10;
 /// After a connection that could not be taken, for want of descriptors: not to be tried at full speed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// By how much the system is late of itself; what is more comes from the machine's load, and is not made up for.
-const MOST_LATE: Duration = Duration::from_micros(200);
+/// By how much a proxy is late of itself, at most; what is more comes from the machine's load, and is not made up for.
+const MOST_LATE: Duration = Duration::from_micros(400);
 
 /// Puts each of `ports` (of loopback) at the distance of its round trip, or all at that of the only one. Returns the ports to use instead. The proxies end
 /// with this process.
@@ -42,10 +42,10 @@ pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>,
     ports.iter().enumerate().map(place).collect()
 }
 
-/// A proxy through which the round trip is `round_trip` as a client sees it: what the proxy itself takes is measured and made up for.
+/// A proxy through which a round trip takes `round_trip` at least: what the proxy itself adds is measured and made up for.
 fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
-    let rough = measured(proxy(port, round_trip / 2)?)?;
-    let extra = rough.saturating_sub(round_trip).min(2 * MOST_LATE);
+    let shortest = measured(proxy(port, round_trip / 2)?)?[0];
+    let extra = shortest.saturating_sub(round_trip).min(MOST_LATE);
     proxy(port, round_trip.saturating_sub(extra) / 2)
 }
 
@@ -109,9 +109,8 @@ fn collect(mut from: &TcpStream, sender: &SyncSender<Chunk>, delay: Duration) {
 }
 
 fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
-    let mut alarm = Alarm::default();
     for (due, bytes) in chunks {
-        alarm.wait_until(due);
+        sleep(due.saturating_duration_since(Instant::now()));
         if bytes.is_empty() {
             // The other direction stays open.
             return to.shutdown(Shutdown::Write);
@@ -121,38 +120,19 @@ fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for moments, and learns by how much the system is late, so that it errs as often to one side as to the other.
-#[derive(Default)]
-struct Alarm {
-    late: Duration,
-}
-
-impl Alarm {
-    fn wait_until(&mut self, due: Instant) {
-        let pause = due.saturating_duration_since(Instant::now()).saturating_sub(self.late);
-        if pause.is_zero() {
-            return;
-        }
-        let began = Instant::now();
-        sleep(pause);
-        let late = began.elapsed().saturating_sub(pause).min(MOST_LATE);
-        self.late = self.late * 7 / 8 + late / 8;
-    }
-}
-
-/// The round trip to a server as a client sees it: the shortest of some.
-pub(crate) fn measured(port: u16) -> io::Result<Duration> {
+/// Some round trips to a server as a client sees them, the shortest first.
+pub(crate) fn measured(port: u16) -> io::Result<[Duration; 5]> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut shortest = Duration::MAX;
-    for _ in 0..5 {
+    let mut trips = [Duration::ZERO; 5];
+    for trip in &mut trips {
         let sent = Instant::now();
         stream.write_all(b"PING\r\n")?;
         stream.read_exact(&mut [0; b"+PONG\r\n".len()])?;
-        shortest = shortest.min(sent.elapsed());
+        *trip = sent.elapsed();
     }
-    Ok(shortest)
+    trips.sort_unstable();
+    Ok(trips)
 }
 
 #[cfg(test)]
