@@ -70,6 +70,6 @@ mod tests {
     fn a_handover_is_from_an_end_to_the_next_begin() {
         let course = course(&[(0, 10), (13, 20), (25, 40), (47, 48)]);
         assert_eq!([0.5, 0.99].map(|share| course.handover(share)), [5, 7].map(Duration::from_micros));
-        assert_eq!(course.hold(), Duration::from_micros(10));
+        assert_eq!(course.hold(), Duration::from_micros(7));
     }
 }
