@@ -136,7 +136,7 @@ impl<'a> Attempt<'a> {
         self.asked.clear();
         self.last = None;
         self.set_in_line(false);
-        let passes = self.baton.take().map_or(0, Baton::taken);
+        let passes = self.baton.take().map_or(0, |baton| baton.taken(&round));
         let mut may_hold = NodeSet::default();
         round.replies(|replies| mark(&mut may_hold, replies, was_sent));
         let listening = self.listening.take();

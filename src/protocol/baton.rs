@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{NodeSet, Voters};
-use crate::node::{Operation, Reply, Sink, Verb};
-use crate::quorum::{ClaimTally, Tick};
+use crate::node::{Operation, Outcome, Reply, Sink, Verb};
+use crate::quorum::{ClaimTally, Tick, Verdict};
 
 /// A lock between two holders. Unless the next takes it, dropping it releases it everywhere.
 #[derive(Debug)]
@@ -36,9 +36,17 @@ impl Baton {
         self.claim.claimant()
     }
 
-    /// The next has it, on a quorum. How many passes in a row that makes.
-    pub(super) fn taken(mut self) -> u32 {
+    /// The next has it, on the quorum of `round`. How many passes in a row that makes.
+    pub(super) fn taken(mut self, round: &Round<ClaimTally>) -> u32 {
         self.taken = true;
+        let mut whom = NodeSet::default();
+        round.replies(|replies| {
+            let stale = |reply: &Option<Reply>| reply.as_ref().is_some_and(is_stale);
+            replies.iter().enumerate().filter(|(_, reply)| stale(reply)).for_each(|(node, _)| whom.insert(node));
+        });
+        if !whom.is_empty() {
+            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), Whom::all(whom));
+        }
         self.voters.meters.passed(self.voters.host.now().since(self.since));
         self.passes.saturating_add(1)
     }
@@ -58,7 +66,7 @@ impl Drop for Baton {
     }
 }
 
-/// A round of passes. A pass that was lost leaves the name with the holder before, who has gone.
+/// A round of passes. A pass that was lost or whose ballot was stale leaves the name with the holder before, who has gone.
 pub(super) struct Watch {
     round: Arc<Round<ClaimTally>>,
     voters: Arc<Voters>,
@@ -68,7 +76,9 @@ pub(super) struct Watch {
 
 impl Sink for Watch {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        if reply.is_err() {
+        // A stale ballot is tried again with a higher one, unless other nodes were enough.
+        let enough = || self.round.look(ClaimTally::verdict) == Some(Verdict::Won);
+        if reply.is_err() || is_stale(&reply) && enough() {
             let mut ask = NodeSet::default();
             ask.insert(node);
             let whom = Whom { ask, insist: ask.and(self.may_hold), unheard: NodeSet::default() };
@@ -76,4 +86,8 @@ impl Sink for Watch {
         }
         self.round.clone().deliver(node, reply);
     }
+}
+
+fn is_stale(reply: &Reply) -> bool {
+    matches!(reply, Ok(Outcome::Stale { .. }))
 }

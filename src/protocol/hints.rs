@@ -1,6 +1,6 @@
 //! Who of this client waits for hints, and what hints they got.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -18,7 +18,8 @@ pub(crate) struct Hints {
     /// `host/pid/uuid`: unguessable, made once.
     client: String,
     host: Arc<dyn Host>,
-    ears: Mutex<HashMap<u64, Arc<Ear>>>,
+    /// In order, so that all are woken in the order in which they came.
+    ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
     heard: metrics::Counter,
     wasted: metrics::Counter,
 }
@@ -91,7 +92,7 @@ impl Hints {
         Listening { hints: self.clone(), number, ear }
     }
 
-    fn ears(&self) -> MutexGuard<'_, HashMap<u64, Arc<Ear>>> {
+    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Ear>>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
