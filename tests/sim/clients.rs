@@ -180,7 +180,11 @@ impl Client {
         let name = self.dice.index(names as usize) as u8;
         let ttl = if self.dice.chance(0.5) { ttl } else { ttl.mul_f64(0.5 + self.dice.share() / 2.0) };
         let ttl = Duration::from_millis(ttl.as_millis() as u64).max(100 * MS);
-        let mut options = LockOptions::default().ttl(ttl).auto_renew(self.dice.chance(renew));
+        let mut options =
+            LockOptions::default().ttl(ttl).auto_renew(self.dice.chance(renew)).fair(self.dice.chance(0.85));
+        if self.dice.chance(0.2) {
+            options = options.max_passes(self.dice.between(0, 3) as u32);
+        }
         let mut round = (ttl - ttl / 100 - 2 * MS) / 3;
         if !must && self.dice.chance(0.3) {
             round = ttl.mul_f64(0.1 + 0.7 * self.dice.share());

@@ -7,7 +7,7 @@ use crate::history::{Memory, What};
 use crate::plan::FaultKind;
 use crate::process;
 use crate::storage::Write;
-use crate::world::{Answers, Core, Event, Weather, World, deliver, micros};
+use crate::world::{Core, Effects, Event, Weather, World, deliver, micros};
 
 /// Something that happens to the world.
 #[derive(Clone, Debug)]
@@ -128,16 +128,16 @@ impl World {
 
     fn replace_some(&self) -> bool {
         let now = self.now();
-        let mut answers = Answers::new();
+        let mut effects = Effects::new();
         let mut core = self.core.lock().unwrap();
         let Some(process) = core.some_process() else { return false };
         for node in 0..core.servers.len() {
             if core.dice.chance(0.6) {
-                core.replace(now, process, node, &mut answers);
+                core.replace(now, process, node, &mut effects);
             }
         }
         drop(core);
-        deliver(answers);
+        deliver(effects);
         true
     }
 

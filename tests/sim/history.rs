@@ -14,6 +14,7 @@ pub const SECOND: Micros = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Claim,
+    Pass,
     Renew,
     Release,
     Other,
@@ -22,10 +23,13 @@ pub enum Verb {
 /// What a node answered, as far as the judge cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
+    /// The claimant holds it: granted, or passed on.
     Granted,
+    /// The ballot was not above the fence.
+    Stale,
     Extended,
     Healed,
-    /// Somebody else holds it, the ballot was stale, or it is another's turn.
+    /// Somebody else holds it, or it is another's turn.
     Refused,
     /// Released: had it been held?
     Released(bool),
@@ -41,7 +45,10 @@ pub struct Op {
     pub node: u8,
     pub name: u8,
     pub verb: Verb,
+    /// Of a pass: who takes over.
     pub owner: Owner,
+    /// Of a pass: who held it so far.
+    pub from: Option<Owner>,
     pub ballot: u64,
     /// Milliseconds.
     pub ttl: u32,
@@ -176,7 +183,9 @@ pub enum What {
     /// At the end: something that should be gone.
     KeyLeft {
         node: u8,
-        name: u8,
+    },
+    LineLeft {
+        node: u8,
     },
     TasksLeft {
         process: u16,
@@ -258,7 +267,9 @@ impl Line<'_> {
     fn op(&self, f: &mut fmt::Formatter<'_>, op: &Op) -> fmt::Result {
         let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
         let verb = format!("{:?}", op.verb).to_lowercase();
-        write!(f, "{verb} {} owner {owner} ballot {}", name(op.name), op.ballot)
+        write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
+        let from = op.from.and_then(|from| self.history.texts.get(from as usize));
+        from.map_or(Ok(()), |from| write!(f, " from {from}"))
     }
 }
 

@@ -229,7 +229,8 @@ impl Judge<'_> {
             What::Delivered(op, answer) => self.delivered(now, op, answer),
             What::NodeDown { node, memory } => self.crashed(node, memory),
             What::ClockStepped { node, .. } => drop(self.stepped.insert(node)),
-            What::KeyLeft { node, .. } => self.broken(Rule::LeftBehind, format!("a key is left on n{node}")),
+            What::LineLeft { node } => self.broken(Rule::LeftBehind, format!("somebody is left in a line on n{node}")),
+            What::KeyLeft { node } => self.broken(Rule::LeftBehind, format!("a key is left on n{node}")),
             What::TasksLeft { process, tasks } => {
                 self.broken(Rule::LeftBehind, format!("{tasks} tasks of p{process} are left"));
             }
@@ -409,7 +410,7 @@ impl Judge<'_> {
         claimed.name = op.name;
         let bit = 1u64 << op.node;
         match op.verb {
-            Verb::Claim => {
+            Verb::Claim | Verb::Pass => {
                 self.by_ballot.insert((op.process, op.name, op.ballot), op.owner);
                 if claimed.ended {
                     self.broken(Rule::NotFinal, "it claims what it had given up");
@@ -424,6 +425,9 @@ impl Judge<'_> {
     /// What a node did. A node whose clock is stepped, or that forgets, may do what it likes; the guard must deal with that.
     fn did(&mut self, op: Op, answer: Answer) {
         let place = (op.node, op.name);
+        if let Some(from) = op.from {
+            self.passed(op, from, answer);
+        }
         match answer {
             Answer::Granted | Answer::Healed | Answer::Extended => {
                 let tomb = self.tombs.get(&(op.node, op.owner)).copied();
@@ -448,7 +452,15 @@ impl Judge<'_> {
                     self.freed(op, place);
                 }
             }
-            Answer::Refused | Answer::Fault | Answer::Other => {}
+            Answer::Refused | Answer::Stale | Answer::Fault | Answer::Other => {}
+        }
+    }
+
+    /// A pass leaves nothing with the holder before, unless its ballot was stale while that one holds it.
+    fn passed(&mut self, op: Op, from: Owner, answer: Answer) {
+        let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == from);
+        if let Some(claimed) = self.owners.get_mut(&from).filter(|_| !(held && answer == Answer::Stale)) {
+            claimed.granted &= !(1 << op.node);
         }
     }
 
@@ -462,7 +474,8 @@ impl Judge<'_> {
     }
 
     fn delivered(&mut self, now: Micros, op: Op, answer: Answer) {
-        let counts = matches!((op.verb, answer), (Verb::Claim, Answer::Granted) | (Verb::Renew, Answer::Extended));
+        let counts =
+            matches!((op.verb, answer), (Verb::Claim | Verb::Pass, Answer::Granted) | (Verb::Renew, Answer::Extended));
         if !counts {
             return;
         }
@@ -492,11 +505,17 @@ impl Judge<'_> {
     fn finish(&mut self) {
         self.at = self.events.len().saturating_sub(1);
         let stands = |process: u16| !self.processes[process as usize].dead;
-        let kept = |claimed: &&Claimed| claimed.granted & !claimed.released != 0 && stands(claimed.process);
-        let forgotten: Vec<_> =
-            self.owners.values().filter(kept).map(|claimed| (claimed.process, claimed.name)).collect();
-        for (process, name) in forgotten {
-            self.broken(Rule::NeverReleased, format!("p{process} never released what it was granted of name {name}"));
+        let kept =
+            |(_, claimed): &(&Owner, &Claimed)| claimed.granted & !claimed.released != 0 && stands(claimed.process);
+        let mut forgotten: Vec<_> = self.owners.iter().filter(kept).map(|(owner, _)| *owner).collect();
+        forgotten.sort_unstable();
+        for owner in forgotten {
+            let Claimed { granted, released, .. } = self.owners[&owner];
+            let nodes: Vec<_> = (0..64).filter(|node| granted & !released & 1 << node != 0).collect();
+            self.broken(
+                Rule::NeverReleased,
+                format!("owner number {owner} was granted by n{nodes:?} what it never released"),
+            );
         }
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{
-    Fault, FaultKind, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Verb,
+    Fault, FaultKind, Hint, Listener, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Verb,
 };
 use quorumlock::quorum::{Guard, Tick};
 
 use crate::history;
 use crate::history::{Answer, Micros, Op, What};
-use crate::world::{Answers, Core, Event, Process, World, deliver, micros};
+use crate::world::{Core, Effect, Effects, Event, Process, World, deliver, micros};
 
 /// How far the guard lets clocks run apart.
 const DRIFT: f64 = 0.01;
@@ -83,6 +83,11 @@ enum Landed {
         outcome: Option<Outcome>,
         time: Duration,
         info: Option<Info>,
+    },
+    /// Published on the connection.
+    Hint {
+        connection: u32,
+        hint: Hint,
     },
     /// The server ended the connection.
     Reset {
@@ -170,7 +175,7 @@ impl Process {
 }
 
 impl Core {
-    pub fn network(&mut self, now: Micros, event: Event, answers: &mut Answers) {
+    pub fn network(&mut self, now: Micros, event: Event, effects: &mut Effects) {
         match event {
             Event::Arrive(arrival) => self.arrive(now, arrival),
             Event::Hello { process, node, attempt, sent } => self.hello(now, process, node, attempt, sent),
@@ -187,8 +192,8 @@ impl Core {
             {
                 self.processes[process].inbox.push(event);
             }
-            Event::Land(landing) => self.land(now, landing, answers),
-            Event::Overdue { process, node, connection } => self.overdue(now, process, node, connection, answers),
+            Event::Land(landing) => self.land(now, landing, effects),
+            Event::Overdue { process, node, connection } => self.overdue(now, process, node, connection, effects),
             Event::Connect { process, node, attempt } => self.connect(now, process, node, attempt),
             Event::Probe { process, node, connection } => self.probe(now, process, node, connection),
             Event::Wake(_) | Event::WakeLate(_) | Event::Act(_) => {}
@@ -199,20 +204,20 @@ impl Core {
         &mut self.processes[process].links[node]
     }
 
-    fn submit(&mut self, now: Micros, process: usize, node: usize, request: Request, answers: &mut Answers) {
+    fn submit(&mut self, now: Micros, process: usize, node: usize, request: Request, effects: &mut Effects) {
         let op = self.op(now, process, node, &request.operation);
         self.history.record(now, What::Submitted(op));
         let tick = self.processes[process].tick(now);
         let link = self.link(process, node);
         let refused = if link.state != State::Up {
             Some(FaultKind::Down)
-        } else if request.operation.verb == Verb::Claim && link.guard.quarantined(tick).is_some() {
+        } else if matches!(request.operation.verb, Verb::Claim | Verb::Pass) && link.guard.quarantined(tick).is_some() {
             Some(FaultKind::Quarantined)
         } else {
             None
         };
         if let Some(kind) = refused {
-            return answers.push((request.reply, Err(Fault::new(kind, kind.as_str()))));
+            return effects.push(Effect::Answer(request.reply, Err(Fault::new(kind, kind.as_str()))));
         }
         self.send(now, process, node, Some((request.operation, op)), Some((request.reply, op)));
     }
@@ -220,14 +225,16 @@ impl Core {
     fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
         let verb = match operation.verb {
             Verb::Claim => history::Verb::Claim,
+            Verb::Pass => history::Verb::Pass,
             Verb::Renew => history::Verb::Renew,
             Verb::Release => history::Verb::Release,
             _ => history::Verb::Other,
         };
-        let owner = self.history.owner(process as u16, &operation.owner);
+        let from = operation.next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
+        let owner = self.history.owner(process as u16, operation.claimant());
         let name = operation.names[0].text().as_bytes().last().map_or(0, |last| last - b'a');
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
-        Op { process: process as u16, node: node as u8, name, verb, owner, ballot, ttl, sent: now }
+        Op { process: process as u16, node: node as u8, name, verb, owner, from, ballot, ttl, sent: now }
     }
 
     fn send(
@@ -296,11 +303,29 @@ impl Core {
             self.history.record(now, What::Did(op, answer(&Ok(outcome.clone()))));
             outcome
         });
+        self.publish(now, node);
         // A connection that was replaced has nobody who listens.
         if self.link(process, node).connection == connection {
             let request = arrival.request;
             self.answer(now, process, node, Landed::Reply { connection, request, outcome, time, info });
         }
+    }
+
+    /// Sends the hints that the last operation gave rise to, some of them twice.
+    fn publish(&mut self, now: Micros, node: usize) {
+        for hint in self.servers[node].hints() {
+            let known = hint.address().and_then(|(client, _)| self.clients.get(client));
+            let Some(&process) = known.filter(|&&process| !self.processes[process].dead) else { continue };
+            let connection = self.link(process, node).connection;
+            let times = 1 + u32::from(self.dice.chance(0.02));
+            for _ in 0..times {
+                self.answer(now, process, node, Landed::Hint { connection, hint: hint.clone() });
+            }
+        }
+    }
+
+    fn listener(&self, process: usize) -> Option<Arc<dyn Listener>> {
+        self.processes[process].listener.as_ref()?.upgrade()
     }
 
     fn answer(&mut self, now: Micros, process: usize, node: usize, what: Landed) {
@@ -309,12 +334,17 @@ impl Core {
         }
     }
 
-    fn land(&mut self, now: Micros, landing: Landing, answers: &mut Answers) {
+    fn land(&mut self, now: Micros, landing: Landing, effects: &mut Effects) {
         let Landing { process, node, what } = landing;
         match what {
             Landed::Reset { connection } => {
                 if self.link(process, node).connection == connection {
-                    self.replace(now, process, node, answers);
+                    self.replace(now, process, node, effects);
+                }
+            }
+            Landed::Hint { connection, hint } => {
+                if self.link(process, node).connection == connection {
+                    effects.extend(self.listener(process).map(|listener| Effect::Hint(listener, node, hint)));
                 }
             }
             Landed::Refused { attempt } => {
@@ -323,7 +353,9 @@ impl Core {
                 }
             }
             Landed::Welcome { attempt, sent, time, info } => {
-                self.welcome(now, process, node, attempt, sent, time, &info)
+                if self.welcome(now, process, node, attempt, sent, time, &info) {
+                    effects.extend(self.listener(process).map(|listener| Effect::Missed(listener, node)));
+                }
             }
             Landed::Reply { connection, request, outcome, time, info } => {
                 let tick = self.processes[process].tick(now);
@@ -341,13 +373,13 @@ impl Core {
                 if let (Some((to, op)), Some(outcome)) = (what, outcome) {
                     let reply = if quarantined { doubted(outcome) } else { Ok(outcome) };
                     self.history.record(now, What::Delivered(op, answer(&reply)));
-                    answers.push((to, reply));
+                    effects.push(Effect::Answer(to, reply));
                 }
             }
         }
     }
 
-    fn overdue(&mut self, now: Micros, process: usize, node: usize, connection: u32, answers: &mut Answers) {
+    fn overdue(&mut self, now: Micros, process: usize, node: usize, connection: u32, effects: &mut Effects) {
         let link = self.link(process, node);
         if link.connection != connection {
             return;
@@ -358,12 +390,12 @@ impl Core {
             if let Some(pending) = pending.filter(|pending| pending.due != Micros::MAX) {
                 link.timeouts += 1;
                 if let Some((to, _)) = pending.what {
-                    answers.push((to, Err(Fault::new(FaultKind::Timeout, "no answer in time"))));
+                    effects.push(Effect::Answer(to, Err(Fault::new(FaultKind::Timeout, "no answer in time"))));
                 }
             }
         }
         if link.timeouts >= TIMEOUTS {
-            return self.replace(now, process, node, answers);
+            return self.replace(now, process, node, effects);
         }
         if let Some(due) = link.pending.front().map(|pending| pending.due) {
             link.overdue_set = true;
@@ -372,7 +404,7 @@ impl Core {
     }
 
     /// The connection ends: what waits for an answer will have none.
-    pub fn replace(&mut self, now: Micros, process: usize, node: usize, answers: &mut Answers) {
+    pub fn replace(&mut self, now: Micros, process: usize, node: usize, effects: &mut Effects) {
         let link = self.link(process, node);
         if link.state != State::Up {
             return;
@@ -382,7 +414,9 @@ impl Core {
         link.timeouts = 0;
         link.overdue_set = false;
         let closed = || Err(Fault::new(FaultKind::Closed, "the connection ended before the answer"));
-        answers.extend(link.pending.drain(..).filter_map(|pending| pending.what).map(|(to, _)| (to, closed())));
+        effects.extend(
+            link.pending.drain(..).filter_map(|pending| pending.what).map(|(to, _)| Effect::Answer(to, closed())),
+        );
         self.history.record(now, What::Replaced { process: process as u16, node: node as u8 });
         self.connect_later(now, process, node);
     }
@@ -436,11 +470,11 @@ impl Core {
         sent: Micros,
         time: Duration,
         info: &Info,
-    ) {
+    ) -> bool {
         let (sent, tick) = (self.processes[process].tick(sent), self.processes[process].tick(now));
         let link = self.link(process, node);
         if link.attempt != attempt || link.state != State::Connecting {
-            return;
+            return false;
         }
         link.state = State::Up;
         link.connection += 1;
@@ -449,6 +483,7 @@ impl Core {
         let connection = link.connection;
         self.history.record(now, What::Connected { process: process as u16, node: node as u8 });
         self.schedule(now + micros(PROBE), Event::Probe { process, node, connection });
+        true
     }
 
     fn probe(&mut self, now: Micros, process: usize, node: usize, connection: u32) {
@@ -460,7 +495,7 @@ impl Core {
         self.schedule(now + micros(PROBE), Event::Probe { process, node, connection });
     }
 
-    /// A server has crashed: most connections notice at once, some when nothing answers.
+    /// A server has crashed: most connections notice at once, some when nothing effects.
     pub fn reset_connections(&mut self, now: Micros, node: usize) {
         for process in self.live() {
             let connection = self.link(process, node).connection;
@@ -482,14 +517,15 @@ impl Core {
 /// As the Redis adapter does: a grant by a node that is quarantined by now is no vote.
 fn doubted(outcome: Outcome) -> Reply {
     match outcome {
-        Outcome::Granted => Err(Fault::new(FaultKind::Rejected, "it is quarantined")),
+        Outcome::Granted | Outcome::Passed { .. } => Err(Fault::new(FaultKind::Rejected, "it is quarantined")),
         other => Ok(other),
     }
 }
 
 fn answer(reply: &Reply) -> Answer {
     match reply {
-        Ok(Outcome::Granted) => Answer::Granted,
+        Ok(Outcome::Granted | Outcome::Passed { .. }) => Answer::Granted,
+        Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
@@ -514,16 +550,26 @@ impl Node for SimNode {
     }
 
     fn submit(&self, request: Request) {
-        let mut answers = Answers::new();
+        let mut effects = Effects::new();
         let now = self.world.now();
         let mut core = self.world.core.lock().unwrap();
         if core.processes[self.process].dead {
             drop(core);
             return drop(request);
         }
-        core.submit(now, self.process, self.node, request, &mut answers);
+        core.submit(now, self.process, self.node, request, &mut effects);
         drop(core);
-        deliver(answers);
+        deliver(effects);
+    }
+
+    fn hints(&self) -> bool {
+        self.world.core.lock().unwrap().processes[self.process].links[self.node].is_up()
+    }
+
+    fn listen(&self, _index: usize, listener: Arc<dyn Listener>) {
+        let mut core = self.world.core.lock().unwrap();
+        core.clients.insert(listener.client().to_owned(), self.process);
+        core.processes[self.process].listener = Some(Arc::downgrade(&listener));
     }
 
     fn status(&self) -> NodeStatus {

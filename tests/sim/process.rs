@@ -80,8 +80,19 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let nodes = core.servers.len();
     let links = (0..nodes).map(|_| Link::new(max_ttl)).collect();
     let inbox = Vec::new();
-    let process =
-        Process { region, clients, rate, origin, wall, links, paused_at: None, suspended: false, dead: false, inbox };
+    let process = Process {
+        region,
+        clients,
+        rate,
+        origin,
+        wall,
+        links,
+        listener: None,
+        paused_at: None,
+        suspended: false,
+        dead: false,
+        inbox,
+    };
     core.processes.push(process);
     core.history.record(now, What::Started { process: number as u16 });
     (0..nodes).for_each(|node| core.connect(now, number, node, 0));

@@ -13,6 +13,7 @@ use crate::history::{History, Micros, SECOND, What};
 use crate::judge::{Judgement, judge};
 use crate::plan::Plan;
 use crate::process;
+use crate::server::Server;
 use crate::world::{World, micros};
 
 pub struct Run {
@@ -107,19 +108,20 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     keys(world, plan).await;
 }
 
-/// What a killed process or a late message left behind ends by itself, a ttl later by the node's clock.
+/// What a killed process or a late message left behind ends by itself: a hold a ttl later, a place in line a little after that.
 async fn keys(world: &Arc<World>, plan: &Plan) {
-    let held = |world: &World| {
+    let find = |left: fn(&Server, Micros) -> bool| {
         let now = world.now();
         let core = world.core.lock().unwrap();
-        (0..core.servers.len()).find(|&node| !core.servers[node].is_free(now))
+        core.servers.iter().position(|server| left(server, now)).map(|node| node as u8)
     };
-    let limit = micros(plan.length + plan.longest_delay + plan.ttl.mul_f64(1.02)).max(world.now());
+    let held = || find(|server, now| !server.is_free(now));
+    let waiting = || find(|server, now| !server.is_idle(now));
+    let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + Duration::from_secs(2);
     // Clocks that were stepped back hold for longer.
     let steps = world.core.lock().unwrap().faults.get("node_clock_step").copied().unwrap_or(0);
-    let limit = limit + micros(2 * plan.step()) * steps;
-    world.run(limit, || held(world).is_none()).await;
-    if let Some(node) = held(world) {
-        world.record(What::KeyLeft { node: node as u8, name: 0 });
-    }
+    let limit = micros(plan.length + longest).max(world.now()) + micros(2 * plan.step()) * steps;
+    world.run(limit, || held().is_none() && waiting().is_none()).await;
+    held().into_iter().for_each(|node| world.record(What::KeyLeft { node }));
+    waiting().into_iter().for_each(|node| world.record(What::LineLeft { node }));
 }

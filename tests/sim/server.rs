@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Operation, Outcome};
+use quorumlock::node::{Hint, Operation, Outcome};
 
 use crate::history::{Memory, Micros, SECOND};
 
@@ -59,6 +59,14 @@ impl Server {
 
     pub fn apply(&mut self, operation: &Operation, now: Micros) -> Outcome {
         self.store.apply(operation, self.time(now))
+    }
+
+    pub fn hints(&mut self) -> Vec<Hint> {
+        self.store.hints()
+    }
+
+    pub fn is_idle(&self, now: Micros) -> bool {
+        self.store.is_idle(self.time(now))
     }
 
     pub fn is_free(&self, now: Micros) -> bool {

@@ -8,11 +8,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use quorumlock::node::{Reply, ReplyTo};
+use quorumlock::node::{Hint, Listener, Reply, ReplyTo};
 
 use crate::clients::Leases;
 use crate::dice::Dice;
@@ -30,7 +30,7 @@ pub enum Event {
     Arrive(Arrival),
     /// An answer reaches its process.
     Land(Landing),
-    /// A process looks for answers that are overdue.
+    /// A process looks for effects that are overdue.
     Overdue {
         process: usize,
         node: usize,
@@ -94,6 +94,8 @@ pub struct Process {
     pub origin: Micros,
     pub wall: i64,
     pub links: Vec<Link>,
+    /// Who takes hints.
+    pub listener: Option<Weak<dyn Listener>>,
     pub clients: usize,
     pub paused_at: Option<Micros>,
     /// Its host stands still too, and with it the timers.
@@ -111,6 +113,8 @@ pub struct Core {
     pub processes: Vec<Process>,
     pub history: History,
     pub faults: BTreeMap<&'static str, u64>,
+    /// Which process a client is: its channel.
+    pub clients: BTreeMap<String, usize>,
     pub weather: Weather,
     /// The highest token that the storage of each name has seen.
     pub highest: Vec<u64>,
@@ -128,8 +132,15 @@ pub struct Weather {
     pub lost_replies: f64,
 }
 
-/// Answers to hand out once the core is not borrowed any more.
-pub type Answers = Vec<(ReplyTo, Reply)>;
+/// Something for the library, handed out once the core is not borrowed any more.
+pub enum Effect {
+    Answer(ReplyTo, Reply),
+    Hint(Arc<dyn Listener>, usize, Hint),
+    /// Hints may have been missed.
+    Missed(Arc<dyn Listener>, usize),
+}
+
+pub type Effects = Vec<Effect>;
 
 pub struct World {
     now: AtomicU64,
@@ -154,9 +165,9 @@ impl Core {
         let backlog = (0..plan.nodes).map(|_| Vec::new()).collect();
         let dice = dice.fork();
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
-        let (processes, heap) = (Vec::new(), BinaryHeap::new());
+        let (processes, clients, heap) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
         let highest = vec![0; plan.names as usize];
-        Self { plan, dice, servers, processes, history, faults, weather, highest, backlog, heap, count: 0 }
+        Self { plan, dice, servers, processes, history, faults, clients, weather, highest, backlog, heap, count: 0 }
     }
 
     pub fn schedule(&mut self, at: Micros, event: Event) {
@@ -239,9 +250,9 @@ impl World {
     }
 
     fn network(&self, event: Event) {
-        let mut answers = Answers::new();
-        self.core.lock().unwrap().network(self.now(), event, &mut answers);
-        deliver(answers);
+        let mut effects = Effects::new();
+        self.core.lock().unwrap().network(self.now(), event, &mut effects);
+        deliver(effects);
     }
 
     /// Lets a process have what reached it while it stood still.
@@ -256,8 +267,14 @@ impl World {
     }
 }
 
-pub fn deliver(answers: Answers) {
-    answers.into_iter().for_each(|(to, reply)| to.send(reply));
+pub fn deliver(effects: Effects) {
+    for effect in effects {
+        match effect {
+            Effect::Answer(to, reply) => to.send(reply),
+            Effect::Hint(listener, node, hint) => listener.hint(node, &hint),
+            Effect::Missed(listener, node) => listener.missed(node),
+        }
+    }
 }
 
 pub struct Sleep {
