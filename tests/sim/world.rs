@@ -214,6 +214,7 @@ impl World {
 
     /// Runs until `done`, or until virtual time `limit`.
     pub async fn run(self: &Arc<Self>, limit: Micros, done: impl Fn() -> bool) {
+        let limit = limit.next_multiple_of(1_000);
         let origin = tokio::time::Instant::now();
         let base = self.now() / 1_000 * 1_000;
         let sleep = tokio::time::sleep(Duration::ZERO);
