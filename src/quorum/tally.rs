@@ -237,6 +237,27 @@ mod tests {
     }
 
     #[test]
+    fn every_answer_that_is_no_fault_tells_that_a_quorum_can_be_reached() {
+        assert_eq!(tally(5, &[Vote::Granted, Vote::Refused, Vote::Stale]).cause(), Cause::Contended);
+        assert_eq!(tally(5, &[Vote::Granted, Vote::Stale]).cause(), Cause::Undecided);
+    }
+
+    #[test]
+    fn a_round_is_split_when_several_got_votes_and_nobody_a_quorum() {
+        let split = |granted, refused| {
+            let votes = [vec![Vote::Granted; granted], vec![Vote::Refused; refused]].concat();
+            tally(5, &votes).is_split()
+        };
+        let table =
+            [((0, 2), false), ((2, 0), false), ((1, 1), true), ((2, 2), true), ((3, 2), false), ((2, 3), false)];
+        for ((granted, refused), expected) in table {
+            assert_eq!(split(granted, refused), expected, "{granted} granted, {refused} refused");
+        }
+        assert!(!tally(9, &[vec![Vote::Granted; 1], vec![Vote::Refused; 6]].concat()).is_split());
+        assert!(!tally(9, &[vec![Vote::Granted; 6], vec![Vote::Refused; 1]].concat()).is_split());
+    }
+
+    #[test]
     fn a_release_tells_held_gone_and_unknown_apart() {
         let freed = |answers: &[Option<bool>]| {
             let mut tally = ReleaseTally::new(Size::of(3));
