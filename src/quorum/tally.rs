@@ -59,7 +59,7 @@ pub enum Verdict {
 pub enum Cause {
     /// A quorum of nodes answered: somebody holds the name, or the votes were split.
     Contended,
-    /// So many nodes cannot vote that no quorum could have answered.
+    /// So many nodes cannot vote, or not in time, that no quorum could have answered.
     Unavailable,
     /// Too few nodes have answered so far to tell which it is.
     Undecided,
@@ -109,7 +109,8 @@ impl ClaimTally {
     /// What a failure means. A majority out of reach is never told as "somebody holds it".
     #[must_use]
     pub const fn cause(&self) -> Cause {
-        if self.unknown >= self.size.blocking() {
+        // A quorum granted, and the round was lost all the same: the grants came too late.
+        if self.unknown >= self.size.blocking() || self.granted >= self.size.quorum() {
             Cause::Unavailable
         } else if self.granted + self.refused + self.stale >= self.size.quorum() {
             Cause::Contended
@@ -122,18 +123,6 @@ impl ClaimTally {
     #[must_use]
     pub const fn is_split(&self) -> bool {
         self.granted > 0 && self.refused > 0 && self.granted < self.size.quorum() && self.refused < self.size.quorum()
-    }
-
-    /// How many nodes granted.
-    #[must_use]
-    pub const fn granted(&self) -> u32 {
-        self.granted
-    }
-
-    /// How many nodes have been counted.
-    #[must_use]
-    pub const fn counted(&self) -> u32 {
-        self.granted + self.refused + self.stale + self.unknown
     }
 }
 
@@ -240,6 +229,8 @@ mod tests {
     fn every_answer_that_is_no_fault_tells_that_a_quorum_can_be_reached() {
         assert_eq!(tally(5, &[Vote::Granted, Vote::Refused, Vote::Stale]).cause(), Cause::Contended);
         assert_eq!(tally(5, &[Vote::Granted, Vote::Stale]).cause(), Cause::Undecided);
+        assert_eq!(tally(5, &[Vote::Granted; 2]).cause(), Cause::Undecided);
+        assert_eq!(tally(5, &[Vote::Granted; 3]).cause(), Cause::Unavailable, "granted too late");
     }
 
     #[test]
