@@ -80,6 +80,12 @@ impl Store {
         self.gates.values().all(|gate| gate.line.len(now) == 0)
     }
 
+    /// Whether an acquisition stands in the line of a name.
+    #[must_use]
+    pub fn waits(&self, name: &Name, acquisition: &str, now: Duration) -> bool {
+        self.gates.get(name).is_some_and(|gate| gate.line.contains(acquisition, now))
+    }
+
     /// Forgets what has expired of the operation's names at once, and of all others now and then.
     fn expire(&mut self, operation: &Operation, now: Duration) {
         for name in operation.names.iter() {

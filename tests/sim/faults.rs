@@ -27,6 +27,8 @@ pub enum Action {
         epoch: u32,
     },
     Resume(usize),
+    /// It was first in a line, and stands still or dies.
+    Fell(usize),
     Begin {
         region: usize,
         clients: usize,
@@ -58,6 +60,7 @@ impl World {
             Action::Crash { node, memory, down } => self.crash(node, memory, down),
             Action::Restart { node, epoch } => self.restart(node, epoch),
             Action::Resume(process) => self.resume(process),
+            Action::Fell(process) => self.fell(process),
             Action::Begin { region, clients } => drop(process::start(self, region, clients)),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
@@ -102,9 +105,10 @@ impl World {
             FaultKind::RollingRestart => self.roll(last),
             FaultKind::NodeClockStep => self.step_clock(),
             FaultKind::WallStep => self.step_wall(),
-            FaultKind::Pause => self.pause(last, false),
-            FaultKind::Suspend => self.pause(last, true),
+            FaultKind::Pause => self.pause_one(last, false),
+            FaultKind::Suspend => self.pause_one(last, true),
             FaultKind::Kill => self.kill_one(),
+            FaultKind::DeadHead => !std::mem::replace(&mut self.core.lock().unwrap().head_dies, true),
         }
     }
 
@@ -274,12 +278,17 @@ impl World {
         true
     }
 
-    fn pause(&self, last: Duration, suspended: bool) -> bool {
+    fn pause_one(&self, last: Duration, suspended: bool) -> bool {
+        let process = self.core.lock().unwrap().some_process();
+        process.is_some_and(|process| self.pause(process, last, suspended))
+    }
+
+    fn pause(&self, process: usize, last: Duration, suspended: bool) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        let Some(process) = core.some_process().filter(|&process| core.processes[process].paused_at.is_none()) else {
+        if core.processes[process].paused_at.is_some() {
             return false;
-        };
+        }
         core.processes[process].paused_at = Some(now);
         core.processes[process].suspended = suspended;
         core.history.record(now, What::Paused { process: process as u16, suspended });
@@ -320,6 +329,22 @@ impl World {
         true
     }
 
+    /// Its turn has come, and it will not take it.
+    fn fell(self: &Arc<Self>, process: usize) {
+        let mut core = self.core.lock().unwrap();
+        if core.processes[process].dead || self.now() >= micros(core.plan.length) {
+            return;
+        }
+        let last = core.fault_length();
+        let killed = core.plan.may_kill() && core.dice.chance(0.5);
+        drop(core);
+        if killed {
+            self.kill(process);
+        } else {
+            self.pause(process, last, false);
+        }
+    }
+
     fn kill(self: &Arc<Self>, process: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -339,6 +364,8 @@ impl World {
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();
         core.plan.tail = 0.0;
+        core.plan.hints = [(0, 0), (1, 1), (0, 2)];
+        core.head_dies = false;
         let (live, nodes) = (core.live(), core.servers.len());
         let down: Vec<_> = (0..nodes).filter(|&node| core.servers[node].down).collect();
         let hung: Vec<_> = (0..nodes).filter(|&node| core.servers[node].hung).collect();

@@ -49,6 +49,10 @@ pub struct Op {
     pub owner: Owner,
     /// Of a pass: who held it so far.
     pub from: Option<Owner>,
+    /// The owner without its round: who stands in line.
+    pub acquisition: Owner,
+    /// Whether it is to stand in line from now on, if it holds nothing.
+    pub waits: bool,
     pub ballot: u64,
     /// Milliseconds.
     pub ttl: u32,
@@ -187,6 +191,8 @@ pub enum What {
     LineLeft {
         node: u8,
     },
+    /// A node has carried out what ends a wait, and the place in line is still there.
+    PlaceKept(Op),
     TasksLeft {
         process: u16,
         tasks: u32,
@@ -269,7 +275,8 @@ impl Line<'_> {
         let verb = format!("{:?}", op.verb).to_lowercase();
         write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
         let from = op.from.and_then(|from| self.history.texts.get(from as usize));
-        from.map_or(Ok(()), |from| write!(f, " from {from}"))
+        from.map_or(Ok(()), |from| write!(f, " from {from}"))?;
+        f.write_str(if op.waits { " in line" } else { "" })
     }
 }
 
@@ -328,6 +335,10 @@ impl fmt::Display for Line<'_> {
             }
             What::Delivered(op, answer) => {
                 write!(f, "p{} <n{}  {answer:?} to ", op.process, op.node)?;
+                self.op(f, &op)
+            }
+            What::PlaceKept(op) => {
+                write!(f, "n{}  keeps in line, after ", op.node)?;
                 self.op(f, &op)
             }
             other => write!(f, "{other:?}"),

@@ -105,6 +105,16 @@ struct Claimed {
     granted: u64,
     released: u64,
     ended: bool,
+    acquisition: Owner,
+}
+
+/// A place in a node's line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stand {
+    /// When the last message was sent that took it.
+    taken: Option<Micros>,
+    /// When the last one was sent that gives it up: a release, or what was granted the name.
+    left: Micros,
 }
 
 type Verb2 = u8;
@@ -158,6 +168,7 @@ pub struct Judge<'a> {
     live: Vec<u32>,
     holds: HashMap<(u8, u8), Hold>,
     tombs: HashMap<(u8, Owner), u64>,
+    places: BTreeMap<(Owner, u8), (u16, Stand)>,
     stepped: HashSet<u8>,
     processes: Vec<Process>,
     asks: BTreeMap<u32, Ask>,
@@ -180,6 +191,7 @@ pub fn judge(events: &[Event], nodes: usize, rates: Vec<u64>) -> Judgement {
         live: Vec::new(),
         holds: HashMap::new(),
         tombs: HashMap::new(),
+        places: BTreeMap::new(),
         stepped: HashSet::new(),
         processes: Vec::new(),
         asks: BTreeMap::new(),
@@ -230,6 +242,9 @@ impl Judge<'_> {
             What::NodeDown { node, memory } => self.crashed(node, memory),
             What::ClockStepped { node, .. } => drop(self.stepped.insert(node)),
             What::LineLeft { node } => self.broken(Rule::LeftBehind, format!("somebody is left in a line on n{node}")),
+            What::PlaceKept(op) => {
+                self.broken(Rule::LeftBehind, format!("n{} keeps a place in line that was given up", op.node));
+            }
             What::KeyLeft { node } => self.broken(Rule::LeftBehind, format!("a key is left on n{node}")),
             What::TasksLeft { process, tasks } => {
                 self.broken(Rule::LeftBehind, format!("{tasks} tasks of p{process} are left"));
@@ -408,6 +423,10 @@ impl Judge<'_> {
         let claimed = self.owners.entry(op.owner).or_default();
         claimed.process = op.process;
         claimed.name = op.name;
+        claimed.acquisition = op.acquisition;
+        if op.verb == Verb::Release && !op.waits {
+            self.places.entry((op.acquisition, op.node)).or_insert((op.process, Stand::default())).1.left = op.sent;
+        }
         let bit = 1u64 << op.node;
         match op.verb {
             Verb::Claim | Verb::Pass => {
@@ -428,6 +447,7 @@ impl Judge<'_> {
         if let Some(from) = op.from {
             self.passed(op, from, answer);
         }
+        self.stood(op, answer);
         match answer {
             Answer::Granted | Answer::Healed | Answer::Extended => {
                 let tomb = self.tombs.get(&(op.node, op.owner)).copied();
@@ -456,11 +476,24 @@ impl Judge<'_> {
         }
     }
 
+    /// Who waits takes a place; who is granted the name has left it.
+    fn stood(&mut self, op: Op, answer: Answer) {
+        let stand = &mut self.places.entry((op.acquisition, op.node)).or_insert((op.process, Stand::default())).1;
+        match answer {
+            Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
+            Answer::Granted => stand.left = stand.left.max(op.sent),
+            _ => {}
+        }
+    }
+
     /// A pass leaves nothing with the holder before, unless its ballot was stale while that one holds it.
     fn passed(&mut self, op: Op, from: Owner, answer: Answer) {
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == from);
         if let Some(claimed) = self.owners.get_mut(&from).filter(|_| !(held && answer == Answer::Stale)) {
             claimed.granted &= !(1 << op.node);
+            if let Some((_, stand)) = self.places.get_mut(&(claimed.acquisition, op.node)) {
+                stand.left = stand.left.max(op.sent);
+            }
         }
     }
 
@@ -497,13 +530,26 @@ impl Judge<'_> {
         if memory != Memory::Kept {
             self.holds.retain(|&(at, _), _| at != node);
             self.tombs.retain(|&(at, _), _| at != node);
+            self.places.retain(|&(_, at), _| at != node);
             let bit = 1u64 << node;
             self.owners.values_mut().for_each(|claimed| claimed.granted &= !bit);
         }
     }
 
+    /// Whoever took a place gives it up there. A message that was late may take it again; then it ends by itself.
+    fn places_left(&mut self) {
+        let places = std::mem::take(&mut self.places);
+        let lives = |process: u16| !self.processes[process as usize].dead;
+        let kept = |stand: Stand| stand.taken.is_some_and(|taken| taken > stand.left);
+        let left: Vec<_> = places.into_iter().filter(|(_, (process, stand))| lives(*process) && kept(*stand)).collect();
+        for ((acquisition, node), _) in left {
+            self.broken(Rule::LeftBehind, format!("acquisition number {acquisition} never left the line of n{node}"));
+        }
+    }
+
     fn finish(&mut self) {
         self.at = self.events.len().saturating_sub(1);
+        self.places_left();
         let stands = |process: u16| !self.processes[process as usize].dead;
         let kept =
             |(_, claimed): &(&Owner, &Claimed)| claimed.granted & !claimed.released != 0 && stands(claimed.process);

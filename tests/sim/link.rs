@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{
-    Fault, FaultKind, Hint, Listener, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Verb,
+    Fault, FaultKind, Hint, Listener, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Stance,
+    Verb,
 };
 use quorumlock::quorum::{Guard, Tick};
 
+use crate::faults::Action;
 use crate::history;
 use crate::history::{Answer, Micros, Op, What};
 use crate::world::{Core, Effect, Effects, Event, Process, World, deliver, micros};
@@ -232,9 +234,12 @@ impl Core {
         };
         let from = operation.next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
         let owner = self.history.owner(process as u16, operation.claimant());
+        let acquisition = self.history.owner(process as u16, Operation::acquisition(operation.claimant()));
+        let waits = matches!(operation.stance, Stance::Wait { .. });
         let name = operation.names[0].text().as_bytes().last().map_or(0, |last| last - b'a');
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
-        Op { process: process as u16, node: node as u8, name, verb, owner, from, ballot, ttl, sent: now }
+        let (process, node) = (process as u16, node as u8);
+        Op { process, node, name, verb, owner, from, acquisition, waits, ballot, ttl, sent: now }
     }
 
     fn send(
@@ -301,6 +306,9 @@ impl Core {
         let outcome = arrival.what.map(|(operation, op)| {
             let outcome = server.apply(&operation, now);
             self.history.record(now, What::Did(op, answer(&Ok(outcome.clone()))));
+            if server.keeps_place(&operation, &outcome, now) {
+                self.history.record(now, What::PlaceKept(op));
+            }
             outcome
         });
         self.publish(now, node);
@@ -311,13 +319,21 @@ impl Core {
         }
     }
 
-    /// Sends the hints that the last operation gave rise to, some of them twice.
+    /// Sends the hints that the last operation gave rise to, some of them twice and some never.
     fn publish(&mut self, now: Micros, node: usize) {
         for hint in self.servers[node].hints() {
             let known = hint.address().and_then(|(client, _)| self.clients.get(client));
             let Some(&process) = known.filter(|&&process| !self.processes[process].dead) else { continue };
+            if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
+                self.schedule(now, Event::Act(Action::Fell(process)));
+            }
             let connection = self.link(process, node).connection;
-            let times = 1 + u32::from(self.dice.chance(0.02));
+            let times = self.dice.weighed(&self.plan.hints);
+            match times {
+                0 => *self.faults.entry("hint_lost").or_default() += 1,
+                1 => {}
+                _ => *self.faults.entry("hint_doubled").or_default() += 1,
+            }
             for _ in 0..times {
                 self.answer(now, process, node, Landed::Hint { connection, hint: hint.clone() });
             }

@@ -26,10 +26,11 @@ pub enum FaultKind {
     Pause,
     Suspend,
     Kill,
+    DeadHead,
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SlowNetwork,
         Self::LostRequests,
         Self::LostReplies,
@@ -47,6 +48,7 @@ impl FaultKind {
         Self::Pause,
         Self::Suspend,
         Self::Kill,
+        Self::DeadHead,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -68,6 +70,7 @@ impl FaultKind {
             Self::Pause => "process_paused",
             Self::Suspend => "host_suspended",
             Self::Kill => "process_killed",
+            Self::DeadHead => "head_of_line_dies",
         }
     }
 
@@ -99,6 +102,8 @@ pub struct Plan {
     pub slowest_process: u64,
     pub wall_skew: Duration,
     pub faults: Vec<FaultKind>,
+    /// Weights of hints that come so many times.
+    pub hints: [(u32, u32); 3],
     pub fault_every: Duration,
     /// When clients stop to begin anew.
     pub length: Duration,
@@ -139,6 +144,7 @@ impl Plan {
             slowest_process: dice.pick(&[1_000_000, 997_000, 994_500]),
             wall_skew: Duration::ZERO,
             faults: Vec::new(),
+            hints: dice.pick(&[[(0, 0), (49, 1), (1, 2)], [(1, 0), (8, 1), (1, 2)], [(4, 0), (4, 1), (2, 2)]]),
             fault_every: ttl.mul_f64(0.5 + 3.0 * dice.share()).clamp(200 * MS, 5 * SECOND),
             length: (ttl * 30).clamp(6 * SECOND, 60 * SECOND),
             think: dice.log(MS, ttl / 3),
@@ -165,12 +171,17 @@ impl Plan {
         let share = dice.pick(&[0.15, 0.3, 0.6]);
         self.faults = FaultKind::ALL.into_iter().filter(|_| dice.chance(share)).collect();
         // A client that never saw a node before its clock was stepped cannot know: see the limits in PROTOCOL.md's guard. So no process is new then.
-        if self.faults.contains(&FaultKind::NodeClockStep) {
+        if !self.may_kill() {
             self.faults.retain(|&fault| fault != FaultKind::Kill);
         }
         // Where a node forgets its fence, tokens grow by the wall clocks: they must not differ by more than its quarantine lasts.
         let most = if self.faults.iter().any(|fault| fault.forgets()) { self.max_ttl.mul_f64(0.7) } else { 8 * SECOND };
         self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
+    }
+
+    /// Whether a process may be new in the middle of a run.
+    pub fn may_kill(&self) -> bool {
+        !self.faults.contains(&FaultKind::NodeClockStep)
     }
 
     /// How long after the faults a client that keeps asking may have to wait: for what was left behind, for the quarantine, and for its turn.

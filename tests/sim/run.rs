@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use quorumlock::quorum::waiting::patience;
 use tokio::runtime::Builder;
 
 use crate::clients;
@@ -120,8 +121,8 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + Duration::from_secs(2);
     // Clocks that were stepped back hold for longer.
     let steps = world.core.lock().unwrap().faults.get("node_clock_step").copied().unwrap_or(0);
-    // A place that was left while its claim was on its way ends a ttl later, too.
-    let place = micros(plan.ttl.mul_f64(1.02) + Duration::from_secs(2));
+    // A place that was taken while its owner left it stays for as long as nodes keep one, by the slowest clock, and the way there.
+    let place = micros(patience(plan.ttl).mul_f64(1.005) + plan.far * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;
     world.run(limit, || held().is_none() && waiting().is_none()).await;
     held().into_iter().for_each(|node| world.record(What::KeyLeft { node }));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Hint, Operation, Outcome};
+use quorumlock::node::{Hint, Operation, Outcome, Stance};
 
 use crate::history::{Memory, Micros, SECOND};
 
@@ -67,6 +67,17 @@ impl Server {
 
     pub fn is_idle(&self, now: Micros) -> bool {
         self.store.is_idle(self.time(now))
+    }
+
+    /// Whether somebody is still in line whom the operation took out of it.
+    pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
+        let leaves = match outcome {
+            Outcome::Granted | Outcome::Passed { .. } => true,
+            Outcome::Released { .. } => !matches!(operation.stance, Stance::Wait { .. }),
+            _ => false,
+        };
+        let who = Operation::acquisition(operation.claimant());
+        leaves && operation.names.iter().any(|name| self.store.waits(name, who, self.time(now)))
     }
 
     pub fn is_free(&self, now: Micros) -> bool {

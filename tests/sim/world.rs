@@ -116,6 +116,8 @@ pub struct Core {
     /// Which process a client is: its channel.
     pub clients: BTreeMap<String, usize>,
     pub weather: Weather,
+    /// The next process whose turn comes in a line stands still or dies.
+    pub head_dies: bool,
     /// The highest token that the storage of each name has seen.
     pub highest: Vec<u64>,
     /// Requests that wait for a server that hangs.
@@ -167,7 +169,22 @@ impl Core {
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
         let (processes, clients, heap) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
         let highest = vec![0; plan.names as usize];
-        Self { plan, dice, servers, processes, history, faults, clients, weather, highest, backlog, heap, count: 0 }
+        let (head_dies, count) = (false, 0);
+        Self {
+            plan,
+            dice,
+            servers,
+            processes,
+            history,
+            faults,
+            clients,
+            weather,
+            head_dies,
+            highest,
+            backlog,
+            heap,
+            count,
+        }
     }
 
     pub fn schedule(&mut self, at: Micros, event: Event) {

@@ -37,6 +37,10 @@ impl Line {
         if now < self.until { u32::try_from(self.waiting.len()).unwrap_or(u32::MAX) } else { 0 }
     }
 
+    pub(super) fn contains(&self, acquisition: &str, now: Duration) -> bool {
+        now < self.until && self.waiting.iter().any(|(_, known)| **known == *acquisition)
+    }
+
     pub(super) fn expire(&mut self, now: Duration) {
         if self.until <= now {
             self.waiting.clear();
