@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::release::{Cleanup, Whom};
 use super::round::Round;
-use super::voters::{NodeSet, Voters};
+use super::voters::{NodeSet, Open, Voters};
 use crate::node::{Operation, Outcome, Reply, Sink, Verb};
 use crate::quorum::{ClaimTally, Tick, Verdict};
 
@@ -54,7 +54,8 @@ impl Baton {
     /// Counts a round of passes, and releases the holder before on every node that does not answer.
     pub(super) fn watch(&self, round: Arc<Round<ClaimTally>>) -> Arc<Watch> {
         let (voters, claim, may_hold) = (self.voters.clone(), self.claim.clone(), self.may_hold);
-        Arc::new(Watch { round, voters, claim, may_hold })
+        let open = voters.open_cleanup();
+        Arc::new(Watch { round, voters, claim, may_hold, _open: open })
     }
 }
 
@@ -72,6 +73,8 @@ pub(super) struct Watch {
     voters: Arc<Voters>,
     claim: Arc<Operation>,
     may_hold: NodeSet,
+    /// As long as an answer is to come, a release may have to follow: who waits for all releases waits for that.
+    _open: Open,
 }
 
 impl Sink for Watch {
