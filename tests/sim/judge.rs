@@ -491,9 +491,10 @@ impl Judge<'_> {
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == from);
         if let Some(claimed) = self.owners.get_mut(&from).filter(|_| !(held && answer == Answer::Stale)) {
             claimed.granted &= !(1 << op.node);
-            if let Some((_, stand)) = self.places.get_mut(&(claimed.acquisition, op.node)) {
-                stand.left = stand.left.max(op.sent);
-            }
+            // Also where it stands in no line: a claim of it may come later than this.
+            let place = (claimed.acquisition, op.node);
+            let stand = &mut self.places.entry(place).or_insert((claimed.process, Stand::default())).1;
+            stand.left = stand.left.max(op.sent);
         }
     }
 
