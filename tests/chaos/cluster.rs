@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 use crate::common::proxy::Proxy;
 use crate::common::server::{Server, ask};
-use crate::history::{Event, clock, parse};
-use crate::judge::Judge;
+use crate::record::Record;
+use crate::told::{Event, clock, parse};
 use crate::worker::Orders;
 use crate::{NAMES, TTL};
 
@@ -49,8 +50,9 @@ pub struct Workers {
     children: Vec<Mutex<Child>>,
     nodes: Vec<String>,
     storage: u16,
-    pub judge: Mutex<Judge>,
+    pub record: Mutex<Record>,
     pub usage: Mutex<Vec<(u64, u32, u64, u64)>>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Workers {
@@ -63,9 +65,16 @@ impl Workers {
             output.push((child.id().unwrap(), child.stdout.take().unwrap()));
             children.push(Mutex::new(child));
         }
-        let workers = Arc::new(Self { children, nodes, storage, judge: Mutex::default(), usage: Mutex::default() });
+        let workers = Arc::new(Self {
+            children,
+            nodes,
+            storage,
+            record: Mutex::default(),
+            usage: Mutex::default(),
+            readers: Mutex::default(),
+        });
         for (process, output) in output {
-            tokio::spawn(workers.clone().read(process, output));
+            workers.listen(process, output);
         }
         workers
     }
@@ -84,7 +93,7 @@ impl Workers {
         let (process, output) = (fresh.id().unwrap(), fresh.stdout.take().unwrap());
         // Dropping the old one kills it.
         drop(std::mem::replace(&mut *self.children[index].lock().unwrap(), fresh));
-        tokio::spawn(self.clone().read(process, output));
+        self.listen(process, output);
     }
 
     pub fn signal(&self, index: usize, signal: Signal) {
@@ -103,7 +112,8 @@ impl Workers {
                 let _ = child.kill().await;
             }
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let readers = std::mem::take(&mut *self.readers.lock().unwrap());
+        futures::future::join_all(readers).await;
     }
 
     /// Whether `losing` nodes can forget everything at this moment without breaking a promise: each name is held by one owner on so many nodes that no
@@ -123,7 +133,13 @@ impl Workers {
         safe
     }
 
-    async fn read(self: Arc<Self>, process: u32, output: tokio::process::ChildStdout) {
+    fn listen(self: &Arc<Self>, process: u32, output: ChildStdout) {
+        let reader = tokio::spawn(self.clone().read(process, output));
+        self.readers.lock().unwrap().push(reader);
+    }
+
+    async fn read(self: Arc<Self>, process: u32, output: ChildStdout) {
+        self.record.lock().unwrap().started(process);
         let mut lines = BufReader::new(output).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             let Some((task, event)) = parse(&line) else { continue };
@@ -132,9 +148,9 @@ impl Workers {
                 Event::Uses { memory, tasks } => self.usage.lock().unwrap().push((clock(), process, memory, tasks)),
                 _ => {}
             }
-            self.judge.lock().unwrap().note((process, task), &event);
+            self.record.lock().unwrap().told((process, task), &event);
         }
-        self.judge.lock().unwrap().died(process);
+        self.record.lock().unwrap().died(process, clock());
     }
 }
 

@@ -4,9 +4,8 @@
 //! and tasks at the end against those early on, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
 //!
 //! A new fault is a variant of [`faults::Fault`] with how it begins and how it ends; it is dealt and measured by itself. If nodes forget by it and
-//! clients cannot see that, it must leave every holder its majority (see `begin_fairly`) or last for a ttl: else the violation is the tester's. A new
-//! rule goes into [`judge::Judge`], with a history in `judge_the_judge` that breaks it. To see that a chaos can fail, set `Size::quorum` to `N / 2`, or the
-//! workers' `max_ttl` to zero.
+//! clients cannot see that, it must leave every holder its majority (see `begin_fairly`) or last for a ttl: else the violation is the tester's. The judge
+//! is that of the simulation. To see that a chaos can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 
@@ -14,11 +13,14 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
-mod history;
+#[path = "../judge/mod.rs"]
+#[allow(dead_code, reason = "nobody here sees what nodes do")]
 mod judge;
 mod ratios;
+mod record;
 mod run;
 mod storage;
+mod told;
 mod worker;
 
 use std::process::ExitCode;

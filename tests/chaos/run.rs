@@ -15,9 +15,11 @@ use tokio::time::sleep;
 use crate::cluster::{Node, Workers};
 use crate::common::server::{Server, ask};
 use crate::faults::Fault;
-use crate::history::clock;
-use crate::judge::Counts;
+use crate::judge::history::{History, Micros, What, seconds};
+use crate::judge::{Judgement, judge};
+use crate::record::Counts;
 use crate::storage::Storage;
+use crate::told::clock;
 use crate::{MAX_TTL, NAMES, TTL};
 
 const NODES: usize = 5;
@@ -135,7 +137,7 @@ impl Chaos {
     /// Waits until every worker has acquired something after `since`.
     async fn until_all_progress(&self, since: u64) -> Option<u64> {
         let limit = Instant::now() + STALL;
-        let progressed = |index| self.workers.judge.lock().unwrap().busy(self.workers.process(index), since);
+        let progressed = |index| self.workers.record.lock().unwrap().busy(self.workers.process(index), since);
         while !(0..WORKERS).all(progressed) {
             if Instant::now() > limit {
                 return None;
@@ -262,22 +264,28 @@ impl Chaos {
         recovered: Option<u64>,
         left: Vec<String>,
     ) -> Report {
-        let mut judge = std::mem::take(&mut *self.workers.judge.lock().unwrap());
-        let counts = std::mem::take(&mut judge.counts);
-        let (pause, at) = judge.longest_pause(began, ended);
-        let mut violations = judge.verdict(&storage.taken());
+        let record = std::mem::take(&mut *self.workers.record.lock().unwrap());
+        let (counts, writes) = (record.counts, storage.writes());
+        let history = record.history(&writes);
+        let Judgement { tally, violations: broken } = judge(&history.events, None);
+        let (pause, at) = longest_pause(&history, micros(began), micros(ended));
+        let mut violations: Vec<_> = broken.iter().map(|one| format!("{}: {}", one.rule.name(), one.why)).collect();
+        // One broken promise breaks others: what led to the first tells most.
+        if let Some((said, first)) = violations.first_mut().zip(broken.first()) {
+            history.around(first.event).for_each(|line| *said += &format!("\n    {line}"));
+        }
         violations.extend(left);
-        if pause > u64::try_from(STALL.as_nanos()).unwrap() || recovered.is_none() {
-            violations.push(format!("no progress for {:.1} s until {at}", seconds(pause)));
+        if pause > STALL.as_micros() as Micros || recovered.is_none() {
+            violations.push(format!("no progress for {} s until {}", seconds(pause), seconds(at)));
         }
         let usage = self.usage(began, ended);
         if options.soak && usage.grew() {
             violations.push("memory or tasks grew".to_owned());
         }
         if !violations.is_empty() {
-            self.log.lock().unwrap().iter().for_each(|(at, what)| eprintln!("{at} {what}"));
+            self.log.lock().unwrap().iter().for_each(|(at, what)| eprintln!("{} {what}", seconds(micros(*at))));
         }
-        let Counts { sections, released, expired, refused, missed, writes, old_writes } = counts;
+        let Counts { released, expired, refused, missed } = counts;
         let json = json!({
             "seconds": options.seconds,
             "seed": options.seed,
@@ -285,15 +293,15 @@ impl Chaos {
             "max_ttl_seconds": MAX_TTL.as_secs_f64(),
             "workers": WORKERS,
             "faults": *self.counts.lock().unwrap(),
-            "sections": sections,
+            "sections": tally.acquired,
             "released": released,
             "lost_by_deadline": expired,
             "lost_otherwise": refused,
             "missed": missed,
-            "writes": writes,
-            "old_writes_refused": old_writes,
-            "longest_seconds_without_progress": seconds(pause),
-            "recovered_after_seconds": recovered.map(|at| seconds(at - healed)),
+            "writes": writes.len() as u64 - tally.rejected_writes,
+            "old_writes_refused": tally.rejected_writes,
+            "longest_seconds_without_progress": in_seconds(pause),
+            "recovered_after_seconds": recovered.map(|at| in_seconds(micros(at - healed))),
             "memory_kb_of_a_worker": usage.memory,
             "tasks_of_a_worker": usage.tasks,
             "violations": violations.len(),
@@ -328,6 +336,19 @@ impl Usage {
     }
 }
 
-fn seconds(nanos: u64) -> f64 {
-    (nanos / 1_000_000) as f64 / 1_000.0
+/// The longest time in which nobody acquired anything, and when it ended.
+fn longest_pause(history: &History, from: Micros, until: Micros) -> (Micros, Micros) {
+    let acquired = history.events.iter().filter(|event| matches!(event.what, What::Acquired { .. }));
+    let within = acquired.map(|event| event.at).filter(|at| (from..=until).contains(at));
+    let moments: Vec<_> = std::iter::once(from).chain(within).chain([until]).collect();
+    moments.windows(2).map(|pair| (pair[1] - pair[0], pair[1])).max().unwrap_or_default()
+}
+
+const fn micros(nanos: u64) -> Micros {
+    nanos / 1_000
+}
+
+/// To the millisecond.
+fn in_seconds(micros: Micros) -> f64 {
+    (micros / 1_000) as f64 / 1_000.0
 }

@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the storage has taken, by name, in the order in which it did.
-#[derive(Debug, Default)]
-pub struct Storage {
-    taken: Mutex<Vec<Vec<u64>>>,
-}
+use crate::record::Write;
+use crate::told::clock;
+
+/// The highest token of each name, and all writes in the order in which they came.
+#[derive(Debug)]
+pub struct Storage(Mutex<(Vec<u64>, Vec<Write>)>);
 
 impl Storage {
     /// Starts the storage and returns its port.
     pub async fn start(names: usize) -> (Arc<Self>, u16) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let storage = Arc::new(Self { taken: Mutex::new(vec![Vec::new(); names]) });
+        let storage = Arc::new(Self(Mutex::new((vec![0; names], Vec::new()))));
         let serving = storage.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -26,17 +27,16 @@ impl Storage {
         (storage, port)
     }
 
-    pub fn taken(&self) -> Vec<Vec<u64>> {
-        self.taken.lock().unwrap().clone()
+    pub fn writes(&self) -> Vec<Write> {
+        self.0.lock().unwrap().1.clone()
     }
 
     fn write(&self, name: usize, token: u64) -> bool {
-        let mut taken = self.taken.lock().unwrap();
-        let fresh = taken[name].last().is_none_or(|&last| last <= token);
-        if fresh {
-            taken[name].push(token);
-        }
-        fresh
+        let (highest, writes) = &mut *self.0.lock().unwrap();
+        let taken = token >= highest[name];
+        highest[name] = token.max(highest[name]);
+        writes.push(Write { at: clock(), name, token, taken });
+        taken
     }
 }
 
@@ -59,11 +59,10 @@ impl Writer {
         Self(BufReader::new(TcpStream::connect(("127.0.0.1", port)).await.expect("the storage is up")))
     }
 
-    /// Writes with a token; returns whether the storage took it.
-    pub async fn write(&mut self, name: usize, token: u64) -> bool {
+    /// Writes with a token, and waits until the storage has taken or refused it.
+    pub async fn write(&mut self, name: usize, token: u64) {
         let mut answer = String::new();
         self.0.get_mut().write_all(format!("{name} {token}\n").as_bytes()).await.expect("the storage is up");
         self.0.read_line(&mut answer).await.expect("the storage is up");
-        answer == "taken\n"
     }
 }

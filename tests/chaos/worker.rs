@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::io::AsyncReadExt;
 
-use crate::history::{Event, clock, tell};
 use crate::storage::Writer;
+use crate::told::{Event, clock, tell};
 use crate::{MAX_TTL, NAMES, TTL};
 
 /// How many tasks a process has.
@@ -117,7 +117,7 @@ impl Worker {
         }
         self.write(name, token, &guard).await;
         if guard.is_held() {
-            tell(self.task, &Event::Released);
+            tell(self.task, &Event::Released { at: clock() });
         }
         if self.random.random_bool(0.9) {
             let _ = guard.release().await;
@@ -136,7 +136,7 @@ impl Worker {
             let nap = Duration::from_nanos(ends.saturating_sub(clock())).min(Duration::from_millis(10));
             tokio::select! {
                 reason = guard.lost() => {
-                    tell(self.task, &Event::Told { expired: reason == LostReason::Expired });
+                    tell(self.task, &Event::Told { expired: reason == LostReason::Expired, at: clock() });
                     return false;
                 }
                 () = tokio::time::sleep(nap) => {}
@@ -147,8 +147,7 @@ impl Worker {
     }
 
     async fn write(&mut self, name: usize, token: u64, guard: &LockGuard) {
-        let taken = self.storage.write(name, token).await;
-        tell(self.task, &Event::Wrote { taken });
+        self.storage.write(name, token).await;
         self.look(guard);
     }
 

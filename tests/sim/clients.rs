@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, Quorum, QuorumLock};
+use futures::FutureExt;
+use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
 
 use crate::dice::Dice;
-use crate::history::{Micros, What};
+use crate::judge::history::{Micros, What};
 use crate::storage::Write;
 use crate::world::{World, micros};
 
@@ -377,7 +378,8 @@ impl Client {
     }
 
     fn lost(&self, watch: &Watch) {
-        self.record(|process| What::LostTold { process, name: watch.name, lease: watch.number });
+        let expired = watch.lease.lost().now_or_never() == Some(LostReason::Expired);
+        self.record(|process| What::LostTold { process, name: watch.name, lease: watch.number, expired });
         self.sample(watch);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::{Memory, What};
+use crate::judge::history::{Memory, What};
 use crate::plan::FaultKind;
 use crate::process;
 use crate::storage::Write;

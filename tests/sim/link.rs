@@ -13,8 +13,8 @@ use quorumlock::node::{
 use quorumlock::quorum::{Guard, Tick};
 
 use crate::faults::Action;
-use crate::history;
-use crate::history::{Answer, Micros, Op, What};
+use crate::judge::history;
+use crate::judge::history::{Answer, Micros, Op, What};
 use crate::world::{Core, Effect, Effects, Event, Process, World, deliver, micros};
 
 /// How far the guard lets clocks run apart.

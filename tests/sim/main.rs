@@ -8,7 +8,7 @@ mod clients;
 mod dice;
 mod exec;
 mod faults;
-mod history;
+#[path = "../judge/mod.rs"]
 mod judge;
 mod link;
 mod plan;
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     if let Some(seed) = args.one {
         return report::replay(seed, args.json);
     }
+    judge::judge_the_judge();
     let mut summary = Summary::run(args.first, args.seeds, args.until_found);
     summary.differing = differing(args.first, args.twice);
     summary.print(args.json);

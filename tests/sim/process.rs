@@ -12,7 +12,7 @@ use quorumlock::quorum::Tick;
 
 use crate::clients::Client;
 use crate::dice::Dice;
-use crate::history::What;
+use crate::judge::history::What;
 use crate::link::{Link, SimNode};
 use crate::world::{Process, World};
 

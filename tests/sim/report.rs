@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::history::SECOND;
+use crate::judge::history::SECOND;
 use crate::judge::{Tally, Violation};
 use crate::run::{Run, run};
 
-/// How many events before a violation are shown, and how many behind.
-const BEFORE: usize = 60;
-const BEHIND: usize = 5;
 /// How many violations are shown with their history.
 const SHOWN: usize = 3;
 
@@ -84,7 +81,7 @@ impl Summary {
         let violations = &run.judgement.violations;
         violations.iter().for_each(|violation| *self.rules.entry(violation.rule.name()).or_default() += 1);
         if let Some(first) = violations.first() {
-            let around = if self.found.len() < SHOWN { around(run, first) } else { Vec::new() };
+            let around = if self.found.len() < SHOWN { run.history.around(first.event).collect() } else { Vec::new() };
             self.found.push(Found { seed: run.seed, violations: violations.clone(), around });
         }
     }
@@ -163,13 +160,6 @@ impl Summary {
 fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The history around a violation.
-fn around(run: &Run, violation: &Violation) -> Vec<String> {
-    let events = &run.history.events;
-    let (first, last) = (violation.event.saturating_sub(BEFORE), (violation.event + BEHIND).min(events.len() - 1));
-    events[first..=last].iter().map(|event| run.history.line(event).to_string()).collect()
 }
 
 /// Shows all of one seed.

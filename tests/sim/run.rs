@@ -10,8 +10,8 @@ use tokio::runtime::Builder;
 
 use crate::clients;
 use crate::dice::Dice;
-use crate::history::{History, Micros, SECOND, What};
-use crate::judge::{Judgement, judge};
+use crate::judge::history::{History, Micros, SECOND, What};
+use crate::judge::{Judgement, Watched, judge};
 use crate::plan::Plan;
 use crate::process;
 use crate::server::Server;
@@ -40,7 +40,7 @@ pub fn run(seed: u64) -> Run {
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
-    let judgement = judge(&history.events, plan.nodes, rates);
+    let judgement = judge(&history.events, Some(Watched { nodes: plan.nodes, rates }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 

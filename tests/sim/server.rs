@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorumlock::node::memory::Store;
 use quorumlock::node::{Hint, Operation, Outcome, Stance};
 
-use crate::history::{Memory, Micros, SECOND};
+use crate::judge::history::{Memory, Micros, SECOND};
 
 /// How long servers have been up when a run begins.
 const UP: u64 = 100_000_000_000;

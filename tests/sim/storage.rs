@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::faults::Action;
-use crate::history::What;
+use crate::judge::history::What;
 use crate::world::{Event, World, micros};
 
 /// A write on its way. Once sent, it arrives whatever becomes of its process.

@@ -18,7 +18,7 @@ use crate::clients::Leases;
 use crate::dice::Dice;
 use crate::exec::Exec;
 use crate::faults::Action;
-use crate::history::{History, Micros, What};
+use crate::judge::history::{History, Micros, What};
 use crate::link::{Arrival, Landing, Link};
 use crate::plan::Plan;
 use crate::process::Quorums;

@@ -11,6 +11,10 @@ pub type Owner = u32;
 
 pub const SECOND: Micros = 1_000_000;
 
+/// How many events before a violation are shown, and how many behind.
+const BEFORE: usize = 60;
+const BEHIND: usize = 5;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Claim,
@@ -118,6 +122,8 @@ pub enum What {
         process: u16,
         name: u8,
         lease: u32,
+        /// Because its time ran out; else something else ended it before.
+        expired: bool,
     },
     /// The holder was asked to do something only holders may, and may have been refused.
     Wrote {
@@ -253,6 +259,12 @@ impl History {
         Line { history: self, event }
     }
 
+    /// What happened before the event of that number, and a little of what happened after it.
+    pub fn around(&self, event: usize) -> impl Iterator<Item = String> {
+        let (first, last) = (event.saturating_sub(BEFORE), (event + BEHIND).min(self.events.len() - 1));
+        self.events[first..=last].iter().map(|event| self.line(event).to_string())
+    }
+
     /// The whole, as text.
     pub fn text(&self) -> String {
         use fmt::Write;
@@ -284,7 +296,7 @@ fn name(name: u8) -> char {
     char::from(b'a' + name)
 }
 
-fn seconds(at: Micros) -> String {
+pub fn seconds(at: Micros) -> String {
     format!("{}.{:06}", at / SECOND, at % SECOND)
 }
 
@@ -312,8 +324,9 @@ impl fmt::Display for Line<'_> {
             What::Released { process, name: n, lease } => {
                 write!(f, "p{process}  RELEASES lease {lease} on {}", name(n))
             }
-            What::LostTold { process, name: n, lease } => {
-                write!(f, "p{process}  is told that lease {lease} on {} is LOST", name(n))
+            What::LostTold { process, name: n, lease, expired } => {
+                let why = if expired { "LOST by its deadline" } else { "LOST" };
+                write!(f, "p{process}  is told that lease {lease} on {} is {why}", name(n))
             }
             What::Wrote { process, name: n, lease, token, taken, checked } => {
                 let taken = if taken { "taken" } else { "refused" };

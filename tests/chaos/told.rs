@@ -18,12 +18,10 @@ pub enum Event {
     Believed { name: usize, token: u64, at: u64, deadline: u64 },
     /// It was still held at `at`, now until `deadline`.
     Still { at: u64, deadline: u64 },
-    /// It was lost: by its deadline, or earlier.
-    Told { expired: bool },
-    /// It was held until the last `Still`, and was released then.
-    Released,
-    /// The storage answered a write: it took it, or knew a higher token.
-    Wrote { taken: bool },
+    /// It was lost, by its deadline or earlier, as its holder knew by `at`.
+    Told { expired: bool, at: u64 },
+    /// It was held until the last `Still`, and is released now.
+    Released { at: u64 },
     /// The process stops itself now.
     Stopping,
     /// An acquisition ended without the lock.
@@ -37,9 +35,8 @@ pub fn tell(task: usize, event: &Event) {
     let text = match event {
         Event::Believed { name, token, at, deadline } => format!("believed {name} {token} {at} {deadline}"),
         Event::Still { at, deadline } => format!("still {at} {deadline}"),
-        Event::Told { expired } => format!("told {}", u8::from(*expired)),
-        Event::Released => "released".to_owned(),
-        Event::Wrote { taken } => format!("wrote {}", u8::from(*taken)),
+        Event::Told { expired, at } => format!("told {} {at}", u8::from(*expired)),
+        Event::Released { at } => format!("released {at}"),
         Event::Stopping => "stopping".to_owned(),
         Event::Missed => "missed".to_owned(),
         Event::Uses { memory, tasks } => format!("uses {memory} {tasks}"),
@@ -58,9 +55,8 @@ pub fn parse(line: &str) -> Option<(usize, Event)> {
             Event::Believed { name: number(name)?, token: number(token)?, at: number(at)?, deadline: number(deadline)? }
         }
         ("still", [at, deadline]) => Event::Still { at: number(at)?, deadline: number(deadline)? },
-        ("told", [expired]) => Event::Told { expired: *expired == "1" },
-        ("released", []) => Event::Released,
-        ("wrote", [taken]) => Event::Wrote { taken: *taken == "1" },
+        ("told", [expired, at]) => Event::Told { expired: *expired == "1", at: number(at)? },
+        ("released", [at]) => Event::Released { at: number(at)? },
         ("stopping", []) => Event::Stopping,
         ("missed", []) => Event::Missed,
         ("uses", [memory, tasks]) => Event::Uses { memory: number(memory)?, tasks: number(tasks)? },

@@ -1,0 +1,127 @@
+//! Puts what the workers and the storage tell into one history, which the judge of the simulation reads.
+
+use std::collections::HashMap;
+
+use crate::judge::history::{History, What};
+use crate::told::Event;
+
+/// A task of a process.
+pub type Who = (u32, usize);
+
+/// A write that reached the storage, in nanoseconds, and whether it took it.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    pub at: u64,
+    pub name: usize,
+    pub token: u64,
+    pub taken: bool,
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub released: u64,
+    pub expired: u64,
+    pub refused: u64,
+    pub missed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    number: u32,
+    process: u16,
+    name: u8,
+}
+
+#[derive(Debug, Default)]
+pub struct Record {
+    history: History,
+    /// By the system's numbers of them.
+    processes: HashMap<u32, u16>,
+    open: HashMap<Who, Lease>,
+    /// By name and token: who may write with it.
+    writers: HashMap<(usize, u64), Lease>,
+    /// When each process acquired something last.
+    latest: HashMap<u32, u64>,
+    pub counts: Counts,
+}
+
+impl Record {
+    /// A process is there. In the history all are from the beginning: the first that one tells may be older than this.
+    pub fn started(&mut self, process: u32) {
+        let number = self.processes.len() as u16;
+        self.processes.insert(process, number);
+        self.note(0, What::Started { process: number });
+    }
+
+    pub fn died(&mut self, process: u32, at: u64) {
+        self.note(at, What::Killed { process: self.processes[&process] });
+    }
+
+    /// Takes note of what a task told.
+    pub fn told(&mut self, who: Who, event: &Event) {
+        match *event {
+            Event::Believed { name, token, at, deadline } => self.believed(who, (name, token), at, deadline),
+            Event::Still { at, deadline } => self.of_lease(who, at, |Lease { number, process, name }| What::Sample {
+                process,
+                name,
+                lease: number,
+                held: true,
+                until: deadline / 1_000,
+            }),
+            Event::Told { expired, at } => {
+                *if expired { &mut self.counts.expired } else { &mut self.counts.refused } += 1;
+                self.of_lease(who, at, |Lease { number: lease, process, name }| What::LostTold {
+                    process,
+                    name,
+                    lease,
+                    expired,
+                });
+            }
+            Event::Released { at } => {
+                self.counts.released += 1;
+                self.of_lease(who, at, |Lease { number: lease, process, name }| What::Released {
+                    process,
+                    name,
+                    lease,
+                });
+            }
+            Event::Missed => self.counts.missed += 1,
+            Event::Stopping | Event::Uses { .. } => {}
+        }
+    }
+
+    /// Whether a process has acquired something since `since`.
+    pub fn busy(&self, process: u32, since: u64) -> bool {
+        self.latest.get(&process).is_some_and(|&at| at >= since)
+    }
+
+    /// The whole history in the order of its times, with what reached the storage.
+    pub fn history(mut self, writes: &[Write]) -> History {
+        for &Write { at, name, token, taken } in writes {
+            let Lease { number: lease, process, name } = self.writers[&(name, token)];
+            self.note(at, What::Wrote { process, name, lease, token, taken, checked: true });
+        }
+        // What one task told keeps its order.
+        self.history.events.sort_by_key(|event| event.at);
+        self.history
+    }
+
+    fn believed(&mut self, who: Who, (name, token): (usize, u64), at: u64, deadline: u64) {
+        let lease = Lease { number: self.writers.len() as u32, process: self.processes[&who.0], name: name as u8 };
+        self.open.insert(who, lease);
+        self.writers.insert((name, token), lease);
+        self.latest.insert(who.0, at);
+        let Lease { number, process, name } = lease;
+        self.note(at, What::Acquired { process, ask: number, name, lease: number, token, until: deadline / 1_000 });
+    }
+
+    fn of_lease(&mut self, who: Who, at: u64, what: impl FnOnce(Lease) -> What) {
+        let lease = self.open[&who];
+        self.note(at, what(lease));
+    }
+
+    fn note(&mut self, at: u64, what: What) {
+        self.history.record(at / 1_000, what);
+    }
+}

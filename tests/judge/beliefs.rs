@@ -1,0 +1,135 @@
+//! Who believed to hold what, from when until when.
+
+use std::collections::BTreeMap;
+
+use super::history::{Micros, Owner};
+use super::processes::Processes;
+use super::rule::{Rule, Verdict};
+
+/// Clocks are read in whole microseconds.
+const ROUNDING: Micros = 5;
+
+#[derive(Debug)]
+pub struct Lease {
+    pub process: u16,
+    pub name: u8,
+    /// Whose claims it came from, where nodes were watched.
+    pub owner: Option<Owner>,
+    pub token: u64,
+    /// When it was acquired, and which event that was.
+    pub from: Micros,
+    pub event: usize,
+    /// When its holder certainly believed in it last.
+    certain: Micros,
+    /// What it said last of when it ends.
+    pub until: Micros,
+    over: bool,
+    /// Known to have been told late.
+    late: bool,
+}
+
+impl Lease {
+    pub const fn new(process: u16, name: u8, token: u64, from: Micros, until: Micros) -> Self {
+        Self { process, name, owner: None, token, from, event: 0, certain: from, until, over: false, late: false }
+    }
+}
+
+/// All leases by their numbers.
+#[derive(Debug, Default)]
+pub struct Beliefs {
+    leases: BTreeMap<u32, Lease>,
+    live: Vec<u32>,
+    tokens: BTreeMap<u8, u64>,
+}
+
+impl Beliefs {
+    pub fn get(&self, number: u32) -> Option<&Lease> {
+        self.leases.get(&number)
+    }
+
+    pub fn acquired(&mut self, number: u32, lease: Lease, verdict: &mut Verdict) {
+        let highest = self.tokens.entry(lease.name).or_default();
+        if lease.token <= *highest {
+            verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
+        }
+        *highest = lease.token.max(*highest);
+        self.leases.insert(number, Lease { event: verdict.at, ..lease });
+        self.live.push(number);
+    }
+
+    /// Asked whether it is held, it said so. Returns whether that can be.
+    pub fn held(&mut self, now: Micros, number: u32, until: Micros, processes: &Processes, verdict: &mut Verdict) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        if lease.over {
+            return verdict.broken(Rule::NotFinal, format!("lease {number} had ended and is held again"));
+        }
+        lease.until = until;
+        if now + ROUNDING < until && processes.awake(lease.process).is_some() {
+            lease.certain = now;
+        }
+    }
+
+    /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was believed in until then.
+    pub fn ended(&mut self, now: Micros, number: u32, expired: bool) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        lease.over = true;
+        if expired {
+            lease.certain = lease.certain.max(lease.until.min(now));
+        }
+        self.live.retain(|&live| live != number);
+    }
+
+    pub fn killed(&mut self, process: u16) {
+        let leases = &self.leases;
+        self.live.retain(|lease| leases[lease].process != process);
+    }
+
+    /// Says that a lease is believed in for longer than the round allows from which it has its time.
+    pub fn bounded(&self, now: Micros, number: u32, deadline: Option<Micros>, verdict: &mut Verdict) {
+        let Some(lease) = self.leases.get(&number) else { return };
+        match deadline {
+            None => verdict.broken(Rule::BelievedTooLong, format!("no quorum has granted lease {number}")),
+            Some(deadline) if lease.until > deadline + ROUNDING && lease.until > now => {
+                let long = lease.until - deadline;
+                verdict.broken(Rule::BelievedTooLong, format!("lease {number} is believed in {long} us too long"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whoever has not been told by its deadline is told late.
+    pub fn overdue(
+        &mut self,
+        now: Micros,
+        processes: &Processes,
+        deadline: impl Fn(Owner) -> Option<Micros>,
+        verdict: &mut Verdict,
+    ) {
+        for number in &self.live {
+            let Some(lease) = self.leases.get_mut(number).filter(|lease| !lease.late) else { continue };
+            let Some(deadline) = lease.owner.and_then(&deadline) else { continue };
+            if processes.awake(lease.process).is_some_and(|awake| now > deadline.max(awake)) {
+                lease.late = true;
+                let ago = now - deadline;
+                verdict.broken(Rule::ToldLate, format!("lease {number} ended {ago} us ago, and nobody was told"));
+            }
+        }
+    }
+
+    /// At the end: no two beliefs in one name have a moment in common.
+    pub fn two_believers(&self, verdict: &mut Verdict) {
+        let mut longest: BTreeMap<u8, (u32, &Lease)> = BTreeMap::new();
+        let mut leases: Vec<_> = self.leases.iter().collect();
+        leases.sort_by_key(|(_, lease)| lease.event);
+        for (&number, lease) in leases {
+            let before = longest.get(&lease.name).copied();
+            if let Some((other, before)) = before.filter(|(_, before)| before.certain >= lease.from) {
+                let why = format!("lease {other} of p{} was believed in until {} too", before.process, before.certain);
+                verdict.broken_at(lease.event, Rule::TwoBelievers, why);
+            }
+            if before.is_none_or(|(_, before)| before.certain < lease.certain) {
+                longest.insert(lease.name, (number, lease));
+            }
+        }
+    }
+}

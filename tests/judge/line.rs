@@ -1,0 +1,68 @@
+//! Places in nodes' lines: whoever took one gives it up there. A message that was late may take it again; then it ends by itself.
+
+use std::collections::BTreeMap;
+
+use super::history::{Answer, Micros, Op, Owner, Verb};
+use super::processes::Processes;
+use super::rule::{Rule, Verdict};
+
+/// A place in a node's line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stand {
+    process: u16,
+    /// When the last message was sent that took it.
+    taken: Option<Micros>,
+    /// When the last one was sent that gives it up: a release, or what was granted the name.
+    left: Micros,
+}
+
+#[derive(Debug, Default)]
+pub struct Line {
+    /// By acquisition and node.
+    stands: BTreeMap<(Owner, u8), Stand>,
+    acquisitions: BTreeMap<Owner, (u16, Owner)>,
+}
+
+impl Line {
+    pub fn submitted(&mut self, op: Op) {
+        self.acquisitions.insert(op.owner, (op.process, op.acquisition));
+        if op.verb == Verb::Release && !op.waits {
+            self.stand(op.process, op.acquisition, op.node).left = op.sent;
+        }
+    }
+
+    /// Who waits takes a place; who is granted the name has left it.
+    pub fn did(&mut self, op: Op, answer: Answer) {
+        let stand = self.stand(op.process, op.acquisition, op.node);
+        match answer {
+            Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
+            Answer::Granted => stand.left = op.sent.max(stand.left),
+            _ => {}
+        }
+    }
+
+    /// A pass takes the holder before out of the line too; also where it stands in none: a claim of it may come later than this.
+    pub fn passed(&mut self, op: Op, from: Owner) {
+        let Some(&(process, acquisition)) = self.acquisitions.get(&from) else { return };
+        let stand = self.stand(process, acquisition, op.node);
+        stand.left = op.sent.max(stand.left);
+    }
+
+    pub fn forgot(&mut self, node: u8) {
+        self.stands.retain(|&(_, at), _| at != node);
+    }
+
+    /// At the end.
+    pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
+        for ((acquisition, node), stand) in &self.stands {
+            if !processes.is_dead(stand.process) && stand.taken.is_some_and(|taken| taken > stand.left) {
+                let why = format!("acquisition number {acquisition} never left the line of n{node}");
+                verdict.broken(Rule::LeftBehind, why);
+            }
+        }
+    }
+
+    fn stand(&mut self, process: u16, acquisition: Owner, node: u8) -> &mut Stand {
+        self.stands.entry((acquisition, node)).or_insert(Stand { process, ..Stand::default() })
+    }
+}

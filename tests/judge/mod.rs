@@ -1,0 +1,212 @@
+//! Reads a history and says what in it must not be. Knows the protocol's promises, and nothing of the client.
+//!
+//! The simulation records everything, what nodes are asked and answer included; real processes tell what they believe, and are judged by that.
+
+mod asks;
+mod beliefs;
+pub mod history;
+mod line;
+mod nodes;
+mod processes;
+mod rounds;
+mod rule;
+mod storage;
+mod trial;
+
+pub use rule::{Rule, Violation};
+pub use trial::judge_the_judge;
+
+use asks::Asks;
+use beliefs::{Beliefs, Lease};
+use history::{Answer, Event, Memory, Micros, Op, What};
+use line::Line;
+use nodes::Nodes;
+use processes::Processes;
+use rounds::Rounds;
+use rule::Verdict;
+use storage::Storage;
+
+/// What a history was good for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub asked: u64,
+    pub acquired: u64,
+    pub losses: u64,
+    pub cancelled: u64,
+    pub rejected_writes: u64,
+    pub stale_unchecked_writes: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Judgement {
+    pub tally: Tally,
+    /// In the order of the history.
+    pub violations: Vec<Violation>,
+}
+
+/// What nodes were asked is in the history, and what they answered.
+#[derive(Debug)]
+pub struct Watched {
+    pub nodes: usize,
+    /// At how many parts per million of true time the processes' clocks ran.
+    pub rates: Vec<u64>,
+}
+
+/// Judges a history, whose events are in the order of their times.
+pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
+    let mut judge = Judge { rounds: watched.map(|world| Rounds::new(world.nodes, world.rates)), ..Judge::default() };
+    for (at, event) in events.iter().enumerate() {
+        judge.verdict.at = at;
+        judge.look(event.at, event.what);
+    }
+    judge.finish()
+}
+
+#[derive(Debug, Default)]
+struct Judge {
+    processes: Processes,
+    asks: Asks,
+    beliefs: Beliefs,
+    storage: Storage,
+    rounds: Option<Rounds>,
+    nodes: Nodes,
+    line: Line,
+    tally: Tally,
+    verdict: Verdict,
+}
+
+impl Judge {
+    fn look(&mut self, now: Micros, what: What) {
+        self.overdue(now);
+        let Self { processes, asks, verdict, tally, .. } = self;
+        match what {
+            What::Started { .. } => processes.started(),
+            What::Paused { process, suspended } => processes.paused(now, process, suspended),
+            What::Resumed { process } => processes.resumed(now, process),
+            What::Killed { process } => {
+                processes.killed(process);
+                asks.killed(process);
+                self.beliefs.killed(process);
+            }
+            What::Asked { process, ask, by, must, .. } => {
+                tally.asked += 1;
+                asks.asked(process, ask, by, must, processes);
+            }
+            What::Acquired { process, ask, name, lease, token, until } => {
+                asks.answered(now, ask, processes, verdict);
+                self.acquired(lease, Lease::new(process, name, token, now, until));
+            }
+            What::Failed { ask, .. } => asks.failed(now, ask, processes, verdict),
+            What::Cancelled { ask, .. } => {
+                tally.cancelled += 1;
+                asks.cancelled(ask);
+            }
+            What::Sample { lease, held: true, until, .. } => self.held(now, lease, until),
+            What::Released { lease, .. } => self.ended(now, lease, false),
+            What::LostTold { lease, expired, .. } => {
+                tally.losses += 1;
+                self.ended(now, lease, expired);
+            }
+            What::Wrote { lease, taken, checked, .. } => {
+                if let Some(written) = self.beliefs.get(lease) {
+                    self.storage.wrote(lease, written, taken, checked, verdict);
+                }
+            }
+            What::Submitted(op) => self.submitted(op),
+            What::Did(op, answer) => self.did(op, answer),
+            What::Delivered(op, answer) => {
+                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
+            }
+            What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(node),
+            other => left_behind(other, verdict),
+        }
+    }
+
+    fn acquired(&mut self, number: u32, mut lease: Lease) {
+        self.tally.acquired += 1;
+        let (now, rounds) = (lease.from, self.rounds.as_ref());
+        lease.owner = rounds.and_then(|rounds| rounds.owner(lease.process, lease.name, lease.token));
+        self.beliefs.acquired(number, lease, &mut self.verdict);
+        self.bounded(now, number);
+    }
+
+    fn held(&mut self, now: Micros, number: u32, until: Micros) {
+        self.beliefs.held(now, number, until, &self.processes, &mut self.verdict);
+        self.storage.held(number, &mut self.verdict);
+        self.bounded(now, number);
+    }
+
+    fn bounded(&mut self, now: Micros, number: u32) {
+        if let (Some(rounds), Some(lease)) = (&self.rounds, self.beliefs.get(number)) {
+            let deadline = lease.owner.and_then(|owner| rounds.deadline(owner));
+            self.beliefs.bounded(now, number, deadline, &mut self.verdict);
+        }
+    }
+
+    fn ended(&mut self, now: Micros, number: u32, expired: bool) {
+        self.beliefs.ended(now, number, expired);
+        let owner = self.beliefs.get(number).and_then(|lease| lease.owner);
+        if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
+            rounds.ended(owner);
+        }
+    }
+
+    fn overdue(&mut self, now: Micros) {
+        if let Some(rounds) = &self.rounds {
+            self.beliefs.overdue(now, &self.processes, |owner| rounds.deadline(owner), &mut self.verdict);
+        }
+    }
+
+    fn submitted(&mut self, op: Op) {
+        self.line.submitted(op);
+        self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
+    }
+
+    fn did(&mut self, op: Op, answer: Answer) {
+        let Some(rounds) = &mut self.rounds else { return };
+        // A pass leaves nothing with the holder before, unless its ballot was stale while that one holds it.
+        if let Some(from) = op.from.filter(|&from| answer != Answer::Stale || !self.nodes.holds(op, from)) {
+            rounds.freed(from, op);
+            self.line.passed(op, from);
+        }
+        if answer == Answer::Granted {
+            rounds.granted(op);
+        }
+        self.line.did(op, answer);
+        self.nodes.did(op, answer, &mut self.verdict);
+    }
+
+    fn forgot(&mut self, node: u8) {
+        self.nodes.forgot(node);
+        self.line.forgot(node);
+        self.rounds.as_mut().into_iter().for_each(|rounds| rounds.forgot(node));
+    }
+
+    fn finish(mut self) -> Judgement {
+        self.beliefs.two_believers(&mut self.verdict);
+        self.line.never_left(&self.processes, &mut self.verdict);
+        self.rounds.iter().for_each(|rounds| rounds.never_released(&self.processes, &mut self.verdict));
+        self.tally.rejected_writes = self.storage.rejected;
+        self.tally.stale_unchecked_writes = self.storage.stale_unchecked;
+        Judgement { tally: self.tally, violations: self.verdict.told() }
+    }
+}
+
+/// What is found at the end.
+fn left_behind(what: What, verdict: &mut Verdict) {
+    let why = match what {
+        What::LineLeft { node } => format!("somebody is left in a line on n{node}"),
+        What::PlaceKept(op) => format!("n{} keeps a place in line that was given up", op.node),
+        What::KeyLeft { node } => format!("a key is left on n{node}"),
+        What::TasksLeft { process, tasks } => format!("{tasks} tasks of p{process} are left"),
+        What::EntriesLeft { process, lines, timers } => {
+            format!("p{process} has {lines} lines and {timers} timers left")
+        }
+        What::NotQuiet { process } => format!("releases of p{process} do not end"),
+        What::Unfinished { clients } => {
+            return verdict.broken(Rule::NoAnswer, format!("{clients} clients did not finish"));
+        }
+        _ => return,
+    };
+    verdict.broken(Rule::LeftBehind, why);
+}

@@ -1,0 +1,91 @@
+//! The promises, and what is said of those that were broken.
+
+/// A promise that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// Two processes that both run believe to hold one name.
+    TwoBelievers,
+    /// Who believed later has no higher token.
+    TokenOrder,
+    /// A storage that checks tokens took an older holder's write.
+    StaleWrite,
+    /// A storage that checks tokens refused the write of who held the name, and held it still after that.
+    HolderRefused,
+    /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last round.
+    BelievedTooLong,
+    /// The holder was not told by the deadline.
+    ToldLate,
+    /// After it was lost or released, it was held or renewed again.
+    NotFinal,
+    /// What a node had granted was never released.
+    NeverReleased,
+    /// A claim was granted after its own release.
+    LateClaim,
+    /// A release freed what was granted after it was sent.
+    NewerUndone,
+    /// A node took the name from one owner for another.
+    StolenOnNode,
+    /// A caller got no answer in time.
+    NoAnswer,
+    /// After all faults had ended, a caller did not get the lock.
+    Starved,
+    /// A key, a task, a queue's entry or a timer is left at the end.
+    LeftBehind,
+}
+
+impl Rule {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TwoBelievers => "two_believers",
+            Self::TokenOrder => "token_order",
+            Self::StaleWrite => "stale_write",
+            Self::HolderRefused => "holder_refused",
+            Self::BelievedTooLong => "believed_too_long",
+            Self::ToldLate => "told_late",
+            Self::NotFinal => "not_final",
+            Self::NeverReleased => "never_released",
+            Self::LateClaim => "late_claim",
+            Self::NewerUndone => "newer_undone",
+            Self::StolenOnNode => "stolen_on_node",
+            Self::NoAnswer => "no_answer",
+            Self::Starved => "starved",
+            Self::LeftBehind => "left_behind",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub rule: Rule,
+    /// The event at which it showed, by its place in the history.
+    pub event: usize,
+    pub why: String,
+}
+
+/// What is broken so far.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// The event that is looked at.
+    pub at: usize,
+    violations: Vec<Violation>,
+}
+
+/// One broken promise breaks others; the first few tell enough.
+const TOLD: usize = 20;
+
+impl Verdict {
+    pub fn broken(&mut self, rule: Rule, why: impl Into<String>) {
+        self.broken_at(self.at, rule, why);
+    }
+
+    pub fn broken_at(&mut self, event: usize, rule: Rule, why: impl Into<String>) {
+        self.violations.push(Violation { rule, event, why: why.into() });
+    }
+
+    /// The first of them, in the history's order.
+    pub fn told(mut self) -> Vec<Violation> {
+        self.violations.sort_by_key(|violation| violation.event);
+        self.violations.truncate(TOLD);
+        self.violations
+    }
+}

@@ -1,0 +1,40 @@
+//! What the storage behind the locks took, and what it refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::beliefs::Lease;
+use super::rule::{Rule, Verdict};
+
+#[derive(Debug, Default)]
+pub struct Storage {
+    /// The event in which the holder began to believe that wrote last, by name.
+    latest: BTreeMap<u8, usize>,
+    /// Leases of which a write was refused, and of which it is not known yet whether they were held still.
+    refused: BTreeSet<u32>,
+    pub rejected: u64,
+    pub stale_unchecked: u64,
+}
+
+impl Storage {
+    pub fn wrote(&mut self, number: u32, lease: &Lease, taken: bool, checked: bool, verdict: &mut Verdict) {
+        if !taken {
+            self.rejected += 1;
+            self.refused.insert(number);
+            return;
+        }
+        let latest = self.latest.entry(lease.name).or_default();
+        if lease.event >= *latest {
+            *latest = lease.event;
+        } else if checked {
+            verdict.broken(Rule::StaleWrite, format!("lease {number} wrote after a later holder"));
+        } else {
+            self.stale_unchecked += 1;
+        }
+    }
+
+    pub fn held(&mut self, number: u32, verdict: &mut Verdict) {
+        if self.refused.remove(&number) {
+            verdict.broken(Rule::HolderRefused, format!("a write of lease {number} was refused, and it is still held"));
+        }
+    }
+}
