@@ -89,6 +89,11 @@ impl Fault {
         )
     }
 
+    /// Whether it must be begun again to go on.
+    pub const fn ends_by_itself(self) -> bool {
+        self.is_over_at_once() || matches!(self, Self::ClientPause)
+    }
+
     /// For how long a node that had this votes on no claim: the restart guard's time, and the second by which an uptime can be wrong.
     pub const fn quarantine(self) -> Duration {
         match self {

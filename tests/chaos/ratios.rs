@@ -1,8 +1,11 @@
 //! How much slower locks are while two of five nodes fail, as ratios to the healthy run just before, in the same process.
 
+use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use quorumlock::{NodeState, Quorum};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
@@ -20,6 +23,8 @@ const MOST_P99: f64 = 3.0;
 const TRIES: usize = 3;
 const HEALTHY: Duration = Duration::from_secs(2);
 const FAILING: Duration = Duration::from_secs(4);
+/// How long the nodes are looked at once they may come back.
+const BACK: Duration = Duration::from_secs(2);
 /// How often faults that last no time come again.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -41,23 +46,49 @@ impl Ratio {
     fn holds(&self) -> bool {
         self.rate >= LEAST_RATE && self.p99 <= MOST_P99
     }
+
+    fn json(&self) -> Value {
+        let rounded = |number: f64| (number * 100.0).round() / 100.0;
+        json!({"sections": rounded(self.rate), "p99": rounded(self.p99)})
+    }
+}
+
+/// While both nodes fail, and while they come back.
+struct Try {
+    failing: Ratio,
+    back: Option<Ratio>,
+}
+
+impl Try {
+    fn holds(&self) -> bool {
+        self.failing.holds() && self.back.as_ref().is_none_or(Ratio::holds)
+    }
+
+    fn json(&self) -> Value {
+        json!({"failing": self.failing.json(), "back": self.back.as_ref().map(Ratio::json)})
+    }
+}
+
+impl fmt::Display for Try {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sections/s {:.2}  p99 {:.2}", self.failing.rate, self.failing.p99)?;
+        let Some(back) = &self.back else { return Ok(()) };
+        write!(f, "  coming back {:.2} {:.2}", back.rate, back.p99)
+    }
 }
 
 /// Measures all faults, or the one that is named. Returns what it found, and whether all bounds held.
 pub async fn run(only: Option<&str>, json: bool) -> bool {
     let mut found = Map::new();
     let mut all = true;
-    let mut tell = |name: &str, tried: Vec<Ratio>| {
+    let mut tell = |name: &str, tried: Vec<Try>| {
         let last = tried.last().expect("it was tried");
         all &= last.holds();
-        let rounded = |number: f64| (number * 100.0).round() / 100.0;
         if !json {
             let held = if last.holds() { "" } else { "  TOO SLOW" };
-            println!("{name:>20}  sections/s {:.2}  p99 {:.2}  (try {}){held}", last.rate, last.p99, tried.len());
+            println!("{name:>20}  {last}  (try {}){held}", tried.len());
         }
-        let tries: Vec<_> =
-            tried.iter().map(|ratio| json!({"sections": rounded(ratio.rate), "p99": rounded(ratio.p99)})).collect();
-        found.insert(name.to_owned(), Value::from(tries));
+        found.insert(name.to_owned(), tried.iter().map(Try::json).collect());
     };
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     if wanted(BAD_DAY) {
@@ -76,15 +107,15 @@ pub async fn run(only: Option<&str>, json: bool) -> bool {
     all
 }
 
-async fn tries(measure: impl AsyncFn() -> Ratio) -> Vec<Ratio> {
+async fn tries(measure: impl AsyncFn() -> Try) -> Vec<Try> {
     let mut tried = Vec::new();
-    while tried.len() < TRIES && !tried.last().is_some_and(Ratio::holds) {
+    while tried.len() < TRIES && !tried.last().is_some_and(Try::holds) {
         tried.push(measure().await);
     }
     tried
 }
 
-async fn bad_day() -> Ratio {
+async fn bad_day() -> Try {
     let mut servers = crate::common::servers(5).await;
     let quorum = crate::common::unguarded(&servers).connect().await.unwrap();
     work(&quorum, HEALTHY / 2).await;
@@ -92,7 +123,7 @@ async fn bad_day() -> Ratio {
     servers[3].stop();
     servers[4].kill();
     let degraded = work(&quorum, 2 * FAILING).await;
-    degraded.against(&healthy)
+    Try { failing: degraded.against(&healthy), back: None }
 }
 
 /// Five nodes behind proxies, and a client.
@@ -104,36 +135,34 @@ struct Bench {
 
 impl Bench {
     async fn start() -> Self {
-        let nodes: Vec<_> =
-            futures::future::join_all((0..5).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
+        let nodes: Vec<_> = join_all((0..5).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
         let urls = nodes.iter().map(|node| node.proxy.url());
         let quorum = Quorum::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL).connect().await.unwrap();
         Self { nodes, spare: Server::start().await, quorum }
     }
 
-    async fn measure(&self, fault: Fault) -> Ratio {
+    async fn measure(&self, fault: Fault) -> Try {
         eventually("all nodes vote", async || self.quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
         work(&self.quorum, HEALTHY / 4).await;
         let healthy = work(&self.quorum, HEALTHY).await;
-        let (failing, ()) = tokio::join!(work(&self.quorum, FAILING), self.fail(fault));
-        failing.against(&healthy)
-    }
-
-    /// Two nodes fail at once; in the last quarter of the time they are back.
-    async fn fail(&self, fault: Fault) {
         let failing = &self.nodes[..2];
-        let ends = Instant::now() + FAILING * 3 / 4;
-        let begin = async || {
-            futures::future::join_all(failing.iter().map(|node| fault.begin(node, self.spare.port()))).await;
-        };
-        begin().await;
-        while Instant::now() < ends {
-            sleep(AGAIN).await;
-            if fault.is_over_at_once() {
-                begin().await;
+        let keep = async || {
+            loop {
+                join_all(failing.iter().map(|node| fault.begin(node, self.spare.port()))).await;
+                if !fault.ends_by_itself() {
+                    pending::<()>().await;
+                }
+                sleep(AGAIN).await;
             }
-        }
-        futures::future::join_all(failing.iter().map(|node| fault.end(node))).await;
+        };
+        let while_failing = tokio::select! {
+            biased;
+            () = keep() => unreachable!("it never ends"),
+            run = work(&self.quorum, FAILING) => run,
+        };
+        let end = join_all(failing.iter().map(|node| fault.end(node)));
+        let (back, _) = tokio::join!(work(&self.quorum, BACK), end);
+        Try { failing: while_failing.against(&healthy), back: Some(back.against(&healthy)) }
     }
 }
 
@@ -153,7 +182,7 @@ async fn work(quorum: &Quorum, length: Duration) -> Run {
             took
         })
     });
-    let mut took = futures::future::join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
+    let mut took = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
     took.sort_unstable();
     let p99 = took.get(took.len() * 99 / 100).copied().unwrap_or(length);
     Run { rate: took.len() as f64 / length.as_secs_f64(), p99 }

@@ -1,8 +1,9 @@
 //! What happened, in order. Written by the world, read by the judge; knows nothing of the library.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::text::Line;
 
 /// Microseconds since the run began.
 pub type Micros = u64;
@@ -227,7 +228,7 @@ pub struct Event {
 pub struct History {
     pub events: Vec<Event>,
     owners: HashMap<String, Owner>,
-    texts: Vec<String>,
+    pub(super) texts: Vec<String>,
 }
 
 impl History {
@@ -267,94 +268,11 @@ impl History {
 
     /// The whole, as text.
     pub fn text(&self) -> String {
-        use fmt::Write;
+        use std::fmt::Write;
         let mut text = String::new();
         for event in &self.events {
             let _ = writeln!(text, "{}", self.line(event));
         }
         text
-    }
-}
-
-pub struct Line<'a> {
-    history: &'a History,
-    event: &'a Event,
-}
-
-impl Line<'_> {
-    fn op(&self, f: &mut fmt::Formatter<'_>, op: &Op) -> fmt::Result {
-        let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
-        let verb = format!("{:?}", op.verb).to_lowercase();
-        write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
-        let from = op.from.and_then(|from| self.history.texts.get(from as usize));
-        from.map_or(Ok(()), |from| write!(f, " from {from}"))?;
-        f.write_str(if op.waits { " in line" } else { "" })
-    }
-}
-
-fn name(name: u8) -> char {
-    char::from(b'a' + name)
-}
-
-pub fn seconds(at: Micros) -> String {
-    format!("{}.{:06}", at / SECOND, at % SECOND)
-}
-
-impl fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>11} ", seconds(self.event.at))?;
-        match self.event.what {
-            What::Asked { process, ask, name: n, by, must } => {
-                let must = if must { ", and must get it" } else { "" };
-                write!(f, "p{process}  asks #{ask} for {} until {}{must}", name(n), seconds(by))
-            }
-            What::Acquired { process, ask, name: n, lease, token, until } => {
-                let until = seconds(until);
-                write!(f, "p{process}  ACQUIRED {} (#{ask}) as lease {lease}, token {token}, until {until}", name(n))
-            }
-            What::Failed { process, ask, name: n, unavailable } => {
-                let why = if unavailable { "unavailable" } else { "others have it" };
-                write!(f, "p{process}  did not get {} (#{ask}): {why}", name(n))
-            }
-            What::Cancelled { process, ask, name: n } => write!(f, "p{process}  cancels #{ask} for {}", name(n)),
-            What::Sample { process, name: n, lease, held, until } => {
-                let held = if held { "held" } else { "not held" };
-                write!(f, "p{process}  lease {lease} on {}: {held} until {}", name(n), seconds(until))
-            }
-            What::Released { process, name: n, lease } => {
-                write!(f, "p{process}  RELEASES lease {lease} on {}", name(n))
-            }
-            What::LostTold { process, name: n, lease, expired } => {
-                let why = if expired { "LOST by its deadline" } else { "LOST" };
-                write!(f, "p{process}  is told that lease {lease} on {} is {why}", name(n))
-            }
-            What::Wrote { process, name: n, lease, token, taken, checked } => {
-                let taken = if taken { "taken" } else { "refused" };
-                let storage = if checked { "checking" } else { "plain" };
-                write!(
-                    f,
-                    "p{process}  write to {storage} storage of {} by lease {lease}, token {token}: {taken}",
-                    name(n)
-                )
-            }
-            What::Submitted(op) => {
-                write!(f, "p{} >n{}  ", op.process, op.node)?;
-                self.op(f, &op)
-            }
-            What::Did(op, answer) => {
-                write!(f, "n{}  (p{}, sent {}) ", op.node, op.process, seconds(op.sent))?;
-                self.op(f, &op)?;
-                write!(f, " -> {answer:?}")
-            }
-            What::Delivered(op, answer) => {
-                write!(f, "p{} <n{}  {answer:?} to ", op.process, op.node)?;
-                self.op(f, &op)
-            }
-            What::PlaceKept(op) => {
-                write!(f, "n{}  keeps in line, after ", op.node)?;
-                self.op(f, &op)
-            }
-            other => write!(f, "{other:?}"),
-        }
     }
 }

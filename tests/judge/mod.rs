@@ -11,6 +11,7 @@ mod processes;
 mod rounds;
 mod rule;
 mod storage;
+pub mod text;
 mod trial;
 
 pub use rule::{Rule, Violation};
