@@ -275,3 +275,16 @@ impl Drop for LockGuard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
+        let all = [LostReason::Expired, LostReason::Refused, LostReason::MaxHold, LostReason::Closed];
+        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
+        let words = ["validity ended", "majority", "max_hold", "shut down"];
+        assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
+    }
+}

@@ -108,13 +108,13 @@ impl Held {
         }
     }
 
-    /// Why the lock was lost, if it was.
+    /// Why a lock was lost of which nothing remains, unless it was released.
     pub(super) fn lost(&self) -> Option<LostReason> {
-        let state = self.state();
-        match state.phase {
+        match self.state().phase {
             Phase::Lost(reason) => Some(reason),
-            Phase::Held if self.now() >= state.deadline => Some(self.expired()),
-            Phase::Held | Phase::Released => None,
+            // Its time is over, and no timer has said so yet.
+            Phase::Held => Some(self.expired()),
+            Phase::Released => None,
         }
     }
 

@@ -102,6 +102,7 @@ impl fmt::Debug for Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
     use std::time::Duration;
 
     fn at(seconds: u64) -> Tick {
@@ -114,9 +115,22 @@ mod tests {
         let gone = schedule.add(at(1), Event::Renew(Weak::new()));
         schedule.add(at(3), Event::Expire(Weak::new()));
         schedule.add(at(2), Event::Renew(Weak::new()));
+        assert!(format!("{schedule:?}").contains('3'));
         schedule.remove(gone);
+        assert_eq!(schedule.len(), 2);
         let (due, next) = schedule.due(at(3));
         assert!(matches!(due.as_slice(), [Event::Renew(_), Event::Expire(_)]));
         assert_eq!((next, schedule.len()), (Tick::NEVER, 0));
+    }
+
+    #[test]
+    fn only_what_comes_sooner_than_the_next_wakes_the_loop() {
+        let schedule = Schedule::new();
+        let wakes = |seconds| {
+            schedule.due(at(0));
+            schedule.add(at(seconds), Event::Renew(Weak::new()));
+            schedule.changed().now_or_never().is_some()
+        };
+        assert_eq!([5, 5, 9, 4].map(wakes), [true, false, false, true]);
     }
 }

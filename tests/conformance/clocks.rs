@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{MemoryNode, Node, NodeStatus, Request, Verb};
 use quorumlock::quorum::Tick;
-use quorumlock::{LostReason, Quorum};
+use quorumlock::{LostReason, Quorum, Released};
 use tokio::runtime::Handle;
 
 use crate::world::{Memory, World};
@@ -14,7 +14,7 @@ use crate::world::{Memory, World};
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that shows anything.
+/// Tokio's clock, that can jump ahead as if the machine had been suspended, a wall clock that shows anything, and the least random number.
 #[derive(Debug)]
 struct Warped {
     time: TokioTime,
@@ -45,7 +45,7 @@ impl Host for Warped {
     }
 
     fn random(&self) -> u64 {
-        self.time.random()
+        0
     }
 
     fn spawn(&self, task: Task) {
@@ -118,6 +118,61 @@ mod memory {
         let reason = tokio::time::timeout(60 * SECOND, guard.lost()).await.expect("the loss is told");
         assert_eq!(reason, LostReason::Expired);
         assert!(woke.elapsed() <= SECOND + Duration::from_millis(2), "timers look at the clock each second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_its_deadline_a_lock_is_over_before_any_timer_says_so() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let client = client(&world, &host).await;
+        let guard = client.lock("over").acquire(SECOND).await.unwrap();
+        let left = guard.remaining();
+        assert!(guard.ensure(left).is_ok() && guard.ensure(left + Duration::from_nanos(1)).unwrap_err().is_lost());
+        host.suspend(left);
+        assert_eq!((guard.remaining(), guard.is_held()), (Duration::ZERO, false));
+        let error = guard.ensure(Duration::ZERO).unwrap_err();
+        assert!(error.is_lost() && error.to_string().contains("its validity ended"), "{error}");
+        assert!(guard.reenter().await.unwrap_err().is_lost(), "also where nodes would grant it");
+        assert_eq!(guard.release().await.unwrap(), Released::AlreadyExpired);
+        client.quiet().await;
+        world.freed("over").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_whose_deadline_passed_in_its_sleep_is_not_renewed() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let guard = client(&world, &host).await.lock("late").acquire(SECOND).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        host.suspend(60 * SECOND);
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert_eq!(world.faults.iter().map(|node| node.asked(Verb::Renew)).sum::<u64>(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_that_a_node_did_not_confirm_is_tried_again_soon_and_not_at_once() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let guard = client(&world, &host).await.lock("again").acquire(SECOND).await.unwrap();
+        world.faults[0].lose_requests(1);
+        world.faults[0].timeout(Duration::from_millis(10));
+        guard.release().await.unwrap();
+        let asked = async |at| {
+            tokio::time::sleep(Duration::from_millis(at)).await;
+            world.faults[0].asked(Verb::Release)
+        };
+        assert_eq!((asked(50).await, asked(20).await), (1, 2), "50 ms after the timeout");
+        world.freed("again").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_lost_while_it_is_entered_again_is_told_lost_and_not_unavailable() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let guard = client(&world, &host).await.lock("lost").acquire(SECOND).await.unwrap();
+        world.all().into_iter().for_each(|node| world.hang(node));
+        let (again, ()) = tokio::join!(guard.reenter(), async { host.suspend(60 * SECOND) });
+        assert!(again.unwrap_err().is_lost());
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,6 +22,9 @@ async fn a_reentered_lock_is_counted_on_the_nodes_and_freed_with_the_last_guard(
     let client = world.client().await;
     let outer = client.lock("reentered").acquire(SECOND).await.unwrap();
     counted(&world, "reentered", 1).await;
+    assert_eq!((outer.name(), outer.lease().name()), ("reentered", "reentered"));
+    let shown = format!("{outer:?}");
+    assert!(shown.contains("reentered") && shown.contains(&outer.token().to_string()), "{shown}");
     let inner = outer.reenter().await.unwrap();
     let innermost = inner.reenter().await.unwrap();
     assert_eq!((inner.token(), innermost.token()), (outer.token(), outer.token()));
@@ -67,6 +70,7 @@ async fn a_dropped_guard_releases(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
     world.held_everywhere("dropped").await;
+    assert_eq!(client.in_use(), (1, 2), "its line, and the timers of its renewal and of its deadline");
     drop(guard);
     world.freed("dropped").await;
     client.quiet().await;
