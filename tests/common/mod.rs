@@ -4,7 +4,6 @@
 
 pub mod fake;
 pub mod logs;
-#[cfg(feature = "test-util")]
 pub mod node;
 pub mod proxy;
 pub mod server;

@@ -1,6 +1,6 @@
 //! A deterministic simulation: the real client over simulated nodes, networks, clocks and processes, and a judge who knows nothing of the client.
 //!
-//! `cargo test --release --test sim --features test-util -- --seeds 2000 --json` runs many seeds; `--seed S` replays one, readably.
+//! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds; `--seed S` replays one, readably.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 

@@ -147,7 +147,7 @@ impl Summary {
         }
         for found in &self.found {
             println!(
-                "\nseed {}: replay with `cargo test --test sim --features test-util -- --seed {}`",
+                "\nseed {}: replay with `cargo test --test sim -- --seed {}`",
                 found.seed, found.seed
             );
             found.around.iter().for_each(|line| println!("    {line}"));
