@@ -136,7 +136,7 @@ impl<'a> Attempt<'a> {
         self.asked.clear();
         self.last = None;
         self.set_in_line(false);
-        let passes = self.baton.take().map_or(0, |baton| baton.taken(&round));
+        let passes = self.baton.take().map_or(0, |baton| baton.taken());
         let mut may_hold = NodeSet::default();
         round.replies(|replies| mark(&mut may_hold, replies, was_sent));
         let listening = self.listening.take();
@@ -187,7 +187,8 @@ impl Drop for Attempt<'_> {
     }
 }
 
-fn mark(set: &mut NodeSet, replies: &[Option<Reply>], which: impl Fn(&Option<Reply>) -> bool) {
+/// Adds the nodes whose replies are such.
+pub(super) fn mark(set: &mut NodeSet, replies: &[Option<Reply>], which: impl Fn(&Option<Reply>) -> bool) {
     replies.iter().enumerate().filter(|(_, reply)| which(reply)).for_each(|(node, _)| set.insert(node));
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::attempt::mark;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{NodeSet, Open, Voters};
@@ -36,22 +37,14 @@ impl Baton {
         self.claim.claimant()
     }
 
-    /// The next has it, on the quorum of `round`. How many passes in a row that makes.
-    pub(super) fn taken(mut self, round: &Round<ClaimTally>) -> u32 {
+    /// The next has it. How many passes in a row that makes.
+    pub(super) fn taken(mut self) -> u32 {
         self.taken = true;
-        let mut whom = NodeSet::default();
-        round.replies(|replies| {
-            let stale = |reply: &Option<Reply>| reply.as_ref().is_some_and(is_stale);
-            replies.iter().enumerate().filter(|(_, reply)| stale(reply)).for_each(|(node, _)| whom.insert(node));
-        });
-        if !whom.is_empty() {
-            Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), Whom::all(whom));
-        }
         self.voters.meters.passed(self.voters.host.now().since(self.since));
         self.passes.saturating_add(1)
     }
 
-    /// Counts a round of passes, and releases the holder before on every node that does not answer.
+    /// Counts a round of passes, and releases the holder before where a pass left it the name.
     pub(super) fn watch(&self, round: Arc<Round<ClaimTally>>) -> Arc<Watch> {
         let (voters, claim, may_hold) = (self.voters.clone(), self.claim.clone(), self.may_hold);
         let open = voters.open_cleanup();
@@ -77,20 +70,41 @@ pub(super) struct Watch {
     _open: Open,
 }
 
-impl Sink for Watch {
-    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // A stale ballot is tried again with a higher one, unless other nodes were enough.
-        let enough = || self.round.look(ClaimTally::verdict) == Some(Verdict::Won);
-        if reply.is_err() || is_stale(&reply) && enough() {
-            let mut ask = NodeSet::default();
-            ask.insert(node);
+impl Watch {
+    fn is_won(&self) -> bool {
+        self.round.look(ClaimTally::verdict) == Some(Verdict::Won)
+    }
+
+    /// The nodes that called the pass stale.
+    fn stale(&self) -> NodeSet {
+        let mut stale = NodeSet::default();
+        self.round.replies(|replies| mark(&mut stale, replies, is_stale));
+        stale
+    }
+
+    fn release(&self, ask: NodeSet) {
+        if !ask.is_empty() {
             let whom = Whom { ask, insist: ask.and(self.may_hold), unheard: NodeSet::default() };
             Cleanup::start(&self.voters, self.claim.with_verb(Verb::Release), whom);
         }
-        self.round.clone().deliver(node, reply);
     }
 }
 
-fn is_stale(reply: &Reply) -> bool {
-    matches!(reply, Ok(Outcome::Stale { .. }))
+impl Sink for Watch {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        let (before, failed) = (self.is_won(), reply.is_err());
+        self.round.clone().deliver(node, reply);
+        // A stale ballot is tried again with a higher one, unless other nodes were enough: then those that were stale so far are released, and
+        // later ones as they come.
+        match self.is_won() {
+            _ if failed => self.release(NodeSet::of(node)),
+            true if before => self.release(self.stale().and(NodeSet::of(node))),
+            true => self.release(self.stale()),
+            false => {}
+        }
+    }
+}
+
+fn is_stale(reply: &Option<Reply>) -> bool {
+    matches!(reply, Some(Ok(Outcome::Stale { .. })))
 }

@@ -28,9 +28,7 @@ impl Holding {
 
     /// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that has raised the fence.
     pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Operation) {
-        let mut whom = NodeSet::default();
-        whom.insert(node);
-        Self::ask(voters, whom, claim.with_verb(Verb::Claim));
+        Self::ask(voters, NodeSet::of(node), claim.with_verb(Verb::Claim));
     }
 
     fn ask(voters: &Arc<Voters>, whom: NodeSet, claim: Operation) -> Self {

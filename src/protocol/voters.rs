@@ -21,6 +21,10 @@ use crate::quorum::{Ballots, Size};
 pub(crate) struct NodeSet(u64);
 
 impl NodeSet {
+    pub(crate) const fn of(node: usize) -> Self {
+        Self(1 << node)
+    }
+
     pub(crate) const fn insert(&mut self, node: usize) {
         self.0 |= 1 << node;
     }
@@ -184,5 +188,25 @@ impl Voters {
             }
             none.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_nodes_knows_its_nodes() {
+        let mut set = NodeSet::of(5);
+        set.insert(63);
+        set.insert(0);
+        assert!(set.contains(0) && set.contains(5) && set.contains(63) && !set.contains(1) && !set.is_empty());
+        assert_eq!(
+            (set.len(), set.and(NodeSet::of(5)), set.and(NodeSet::of(1))),
+            (3, NodeSet::of(5), NodeSet::default())
+        );
+        set.remove(5);
+        set.remove(5);
+        assert!(set.len() == 2 && !set.contains(5) && NodeSet::default().is_empty());
     }
 }

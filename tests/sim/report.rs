@@ -146,10 +146,7 @@ impl Summary {
             println!("seed {seed} gave two histories: something in the library or the simulation is not deterministic");
         }
         for found in &self.found {
-            println!(
-                "\nseed {}: replay with `cargo test --test sim -- --seed {}`",
-                found.seed, found.seed
-            );
+            println!("\nseed {}: replay with `cargo test --test sim -- --seed {}`", found.seed, found.seed);
             found.around.iter().for_each(|line| println!("    {line}"));
             found.violations.iter().take(5).for_each(|one| println!("  {}: {}", one.rule.name(), one.why));
         }

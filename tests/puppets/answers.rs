@@ -1,0 +1,43 @@
+//! What nodes may answer.
+
+use std::time::Duration;
+
+use quorumlock::node::{Fault, FaultKind, Outcome, Reply};
+
+/// What a node says, or nothing yet.
+pub type Answer = Option<Reply>;
+
+pub const SILENCE: Answer = None;
+
+pub const fn granted() -> Answer {
+    Some(Ok(Outcome::Granted))
+}
+
+/// Held by somebody else, for so many seconds more.
+pub fn held(seconds: u64) -> Answer {
+    let remaining = Some(Duration::from_secs(seconds));
+    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), remaining, fence: 1 }))
+}
+
+/// It is another's turn for so many seconds; the asker is next, or further behind.
+pub fn reserved(seconds: u64, next: bool) -> Answer {
+    let left = Duration::from_secs(seconds);
+    Some(Ok(Outcome::Reserved { turn: "somebody".to_owned(), left, fence: 1, next }))
+}
+
+pub const fn stale(fence: u64) -> Answer {
+    Some(Ok(Outcome::Stale { fence }))
+}
+
+/// Passed on; whether anybody waits in that node's line.
+pub const fn passed(waiting: bool) -> Answer {
+    Some(Ok(Outcome::Passed { waiting }))
+}
+
+pub const fn released() -> Answer {
+    Some(Ok(Outcome::Released { held: 1 }))
+}
+
+pub fn fault(kind: FaultKind) -> Answer {
+    Some(Err(Fault::new(kind, kind.as_str())))
+}

@@ -1,0 +1,77 @@
+//! Callers of one process: only the first asks nodes, and the others learn how it fares.
+
+use quorumlock::node::{FaultKind, Verb};
+use tokio::time::{Instant, sleep};
+
+use crate::answers::{SILENCE, fault, granted, held, released};
+use crate::stage::{MS, SECOND, Stage};
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_behind_others_waits_for_what_they_hear_and_asks_nobody() {
+    let stage = Stage::new(3);
+    let _first = stage.acquire(60 * SECOND);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let second = stage.try_acquire();
+    stage.quiet_for(100 * MS).await;
+    assert!(!second.is_finished());
+    (0..3).for_each(|node| stage.answer(node, || held(60)));
+    assert!(second.await.unwrap().unwrap().is_none());
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_takes_the_turn_of_one_who_goes_away() {
+    let stage = Stage::new(3);
+    let first = stage.acquire(60 * SECOND);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let second = stage.try_acquire();
+    sleep(MS).await;
+    first.abort();
+    stage.round(Verb::Release, |_, _| released()).await;
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(second.await.unwrap().unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_waits_for_news_no_longer_than_a_round() {
+    let stage = Stage::new(3);
+    let _first = stage.acquire(60 * SECOND);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    sleep(1_500 * MS).await;
+    let began = Instant::now();
+    assert!(stage.try_acquire().await.unwrap().unwrap().is_none());
+    assert!(began.elapsed() <= 2_002 * MS, "{:?}", began.elapsed());
+    // The first has ended its round in the meantime, and knows nothing still.
+    stage.round(Verb::Release, |_, _| SILENCE).await;
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
+    let stage = Stage::new(3);
+    let _first = stage.acquire(60 * SECOND);
+    let second = stage.acquire(SECOND);
+    stage.pause_long();
+    stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
+    // Until the second gives up, the first goes on.
+    while !second.is_finished() {
+        stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
+    }
+    let error = second.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.nodes().iter().all(|node| node.said == "down"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_when_the_callers_time_has_ended_is_the_next_ones() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    let late = stage.acquire(100 * MS);
+    sleep(MS).await;
+    let next = stage.acquire(60 * SECOND);
+    // Both happen before either caller runs again.
+    tokio::time::advance(100 * MS).await;
+    drop(guard);
+    assert!(late.await.unwrap().unwrap_err().is_timeout());
+    stage.asked_after().await;
+    assert!(!next.is_finished(), "it is asking");
+}

@@ -1,0 +1,92 @@
+//! What a holder says to its nodes: renewals, counts, and claims on nodes that offer a turn after all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::LockGuard;
+use quorumlock::node::{FaultKind, Operation, Outcome, Verb};
+use tokio::time::sleep;
+
+use crate::answers::{Answer, SILENCE, fault, granted, held, released, reserved};
+use crate::stage::{MS, SECOND, Stage};
+
+/// A holder that had to wait, and what the nodes answered to the round that it won.
+async fn waited(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (LockGuard, Arc<Operation>) {
+    let waiting = stage.acquire(60 * SECOND);
+    let first = stage.round(Verb::Claim, |_, _| held(60)).await;
+    sleep(MS).await;
+    (0..2).for_each(|node| stage.hint(node, &first, Duration::ZERO));
+    let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
+    (waiting.await.unwrap().unwrap(), claim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_a_node_offers_after_all_is_taken_by_the_holder() {
+    for refusal in [held(60), reserved(60, true)] {
+        let stage = Stage::new(3);
+        let (guard, claim) = waited(&stage, |node| if node == 2 { refusal.clone() } else { granted() }).await;
+        stage.hint(0, &claim, Duration::ZERO);
+        stage.hint(2, &claim, 100 * MS);
+        stage.quiet_for(MS).await;
+        stage.hint(2, &claim, Duration::ZERO);
+        let again = stage.only(&[2], Verb::Claim, |_, _| granted()).await;
+        assert_eq!((&again.owner, again.ballot), (&claim.owner, guard.token()));
+        drop(guard);
+        stage.round(Verb::Release, |_, _| released()).await;
+        stage.hint(2, &claim, Duration::ZERO);
+        stage.quiet_for(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_not_answered_yet_is_not_asked_twice() {
+    let stage = Stage::new(3);
+    let (_guard, claim) = waited(&stage, |node| if node == 2 { SILENCE } else { granted() }).await;
+    stage.hint(2, &claim, Duration::ZERO);
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_came_while_the_round_was_under_way_is_taken_too() {
+    let stage = Stage::new(3);
+    let waiting = stage.acquire(60 * SECOND);
+    let first = stage.round(Verb::Claim, |_, _| held(60)).await;
+    sleep(MS).await;
+    (0..2).for_each(|node| stage.hint(node, &first, Duration::ZERO));
+    let claim = stage.round(Verb::Claim, |node, _| if node == 2 { held(60) } else { SILENCE }).await;
+    stage.hint(2, &claim, Duration::ZERO);
+    (0..2).for_each(|node| stage.answer(node, granted));
+    let _guard = waiting.await.unwrap().unwrap();
+    stage.only(&[2], Verb::Claim, |_, _| granted()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_count_is_set_on_all_nodes_and_renewed_with_the_lock() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
+    let (guard, claim) = stage.won().await;
+    let guard = Arc::new(guard);
+    let outer = guard.clone();
+    let entering = tokio::spawn(async move { outer.reenter().await });
+    let count = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert_eq!((&count.owner, count.ballot, count.count), (&claim.owner, claim.ballot, 2));
+    let inner = entering.await.unwrap().unwrap();
+    let renewal = stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
+    assert_eq!((&renewal.owner, renewal.count), (&claim.owner, 2));
+    drop(inner);
+    let count = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert_eq!(count.count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_that_no_quorum_takes_is_an_error_that_says_what_the_nodes_said() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    let guard = Arc::new(guard);
+    let outer = guard.clone();
+    let entering = tokio::spawn(async move { outer.reenter().await });
+    stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { fault(FaultKind::Timeout) }).await;
+    let error = entering.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable());
+    let said: Vec<_> = error.nodes().iter().map(|node| node.said.as_str()).collect();
+    assert_eq!(said, ["granted", "timeout", "timeout"]);
+}

@@ -1,0 +1,111 @@
+//! Handing over within a process: one round, and nothing is left with the holder before.
+
+use std::sync::Arc;
+
+use quorumlock::node::{FaultKind, Operation, Verb};
+use quorumlock::{LockGuard, QuorumBuilder};
+use tokio::time::sleep;
+
+use crate::answers::{Answer, fault, granted, passed, released, stale};
+use crate::stage::{MS, SECOND, Stage};
+
+/// A caller has passed the lock to another, which `answer` decides about. Returns the claim before, and the holder after.
+async fn pass(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (Arc<Operation>, LockGuard) {
+    let (guard, claim) = stage.won().await;
+    let next = stage.acquire(60 * SECOND);
+    sleep(MS).await;
+    drop(guard);
+    let pass = stage.round(Verb::Pass, |node, _| answer(node)).await;
+    assert!(pass.owner == claim.owner && pass.next.as_ref().is_some_and(|next| *next != claim.owner));
+    assert!(pass.ballot > claim.ballot);
+    (claim, next.await.unwrap().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_pass_was_lost_the_holder_before_is_released() {
+    let stage = Stage::new(3);
+    let (claim, _next) = pass(&stage, |node| if node == 1 { fault(FaultKind::Timeout) } else { passed(false) }).await;
+    let release = stage.only(&[1], Verb::Release, |_, _| released()).await;
+    assert_eq!(release.owner, claim.owner);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_pass_was_stale_the_holder_before_is_released_once_others_were_enough() {
+    for late in [0, 2] {
+        let stage = Stage::new(3);
+        let (claim, next) = pass(&stage, |node| if node == late { stale(1) } else { passed(false) }).await;
+        let release = stage.only(&[late], Verb::Release, |_, _| released()).await;
+        assert_eq!(release.owner, claim.owner);
+        assert!(next.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_that_all_nodes_carry_out_leave_nothing_to_be_released() {
+    let stage = Stage::new(3);
+    let (_, next) = pass(&stage, |_| passed(false)).await;
+    stage.quiet_for(SECOND).await;
+    drop(next);
+    stage.round(Verb::Release, |_, _| released()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_with_a_stale_ballot_is_made_again_with_a_higher_one() {
+    let stage = Stage::new(3);
+    let (guard, claim) = stage.won().await;
+    let next = stage.acquire(60 * SECOND);
+    sleep(MS).await;
+    drop(guard);
+    let first = stage.round(Verb::Pass, |_, pass| stale(pass.ballot + 10)).await;
+    let second = stage.round(Verb::Pass, |_, _| passed(false)).await;
+    assert!(second.ballot > first.ballot + 10 && second.owner == claim.owner);
+    let _guard = next.await.unwrap().unwrap();
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_next_holder_went_away_is_released_everywhere() {
+    let stage = Stage::new(3);
+    let (guard, claim) = stage.won().await;
+    let next = stage.acquire(60 * SECOND);
+    sleep(MS).await;
+    drop(guard);
+    next.abort();
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(release.owner, claim.owner);
+    stage.quiet_for(SECOND).await;
+}
+
+fn passing(most: u32) -> impl FnOnce(QuorumBuilder) -> QuorumBuilder {
+    move |builder| builder.options(quorumlock::LockOptions::default().max_passes(most))
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_in_a_row_are_bounded_where_others_wait_and_only_there() {
+    for others_wait in [true, false] {
+        let stage = Stage::with(3, true, passing(1));
+        let (_, second) = pass(&stage, |node| passed(others_wait && node == 2)).await;
+        let third = stage.acquire(60 * SECOND);
+        sleep(MS).await;
+        drop(second);
+        if others_wait {
+            stage.round(Verb::Release, |_, _| released()).await;
+            stage.round(Verb::Claim, |_, _| granted()).await;
+        } else {
+            stage.round(Verb::Pass, |_, _| passed(false)).await;
+        }
+        assert!(third.await.unwrap().unwrap().is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_no_passes_allowed_everyone_stands_in_the_nodes_lines() {
+    let stage = Stage::with(3, true, passing(0));
+    let (guard, _) = stage.won().await;
+    let next = stage.acquire(60 * SECOND);
+    sleep(MS).await;
+    drop(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(next.await.unwrap().unwrap().is_held());
+}

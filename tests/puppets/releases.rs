@@ -1,0 +1,122 @@
+//! Releases: on whom they are insisted, when they are tried again, and when no longer.
+
+use quorumlock::node::{FaultKind, Verb};
+use quorumlock::{LockGuard, Released};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::answers::{SILENCE, fault, granted, released};
+use crate::stage::{MS, SECOND, Stage};
+
+fn release(guard: LockGuard) -> JoinHandle<quorumlock::Result<Released>> {
+    tokio::spawn(guard.release())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_asked_again_and_who_answers_with_an_error_is_not() {
+    let stage = Stage::new(3);
+    let (guard, claim) = stage.won().await;
+    let releasing = release(guard);
+    let answer = |node, _: &_| match node {
+        0 => released(),
+        1 => fault(FaultKind::Timeout),
+        _ => fault(FaultKind::Rejected),
+    };
+    stage.round(Verb::Release, answer).await;
+    assert!(releasing.await.unwrap().unwrap_err().is_unavailable());
+    for kind in [FaultKind::Closed, FaultKind::Down] {
+        assert!((50 * MS..=51 * MS).contains(&stage.asked_after().await));
+        let again = stage.only(&[1], Verb::Release, |_, _| fault(kind)).await;
+        assert_eq!(again.owner, claim.owner);
+    }
+    stage.only(&[1], Verb::Release, |_, _| released()).await;
+    stage.quorum.quiet().await;
+    stage.quiet_for(30 * SECOND).await;
+    assert_eq!(stage.quorum.in_use(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_again_before_all_have_had_their_say() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    drop(guard);
+    stage.round(Verb::Release, |node, _| if node == 0 { fault(FaultKind::Timeout) } else { SILENCE }).await;
+    stage.quiet_for(5 * SECOND).await;
+    stage.answer(1, released);
+    stage.quiet_for(5 * SECOND).await;
+    stage.answer(2, released);
+    stage.only(&[0], Verb::Release, |_, _| released()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    let releasing = release(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    sleep(MS).await;
+    assert_eq!(stage.quorum.in_use(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_become_rare() {
+    let stage = Stage::new(1);
+    stage.pause_long();
+    let (guard, _) = stage.won().await;
+    drop(guard);
+    stage.round(Verb::Release, |_, _| fault(FaultKind::Timeout)).await;
+    for pause in [200, 400, 800, 1_600, 2_000, 2_000] {
+        let (took, pause) = (stage.asked_after().await, pause * MS);
+        assert!(took <= pause + MS && took + 2 * MS >= pause, "{took:?} and not {pause:?}");
+        stage.round(Verb::Release, |_, _| fault(FaultKind::Timeout)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_again_once_the_hold_has_ended_by_itself() {
+    for (late, again) in [(false, true), (true, false)] {
+        let stage = Stage::with(1, true, |builder| builder.ttl(SECOND));
+        let (guard, _) = stage.won().await;
+        let sent = Instant::now();
+        drop(guard);
+        stage.round(Verb::Release, |_, _| SILENCE).await;
+        sleep_until(sent + if late { SECOND } else { SECOND - MS }).await;
+        stage.answer(0, || fault(FaultKind::Timeout));
+        if again {
+            stage.round(Verb::Release, |_, _| released()).await;
+        }
+        stage.quorum.quiet().await;
+        stage.quiet_for(10 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_heard_of_the_claim_is_asked_once() {
+    for (kind, insists) in [(FaultKind::Down, false), (FaultKind::Quarantined, false), (FaultKind::Timeout, true)] {
+        let stage = Stage::new(3);
+        let (guard, _) = stage.won_with(|node| if node == 2 { fault(kind) } else { granted() }).await;
+        // Its answer may come after the quorum's.
+        drop(guard);
+        stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Down) } else { released() }).await;
+        if insists {
+            stage.only(&[2], Verb::Release, |_, _| released()).await;
+        }
+        stage.quiet_for(10 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_says_how_long_the_next_turn_lasts_by_what_was_measured() {
+    let stage = Stage::new(1);
+    // Five round trips; each measurement after the first weighs an eighth.
+    for (took, grace) in [(80, 400), (160, 450), (10, 400)] {
+        let acquiring = stage.acquire(SECOND);
+        stage.round(Verb::Claim, |_, _| SILENCE).await;
+        sleep(took * MS).await;
+        stage.answer(0, granted);
+        drop(acquiring.await.unwrap().unwrap());
+        let release = stage.round(Verb::Release, |_, _| released()).await;
+        assert!((grace * MS..=(grace + 10) * MS).contains(&release.grace), "{:?} and not {grace} ms", release.grace);
+    }
+}

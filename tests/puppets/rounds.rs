@@ -1,0 +1,128 @@
+//! Rounds of claims: when another follows, how long they last, and what a failed one leaves to be released.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use quorumlock::node::{Fault, FaultKind, Outcome, Verb};
+use tokio::time::{Instant, sleep};
+
+use crate::answers::{SILENCE, fault, granted, held, released, reserved, stale};
+use crate::stage::{MS, SECOND, Stage};
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_round_whoever_may_have_granted_is_asked_to_release() {
+    let stage = Stage::new(10);
+    let trying = stage.try_acquire();
+    let answer = |node, _: &_| match node {
+        0..=3 => held(60),
+        4 => reserved(60, false),
+        5 => stale(1),
+        6 => granted(),
+        7 => fault(FaultKind::Timeout),
+        8 => fault(FaultKind::Down),
+        _ => SILENCE,
+    };
+    let claim = stage.round(Verb::Claim, answer).await;
+    let release = stage.only(&[6, 7, 9], Verb::Release, |_, _| released()).await;
+    assert!(release.owner == claim.owner && release.ballot >= claim.ballot);
+    assert!(trying.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_ballot_is_lifted_at_once_three_times_and_no_more() {
+    let stage = Stage::new(3);
+    let trying = stage.try_acquire();
+    let mut fence = 0;
+    for _ in 0..4 {
+        let claim = stage.round(Verb::Claim, |_, claim| stale(claim.ballot + 1_000)).await;
+        assert!(claim.ballot > fence);
+        fence = claim.ballot + 1_000;
+    }
+    assert!(trying.await.unwrap().unwrap().is_none());
+    stage.quiet_for(5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_round_is_made_whole_however_short_the_callers_time_is() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(50 * MS);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    sleep(200 * MS).await;
+    (0..2).for_each(|node| stage.answer(node, granted));
+    assert!(acquiring.await.unwrap().unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_rounds_end_with_the_callers_time() {
+    let stage = Stage::with(3, false, |builder| builder);
+    let began = Instant::now();
+    let acquiring = stage.acquire(500 * MS);
+    stage.round(Verb::Claim, |_, _| held(60)).await;
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    // Why it failed is asked for until the same moment.
+    assert!(acquiring.await.unwrap().unwrap_err().is_unavailable());
+    assert!((500 * MS..=502 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_round_waits_for_nobody_who_is_silent() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    stage.round(Verb::Claim, |node, _| if node < 2 { fault(FaultKind::Timeout) } else { SILENCE }).await;
+    stage.round(Verb::Release, |_, _| released()).await;
+    assert!(stage.asked_after().await < 10 * MS, "the round before did not end with its time, but with two of three");
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(acquiring.await.unwrap().unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_waits_until_it_is_known_why_it_failed() {
+    for (last, contended) in [(held(60), true), (fault(FaultKind::Timeout), false)] {
+        let stage = Stage::new(5);
+        let trying = stage.try_acquire();
+        // One granted, one refused, two do not answer: no quorum can be had, and the fifth says which it is.
+        let answer = |node, _: &_| match node {
+            0 => granted(),
+            1 => held(60),
+            4 => SILENCE,
+            _ => fault(FaultKind::Timeout),
+        };
+        stage.round(Verb::Claim, answer).await;
+        // What it was granted does not wait for that.
+        stage.only(&[0, 2, 3, 4], Verb::Release, |_, _| released()).await;
+        assert!(!trying.is_finished());
+        stage.answer(4, || last.clone());
+        match trying.await.unwrap() {
+            Ok(guard) => assert!(contended && guard.is_none()),
+            Err(error) => assert!(!contended && error.is_unavailable()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_says_what_each_node_said_and_what_caused_it() {
+    let stage = Stage::new(3);
+    let trying = stage.try_acquire();
+    let broken = || Fault::new(FaultKind::Closed, "the pipe broke").caused_by(std::io::Error::other("a broken pipe"));
+    stage.round(Verb::Claim, |node, _| if node == 0 { held(60) } else { Some(Err(broken())) }).await;
+    let error = trying.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("a quorum is out of reach"), "{error}");
+    assert!(error.nodes()[0].said.contains("held by somebody") && error.nodes()[1].said.contains("pipe broke"));
+    assert!(error.source().is_some_and(|cause| cause.to_string().contains("a broken pipe")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_at_a_name_waits_for_all_nodes_and_no_longer() {
+    let stage = Stage::new(3);
+    let quorum = stage.quorum.clone();
+    let looking = tokio::spawn(async move { quorum.inspect("it").await });
+    let free = || Some(Ok(Outcome::Inspected(vec![quorumlock::node::Inspection::free(7)])));
+    stage.round(Verb::Inspect, |node, _| if node < 2 { free() } else { SILENCE }).await;
+    sleep(10 * MS).await;
+    assert!(!looking.is_finished());
+    stage.answer(2, free);
+    let began = Instant::now();
+    let seen = looking.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.fence == 7)));
+}

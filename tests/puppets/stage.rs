@@ -1,0 +1,223 @@
+//! Nodes whose answers the test gives, and a client of them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorumlock::host::{Host, Task, TokioTime};
+use quorumlock::node::{Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
+use quorumlock::quorum::Tick;
+use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::answers::{Answer, granted};
+
+pub const MS: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// A node that does nothing by itself.
+#[derive(Debug)]
+pub struct Puppet {
+    label: Arc<str>,
+    asked: Mutex<VecDeque<Request>>,
+    listener: Mutex<Option<Arc<dyn Listener>>>,
+    hints: bool,
+}
+
+impl Node for Puppet {
+    fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    fn submit(&self, request: Request) {
+        self.asked.lock().unwrap().push_back(request);
+    }
+
+    fn hints(&self) -> bool {
+        self.hints
+    }
+
+    fn listen(&self, _: usize, listener: Arc<dyn Listener>) {
+        *self.listener.lock().unwrap() = Some(listener);
+    }
+
+    fn status(&self) -> NodeStatus {
+        NodeStatus::new(self.label.clone(), NodeState::Up)
+    }
+}
+
+/// Tokio's clock, and one and the same random number.
+#[derive(Debug)]
+struct Clock {
+    time: TokioTime,
+    random: AtomicU64,
+}
+
+impl Host for Clock {
+    fn now(&self) -> Tick {
+        self.time.now()
+    }
+
+    fn wall(&self) -> Duration {
+        self.time.wall()
+    }
+
+    fn random(&self) -> u64 {
+        self.random.load(Ordering::Relaxed)
+    }
+
+    fn spawn(&self, task: Task) {
+        self.time.spawn(task);
+    }
+}
+
+pub struct Stage {
+    pub quorum: Quorum,
+    clock: Arc<Clock>,
+    puppets: Vec<Arc<Puppet>>,
+    /// What has no answer yet, with its node.
+    open: Mutex<Vec<(usize, Request)>>,
+}
+
+impl Stage {
+    /// So many nodes, which give hints.
+    pub fn new(nodes: usize) -> Self {
+        Self::with(nodes, true, |builder| builder)
+    }
+
+    pub fn with(nodes: usize, hints: bool, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Self {
+        let clock = Arc::new(Clock { time: TokioTime::new(Handle::current()), random: AtomicU64::new(0) });
+        let puppet = |node| {
+            let (asked, listener) = (Mutex::default(), Mutex::default());
+            Arc::new(Puppet { label: format!("puppet://{node}").into(), asked, listener, hints })
+        };
+        let puppets: Vec<_> = (0..nodes).map(puppet).collect();
+        let ports = puppets.iter().map(|puppet| -> Arc<dyn Node> { puppet.clone() }).collect();
+        let quorum = settings(Quorum::builder()).over(clock.clone(), ports).unwrap();
+        Self { quorum, clock, puppets, open: Mutex::default() }
+    }
+
+    /// From now on all pauses are the longest that they can be. Before, they are the shortest.
+    pub fn pause_long(&self) {
+        self.clock.random.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub fn acquire(&self, timeout: Duration) -> JoinHandle<Result<LockGuard>> {
+        let lock = self.quorum.lock("it");
+        tokio::spawn(async move { lock.acquire(timeout).await })
+    }
+
+    pub fn try_acquire(&self) -> JoinHandle<Result<Option<LockGuard>>> {
+        let lock = self.quorum.lock("it");
+        tokio::spawn(async move { lock.try_acquire().await })
+    }
+
+    /// A lock that these nodes grant, and the claim for it.
+    pub async fn won(&self) -> (LockGuard, Arc<Operation>) {
+        self.won_with(|_| granted()).await
+    }
+
+    pub async fn won_with(&self, answer: impl Fn(usize) -> Answer) -> (LockGuard, Arc<Operation>) {
+        let acquiring = self.acquire(SECOND);
+        let claim = self.round(Verb::Claim, |node, _| answer(node)).await;
+        (acquiring.await.unwrap().unwrap(), claim)
+    }
+
+    /// Waits until every node is asked for `verb`, and lets them answer, in the order of their numbers.
+    pub async fn round(&self, verb: Verb, answer: impl Fn(usize, &Operation) -> Answer) -> Arc<Operation> {
+        self.some(0..self.puppets.len(), verb, answer).await
+    }
+
+    /// The same where only some nodes are asked, and all others are not.
+    pub async fn only(
+        &self,
+        nodes: &[usize],
+        verb: Verb,
+        answer: impl Fn(usize, &Operation) -> Answer,
+    ) -> Arc<Operation> {
+        let operation = self.some(nodes.iter().copied(), verb, answer).await;
+        self.quiet_for(Duration::ZERO).await;
+        operation
+    }
+
+    async fn some(
+        &self,
+        nodes: impl Iterator<Item = usize>,
+        verb: Verb,
+        answer: impl Fn(usize, &Operation) -> Answer,
+    ) -> Arc<Operation> {
+        let mut asked = Vec::new();
+        for node in nodes {
+            asked.push((node, self.next(node).await));
+        }
+        let operation = asked[0].1.operation.clone();
+        for (node, request) in asked {
+            assert_eq!(request.operation.verb, verb, "node {node}: {:?}", request.operation);
+            assert_eq!(request.operation.owner, operation.owner);
+            match answer(node, &request.operation) {
+                Some(reply) => request.reply.send(reply),
+                None => self.open.lock().unwrap().push((node, request)),
+            }
+        }
+        operation
+    }
+
+    /// Lets a node that was silent answer all that is open.
+    pub fn answer(&self, node: usize, answer: impl Fn() -> Answer) {
+        let open = std::mem::take(&mut *self.open.lock().unwrap());
+        let (its, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|(silent, _)| *silent == node);
+        *self.open.lock().unwrap() = others;
+        assert!(!its.is_empty(), "node {node} has answered everything");
+        its.into_iter().for_each(|(_, request)| request.reply.send(answer().expect("an answer")));
+    }
+
+    async fn next(&self, node: usize) -> Request {
+        for _ in 0..60_000 {
+            if let Some(request) = self.puppets[node].asked.lock().unwrap().pop_front() {
+                return request;
+            }
+            sleep(MS).await;
+        }
+        panic!("node {node} is asked nothing");
+    }
+
+    /// No node is asked anything for so long.
+    pub async fn quiet_for(&self, time: Duration) {
+        sleep(time.max(MS)).await;
+        for puppet in &self.puppets {
+            let asked = puppet.asked.lock().unwrap();
+            assert!(asked.is_empty(), "{} is asked {:?}", puppet.label, asked[0].operation);
+        }
+    }
+
+    /// How long it takes until some node is asked.
+    pub async fn asked_after(&self) -> Duration {
+        let began = Instant::now();
+        while self.puppets.iter().all(|puppet| puppet.asked.lock().unwrap().is_empty()) {
+            assert!(began.elapsed() < 60 * SECOND, "nobody is asked");
+            sleep(MS).await;
+        }
+        began.elapsed()
+    }
+
+    /// A node says to whoever made `claim` that its turn has come, or when the turn of the one before it ends.
+    pub fn hint(&self, node: usize, claim: &Operation, after: Duration) {
+        self.hint_to(node, Operation::acquisition(claim.claimant()), after);
+    }
+
+    pub fn hint_to(&self, node: usize, acquisition: &str, after: Duration) {
+        self.listener(node).hint(node, &Hint { acquisition: acquisition.into(), after });
+    }
+
+    /// Hints of a node may have been missed.
+    pub fn missed(&self, node: usize) {
+        self.listener(node).missed(node);
+    }
+
+    fn listener(&self, node: usize) -> Arc<dyn Listener> {
+        self.puppets[node].listener.lock().unwrap().clone().expect("the client listens")
+    }
+}

@@ -1,0 +1,157 @@
+//! Waiting in line: what makes a waiter ask, and what does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::{FaultKind, Operation, Stance, Verb};
+use quorumlock::{LockGuard, QuorumBuilder, Result};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::answers::{Answer, SILENCE, fault, granted, held, released, reserved};
+use crate::stage::{MS, SECOND, Stage};
+
+/// A waiter asks by itself every third of this.
+const TTL: Duration = Duration::from_secs(9);
+
+fn ttl(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.ttl(TTL)
+}
+
+/// A caller that these nodes have refused in its first round.
+async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Arc<Operation>) {
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
+    assert!(matches!(claim.stance, Stance::Wait { .. }));
+    // By then it listens.
+    sleep(MS).await;
+    (waiting, claim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_nothing_asks_by_itself_every_third_of_its_ttl() {
+    let stage = Stage::with(3, true, ttl);
+    let _waiting = waiter(&stage, |_| held(60)).await;
+    for _ in 0..3 {
+        let took = stage.asked_after().await;
+        assert!((2_998 * MS..=3_001 * MS).contains(&took), "{took:?}");
+        stage.round(Verb::Claim, |_, _| held(60)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_on_a_quorum_of_nodes_is_taken_at_once() {
+    let stage = Stage::with(3, true, ttl);
+    let (waiting, claim) = waiter(&stage, |_| held(60)).await;
+    (0..2).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+    assert!(stage.asked_after().await <= MS);
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_on_fewer_nodes_is_taken_a_little_later_and_later_with_every_failure() {
+    let stage = Stage::with(3, true, ttl);
+    let (_waiting, mut claim) = waiter(&stage, |_| held(60)).await;
+    for pause in [5, 10, 20] {
+        stage.hint(2, &claim, Duration::ZERO);
+        let (took, pause) = (stage.asked_after().await, pause * MS);
+        assert!(took >= pause && took <= pause + 2 * MS, "{took:?} and not {pause:?}");
+        // What was heard before this round counts no more.
+        claim = stage.round(Verb::Claim, |_, _| held(60)).await;
+        stage.quiet_for(100 * MS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_anothers_turn_is_waited_for() {
+    let stage = Stage::with(3, true, ttl);
+    let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
+    stage.hint(1, &claim, 700 * MS);
+    stage.hint(2, &claim, 400 * MS);
+    stage.hint(0, &claim, 900 * MS);
+    let took = stage.asked_after().await;
+    assert!((400 * MS..=402 * MS).contains(&took), "the first of them: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_missed_hints_everyone_asks_at_once() {
+    let stage = Stage::with(3, true, ttl);
+    let _waiting = waiter(&stage, |_| held(60)).await;
+    stage.missed(1);
+    assert!(stage.asked_after().await <= MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_others_wakes_nobody() {
+    let stage = Stage::with(3, true, ttl);
+    let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
+    let (client, number) = Operation::acquisition(&claim.owner).rsplit_once('/').unwrap();
+    for node in 0..3 {
+        stage.hint_to(node, &format!("{client}x/{number}"), Duration::ZERO);
+        stage.hint_to(node, &format!("{client}/{}", number.parse::<u64>().unwrap() + 1), Duration::ZERO);
+    }
+    stage.quiet_for(2 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_node_said_that_things_change_is_when_to_ask() {
+    let cases = [(held(1), 1_001), (reserved(1, true), 1_001), (reserved(1, false), 3_000)];
+    for (answer, after) in cases {
+        let stage = Stage::with(3, true, ttl);
+        let _waiting = waiter(&stage, |node| if node == 1 { answer.clone() } else { held(60) }).await;
+        let (took, after) = (stage.asked_after().await, after * MS);
+        assert!(took + 2 * MS >= after && took <= after + MS, "{took:?} and not {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_turn_is_to_be_had_pauses_are_random() {
+    let unreachable = |stage: &Stage| {
+        stage.pause_long();
+        stage.acquire(60 * SECOND)
+    };
+    // Nodes that give hints, and do not answer.
+    let stage = Stage::new(3);
+    let _waiting = unreachable(&stage);
+    stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
+    assert!(stage.asked_after().await <= 6 * MS);
+    // A minority that gives hints: nodes that answer and give none.
+    let stage = Stage::with(3, false, ttl);
+    let _waiting = unreachable(&stage);
+    for ceiling in [5, 10, 20, 40, 80, 160, 250, 250] {
+        stage.round(Verb::Claim, |_, _| held(60)).await;
+        let (took, ceiling) = (stage.asked_after().await, ceiling * MS);
+        assert!(took <= ceiling + MS && took + 2 * MS >= ceiling, "{took:?} and not {ceiling:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_leaves_every_line() {
+    let stage = Stage::with(3, true, ttl);
+    let (waiting, claim) = waiter(&stage, |_| held(60)).await;
+    sleep(MS).await;
+    waiting.abort();
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert!(release.stance == Stance::Once && release.owner.starts_with(Operation::acquisition(&claim.owner)));
+    stage.quiet_for(10 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_round_was_granted_is_given_back_and_the_place_in_line_kept() {
+    let stage = Stage::with(3, true, ttl);
+    let _waiting = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
+    let release = stage.only(&[0], Verb::Release, |_, _| released()).await;
+    assert!(matches!(release.stance, Stance::Wait { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_barges_stands_in_no_line() {
+    let stage = Stage::with(3, true, |builder| builder.options(quorumlock::LockOptions::default().fair(false)));
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
+    assert_eq!(claim.stance, Stance::Barge);
+    assert!(stage.asked_after().await <= MS, "after a random pause, which is none here");
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    waiting.abort();
+}
