@@ -46,7 +46,7 @@ mod names {
                 assert!(error.to_string().len() < 300, "the name is not repeated whole");
             }
         }
-        assert_eq!(quorum.in_use(), (0, 0));
+        assert_eq!(quorum.in_use(), (0, 0, 0));
     }
 
     #[tokio::test]

@@ -177,11 +177,11 @@ impl Quorum {
         self.0.leases.voters.nodes.iter().for_each(|node| node.close());
     }
 
-    /// How many names have callers, and how many timers are set: both zero when nothing is held or waited for.
+    /// How many names have callers, how many timers are set, and how many callers listen for hints: none when nothing is held or waited for.
     #[cfg(feature = "test-util")]
     #[must_use]
-    pub fn in_use(&self) -> (usize, usize) {
-        (self.0.queue.len(), self.0.leases.timers())
+    pub fn in_use(&self) -> (usize, usize, usize) {
+        (self.0.queue.len(), self.0.leases.timers(), self.0.leases.voters.hints.ears_in_use())
     }
 
     /// Waits until no release is under way.

@@ -92,6 +92,12 @@ impl Hints {
         Listening { hints: self.clone(), number, ear }
     }
 
+    /// How many listen.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn ears_in_use(&self) -> usize {
+        self.ears().len()
+    }
+
     fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Ear>>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -70,11 +70,11 @@ async fn a_dropped_guard_releases(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
     world.held_everywhere("dropped").await;
-    assert_eq!(client.in_use(), (1, 2), "its line, and the timers of its renewal and of its deadline");
+    assert_eq!(client.in_use(), (1, 2, 0), "its line, and the timers of its renewal and of its deadline");
     drop(guard);
     world.freed("dropped").await;
     client.quiet().await;
-    assert_eq!(client.in_use(), (0, 0));
+    assert_eq!(client.in_use(), (0, 0, 0));
 }
 
 async fn a_release_whose_future_is_dropped_releases(world: impl World) {

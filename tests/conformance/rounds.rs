@@ -171,7 +171,7 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
         world.delete(node, "dropped").await;
     }
     client.quiet().await;
-    assert_eq!(client.in_use(), (0, 0));
+    assert_eq!(client.in_use(), (0, 0, 0));
     world.freed("dropped").await;
 }
 

@@ -27,7 +27,7 @@ async fn a_hundred_tasks_on_one_name_finish_with_never_two_inside(world: impl Wo
     };
     join_all((0..100).map(task)).await.into_iter().for_each(|done| done.unwrap());
     client.quiet().await;
-    assert_eq!(client.in_use(), (0, 0));
+    assert_eq!(client.in_use(), (0, 0, 0));
 }
 
 async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl World) {

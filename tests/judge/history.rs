@@ -208,6 +208,7 @@ pub enum What {
         process: u16,
         lines: u32,
         timers: u32,
+        ears: u32,
     },
     NotQuiet {
         process: u16,

@@ -200,8 +200,8 @@ fn left_behind(what: What, verdict: &mut Verdict) {
         What::PlaceKept(op) => format!("n{} keeps a place in line that was given up", op.node),
         What::KeyLeft { node } => format!("a key is left on n{node}"),
         What::TasksLeft { process, tasks } => format!("{tasks} tasks of p{process} are left"),
-        What::EntriesLeft { process, lines, timers } => {
-            format!("p{process} has {lines} lines and {timers} timers left")
+        What::EntriesLeft { process, lines, timers, ears } => {
+            format!("p{process} has {lines} lines, {timers} timers and {ears} ears left")
         }
         What::NotQuiet { process } => format!("releases of p{process} do not end"),
         What::Unfinished { clients } => {

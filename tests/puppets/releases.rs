@@ -32,7 +32,7 @@ async fn who_does_not_answer_is_asked_again_and_who_answers_with_an_error_is_not
     stage.only(&[1], Verb::Release, |_, _| released()).await;
     stage.quorum.quiet().await;
     stage.quiet_for(30 * SECOND).await;
-    assert_eq!(stage.quorum.in_use(), (0, 0));
+    assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
     stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     sleep(MS).await;
-    assert_eq!(stage.quorum.in_use(), (0, 0));
+    assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]

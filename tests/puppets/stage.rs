@@ -95,7 +95,7 @@ impl Stage {
             Arc::new(Puppet { label: format!("puppet://{node}").into(), asked, listener, hints })
         };
         let puppets: Vec<_> = (0..nodes).map(puppet).collect();
-        let ports = puppets.iter().map(|puppet| -> Arc<dyn Node> { puppet.clone() }).collect();
+        let ports = puppets.iter().cloned().map(|puppet| puppet as Arc<dyn Node>).collect();
         let quorum = settings(Quorum::builder()).over(clock.clone(), ports).unwrap();
         Self { quorum, clock, puppets, open: Mutex::default() }
     }

@@ -92,9 +92,10 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
         if quiet.load(Ordering::Relaxed) & 1 << (process % 64) == 0 {
             world.record(What::NotQuiet { process: process_number });
         }
-        let (lines, timers) = quorum.in_use();
-        if (lines, timers) != (0, 0) {
-            world.record(What::EntriesLeft { process: process_number, lines: lines as u32, timers: timers as u32 });
+        let (lines, timers, ears) = quorum.in_use();
+        if (lines, timers, ears) != (0, 0, 0) {
+            let [lines, timers, ears] = [lines, timers, ears].map(|count| count as u32);
+            world.record(What::EntriesLeft { process: process_number, lines, timers, ears });
         }
     }
     let live: Vec<_> = quorums.iter().map(|(process, _)| *process).collect();
