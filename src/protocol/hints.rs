@@ -1,7 +1,6 @@
 //! Who of this client waits for hints, and what hints they got.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -14,6 +13,7 @@ use crate::node::{Hint, Listener, Operation, Outcome, Reply};
 use crate::quorum::{ClaimTally, Tick};
 
 /// All of a client's acquisitions that stand in line somewhere.
+#[derive(Debug)]
 pub(crate) struct Hints {
     /// `host/pid/uuid`: unguessable, made once.
     client: String,
@@ -163,6 +163,7 @@ impl Ear {
 }
 
 /// One acquisition that listens. Dropping it stops listening.
+#[derive(Debug)]
 pub(crate) struct Listening {
     hints: Arc<Hints>,
     number: u64,
@@ -207,17 +208,5 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.hints.ears().remove(&self.number);
-    }
-}
-
-impl fmt::Debug for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Hints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hints").field("client", &self.client).finish_non_exhaustive()
     }
 }

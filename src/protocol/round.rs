@@ -1,6 +1,5 @@
 //! One fan-out and its votes, counted as they come.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -24,11 +23,13 @@ pub(super) trait Count: Send + 'static {
 }
 
 /// One fan-out. Replies that come after the verdict are kept too.
+#[derive(Debug)]
 pub(super) struct Round<T> {
     state: Mutex<State<T>>,
     decided: Notify,
 }
 
+#[derive(Debug)]
 struct State<T> {
     tally: T,
     replies: Vec<Option<Reply>>,
@@ -98,12 +99,6 @@ impl<T: Count> Sink for Round<T> {
         if decided {
             self.decided.notify_one();
         }
-    }
-}
-
-impl<T> fmt::Debug for Round<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Round").finish_non_exhaustive()
     }
 }
 

@@ -41,6 +41,14 @@ async fn where_a_pass_was_stale_the_holder_before_is_released_once_others_were_e
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_was_stale_before_and_who_after_others_were_enough_are_each_released_once() {
+    let stage = Stage::new(5);
+    let (_, _next) = pass(&stage, |node| if [0, 4].contains(&node) { stale(1) } else { passed(false) }).await;
+    stage.only(&[0, 4], Verb::Release, |_, _| released()).await;
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn passes_that_all_nodes_carry_out_leave_nothing_to_be_released() {
     let stage = Stage::new(3);
     let (_, next) = pass(&stage, |_| passed(false)).await;

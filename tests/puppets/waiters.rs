@@ -130,11 +130,12 @@ async fn where_no_turn_is_to_be_had_pauses_are_random() {
 async fn who_goes_away_leaves_every_line() {
     let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |_| held(60)).await;
-    sleep(MS).await;
+    assert_eq!(stage.quorum.in_use(), (1, 0, 1), "a caller, and its ear");
     waiting.abort();
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert!(release.stance == Stance::Once && release.owner.starts_with(Operation::acquisition(&claim.owner)));
     stage.quiet_for(10 * SECOND).await;
+    assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
