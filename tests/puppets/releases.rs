@@ -120,3 +120,17 @@ async fn a_release_says_how_long_the_next_turn_lasts_by_what_was_measured() {
         assert!((grace * MS..=(grace + 10) * MS).contains(&release.grace), "{:?} and not {grace} ms", release.grace);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_all_releases_is_told_of_the_last() {
+    let stage = Stage::new(1);
+    let (guard, _) = stage.won().await;
+    drop(guard);
+    let quorum = stage.quorum.clone();
+    let waiting = tokio::spawn(async move { quorum.quiet().await });
+    stage.round(Verb::Release, |_, _| SILENCE).await;
+    sleep(MS).await;
+    assert!(!waiting.is_finished());
+    stage.answer(0, released);
+    waiting.await.unwrap();
+}
