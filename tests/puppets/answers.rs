@@ -38,6 +38,11 @@ pub const fn released() -> Answer {
     Some(Ok(Outcome::Released { held: 1 }))
 }
 
+/// Nothing was held there.
+pub const fn nothing_held() -> Answer {
+    Some(Ok(Outcome::Released { held: 0 }))
+}
+
 pub fn fault(kind: FaultKind) -> Answer {
     Some(Err(Fault::new(kind, kind.as_str())))
 }

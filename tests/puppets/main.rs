@@ -5,6 +5,7 @@
 mod answers;
 mod callers;
 mod holders;
+mod meters;
 mod passes;
 mod releases;
 mod rounds;

@@ -1,0 +1,64 @@
+//! What is counted of turns and of late grants.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use quorumlock::node::Verb;
+use tokio::time::sleep;
+
+use crate::answers::{SILENCE, granted, held, nothing_held, released};
+use crate::stage::{MS, SECOND, Stage};
+
+/// Records what is done on this thread, which is all of a test.
+fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    (recorder, handle)
+}
+
+/// The value of a series, zero if there is none.
+fn value(handle: &PrometheusHandle, series: &str) -> f64 {
+    let text = handle.render();
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+    found.unwrap_or_default()
+}
+
+fn turns(handle: &PrometheusHandle) -> (f64, f64) {
+    let turns = |outcome| value(handle, &format!("quorumlock_turns_total{{outcome=\"{outcome}\"}}"));
+    (turns("taken"), turns("missed"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_on_a_quorum_of_nodes_is_taken_or_missed() {
+    for (given, taken, counted) in [(2, true, (1.0, 0.0)), (2, false, (0.0, 1.0)), (1, true, (0.0, 0.0))] {
+        let (recorder, handle) = recorder();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let stage = Stage::new(3);
+        sleep(SECOND).await;
+        let _waiting = stage.acquire(60 * SECOND);
+        let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
+        sleep(MS).await;
+        (0..given).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+        stage.round(Verb::Claim, |_, _| SILENCE).await;
+        sleep(10 * MS).await;
+        (0..3).for_each(|node| stage.answer(node, || if taken { granted() } else { held(60) }));
+        sleep(MS).await;
+        assert_eq!(turns(&handle), counted, "{given} nodes gave one");
+        let took = value(&handle, "quorumlock_handover_seconds_sum{by=\"turn\"}");
+        assert!(if counted.0 > 0.0 { (0.010..0.015).contains(&took) } else { took == 0.0 }, "{took} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() {
+    let cases = [(granted(), released(), 0.0), (SILENCE, released(), 1.0), (SILENCE, nothing_held(), 0.0)];
+    for (claimed, found, late) in cases {
+        let (recorder, handle) = recorder();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let stage = Stage::new(3);
+        let _trying = stage.try_acquire();
+        stage.round(Verb::Claim, |node, _| if node == 0 { claimed.clone() } else { held(60) }).await;
+        stage.only(&[0], Verb::Release, |_, _| found.clone()).await;
+        assert_eq!(value(&handle, "quorumlock_late_grants_total"), late, "{claimed:?}, {found:?}");
+    }
+}
