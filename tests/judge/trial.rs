@@ -1,7 +1,7 @@
 //! The judge on trial: histories that it must condemn, and some that it must not. A judge that cannot find anything finds nothing.
 
-use super::history::{Event, Micros, What};
-use super::{Rule, judge};
+use super::history::{Answer, Event, Micros, Op, Verb, What};
+use super::{Rule, Watched, judge};
 
 /// A lease of a process of its own, on the one name.
 #[derive(Clone, Copy)]
@@ -37,13 +37,21 @@ const fn event(at: Micros, what: What) -> Event {
 
 /// Fails unless the judge finds what it must, and nothing else.
 pub fn judge_the_judge() {
+    of_holders();
+    of_nodes();
+}
+
+fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &str) {
+    let started = (0..2).map(|process| event(0, What::Started { process }));
+    let history: Vec<_> = started.chain(events.iter().copied()).collect();
+    let found: Vec<_> = judge(&history, watched).violations.iter().map(|violation| violation.rule).collect();
+    assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
+}
+
+/// What processes tell.
+fn of_holders() {
     let (a, b) = (Holder(0), Holder(1));
-    let finds = |events: &[Event], rule: Option<Rule>, why: &str| {
-        let started = (0..2).map(|process| event(0, What::Started { process }));
-        let history: Vec<_> = started.chain(events.iter().copied()).collect();
-        let found: Vec<_> = judge(&history, None).violations.iter().map(|violation| violation.rule).collect();
-        assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
-    };
+    let finds = |events: &[Event], rule: Option<Rule>, why: &str| finds(None, events, rule, why);
     let first = [a.acquired(1, 1), a.held(50)];
     let and = |more: &[Event]| [&first, more].concat();
     finds(&and(&[a.released(50), b.acquired(2, 60)]), None, "one after the other");
@@ -67,4 +75,54 @@ pub fn judge_the_judge() {
         Some(Rule::NoAnswer),
         "late",
     );
+}
+
+/// An operation on the only node, by one owner or another. Its ballot is its owner's.
+const fn op(verb: Verb, owner: u32, sent: Micros) -> Op {
+    let (process, ballot) = (owner as u16, owner as u64 + 1);
+    Op { process, node: 0, name: 0, verb, owner, from: None, acquisition: owner, waits: false, ballot, ttl: 100, sent }
+}
+
+fn asked(op: Op) -> Event {
+    event(op.sent, What::Submitted(op))
+}
+
+/// The node did it, and its answer was heard at the same time.
+fn did(at: Micros, op: Op, answer: Answer) -> [Event; 2] {
+    [event(at, What::Did(op, answer)), event(at, What::Delivered(op, answer))]
+}
+
+/// What a node did.
+fn of_nodes() {
+    let finds = |parts: &[&[Event]], rule: Option<Rule>, why: &str| {
+        finds(Some(Watched { nodes: 1, rates: vec![1_000_000; 2] }), &parts.concat(), rule, why);
+    };
+    let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
+    let until = |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until };
+    // A hundred milliseconds less one and two, from when it was sent.
+    let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, until(97_010))]].concat();
+    let given_up =
+        [&[Holder(0).released(1_000), asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
+    finds(&[&held, &given_up], None, "held, and given back");
+    finds(&[&held, &[Holder(0).released(1_000)]], Some(Rule::NeverReleased), "kept");
+    let long = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, until(99_000))]].concat();
+    finds(&[&long, &given_up], Some(Rule::BelievedTooLong), "longer than ttl less drift");
+    let refused = [&[asked(claim)][..], &did(20, claim, Answer::Refused), &[event(20, until(97_010))]].concat();
+    finds(&[&refused, &[Holder(0).released(1_000)]], Some(Rule::BelievedTooLong), "granted by no quorum");
+    let told = [Holder(0).lost(98_000, true), asked(op(Verb::Release, 0, 98_000))];
+    finds(&[&held, &told], Some(Rule::ToldLate), "a millisecond past its deadline");
+    finds(&[&held, &given_up, &[asked(op(Verb::Renew, 0, 2_000))]], Some(Rule::NotFinal), "renewed after its release");
+
+    let first = [asked(claim), asked(release)];
+    let late = [&did(1_010, release, Answer::Released(false))[..], &did(1_020, claim, Answer::Granted)].concat();
+    finds(&[&first, &late], Some(Rule::LateClaim), "a claim overtaken by its release");
+    let newer = op(Verb::Claim, 0, 1_005);
+    let undone = [&did(1_010, newer, Answer::Granted)[..], &did(1_020, release, Answer::Released(true))].concat();
+    finds(&[&first, &[asked(newer)], &undone], Some(Rule::NewerUndone), "an older release");
+    let other = op(Verb::Release, 1, 1_000);
+    let stolen = [&did(1_010, claim, Answer::Granted)[..], &did(1_020, other, Answer::Released(true))].concat();
+    finds(&[&first, &[asked(other)], &stolen], Some(Rule::StolenOnNode), "another's release");
+    let waits = Op { waits: true, ..claim };
+    finds(&[&[asked(waits)], &did(20, waits, Answer::Refused)], Some(Rule::LeftBehind), "a place that nobody left");
+    finds(&[&[asked(waits)], &did(20, waits, Answer::Refused), &[asked(release)]], None, "a place given up");
 }
