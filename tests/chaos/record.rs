@@ -41,6 +41,7 @@ pub struct Record {
     open: HashMap<Who, Lease>,
     /// By name and token: who may write with it.
     writers: HashMap<(usize, u64), Lease>,
+    leases: u32,
     /// When each process acquired something last.
     latest: HashMap<u32, u64>,
     pub counts: Counts,
@@ -108,7 +109,8 @@ impl Record {
     }
 
     fn believed(&mut self, who: Who, (name, token): (usize, u64), at: u64, deadline: u64) {
-        let lease = Lease { number: self.writers.len() as u32, process: self.processes[&who.0], name: name as u8 };
+        let lease = Lease { number: self.leases, process: self.processes[&who.0], name: name as u8 };
+        self.leases += 1;
         self.open.insert(who, lease);
         self.writers.insert((name, token), lease);
         self.latest.insert(who.0, at);

@@ -57,7 +57,7 @@ impl Beliefs {
         self.live.push(number);
     }
 
-    /// Asked whether it is held, it said so. Returns whether that can be.
+    /// Asked whether it is held, it said so.
     pub fn held(&mut self, now: Micros, number: u32, until: Micros, processes: &Processes, verdict: &mut Verdict) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         if lease.over {

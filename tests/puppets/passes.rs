@@ -3,18 +3,25 @@
 use std::sync::Arc;
 
 use quorumlock::node::{FaultKind, Operation, Verb};
-use quorumlock::{LockGuard, QuorumBuilder};
+use quorumlock::{LockGuard, QuorumBuilder, Result};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::answers::{Answer, fault, granted, passed, released, stale};
 use crate::stage::{MS, SECOND, Stage};
 
-/// A caller has passed the lock to another, which `answer` decides about. Returns the claim before, and the holder after.
-async fn pass(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (Arc<Operation>, LockGuard) {
+/// A caller has given up the lock with another behind it, which has not run since. Returns the claim before.
+async fn given_up(stage: &Stage) -> (Arc<Operation>, JoinHandle<Result<LockGuard>>) {
     let (guard, claim) = stage.won().await;
     let next = stage.acquire(60 * SECOND);
     sleep(MS).await;
     drop(guard);
+    (claim, next)
+}
+
+/// A caller has passed the lock to another, which `answer` decides about. Returns the claim before, and the holder after.
+async fn pass(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (Arc<Operation>, LockGuard) {
+    let (claim, next) = given_up(stage).await;
     let pass = stage.round(Verb::Pass, |node, _| answer(node)).await;
     assert!(pass.owner == claim.owner && pass.next.as_ref().is_some_and(|next| *next != claim.owner));
     assert!(pass.ballot > claim.ballot);
@@ -60,10 +67,7 @@ async fn passes_that_all_nodes_carry_out_leave_nothing_to_be_released() {
 #[tokio::test(start_paused = true)]
 async fn a_pass_with_a_stale_ballot_is_made_again_with_a_higher_one() {
     let stage = Stage::new(3);
-    let (guard, claim) = stage.won().await;
-    let next = stage.acquire(60 * SECOND);
-    sleep(MS).await;
-    drop(guard);
+    let (claim, next) = given_up(&stage).await;
     let first = stage.round(Verb::Pass, |_, pass| stale(pass.ballot + 10)).await;
     let second = stage.round(Verb::Pass, |_, _| passed(false)).await;
     assert!(second.ballot > first.ballot + 10 && second.owner == claim.owner);
@@ -74,10 +78,7 @@ async fn a_pass_with_a_stale_ballot_is_made_again_with_a_higher_one() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_next_holder_went_away_is_released_everywhere() {
     let stage = Stage::new(3);
-    let (guard, claim) = stage.won().await;
-    let next = stage.acquire(60 * SECOND);
-    sleep(MS).await;
-    drop(guard);
+    let (claim, next) = given_up(&stage).await;
     next.abort();
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!(release.owner, claim.owner);
@@ -109,10 +110,7 @@ async fn passes_in_a_row_are_bounded_where_others_wait_and_only_there() {
 #[tokio::test(start_paused = true)]
 async fn with_no_passes_allowed_everyone_stands_in_the_nodes_lines() {
     let stage = Stage::with(3, true, passing(0));
-    let (guard, _) = stage.won().await;
-    let next = stage.acquire(60 * SECOND);
-    sleep(MS).await;
-    drop(guard);
+    let (_, next) = given_up(&stage).await;
     stage.round(Verb::Release, |_, _| released()).await;
     stage.round(Verb::Claim, |_, _| granted()).await;
     assert!(next.await.unwrap().unwrap().is_held());
