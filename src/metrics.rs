@@ -1,9 +1,10 @@
 //! Every metric: name, unit, labels, description, in one table.
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install yours **before**
-//! connecting: handles are made then, or at their first use. Quorums of one process share them. Labels are bounded: nodes, operations and outcomes, never lock names.
+//! connecting: that registers every series, at zero, so that a rate sees the first event too. Quorums of one
+//! process share them. Labels are bounded: nodes, operations and outcomes, never lock names.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, SharedString, Unit};
@@ -98,51 +99,48 @@ pub(crate) fn hint_counters() -> (Counter, Counter) {
     (metrics::counter!(HINTS, "outcome" => "heard"), metrics::counter!(HINTS, "outcome" => "wasted"))
 }
 
-/// Counters of one name that differ in one label, registered at their first use.
+/// Metrics of one name that differ in the value of one label. All are registered from the start: a counter that
+/// appears with its first event goes from nothing to one, which `increase()` does not see.
 #[derive(Debug)]
-struct Family<const N: usize> {
-    values: [&'static str; N],
-    counters: [OnceLock<Counter>; N],
-}
+struct Family<M>(Box<[(&'static str, M)]>);
 
-impl<const N: usize> Family<N> {
-    fn new(values: [&'static str; N]) -> Self {
-        Self { values, counters: [const { OnceLock::new() }; N] }
+impl<M> Family<M> {
+    fn new<'a>(values: impl IntoIterator<Item = &'a &'static str>, register: impl Fn(&'static str) -> M) -> Self {
+        Self(values.into_iter().map(|&value| (value, register(value))).collect())
     }
 
-    fn get(&self, value: &'static str, register: impl FnOnce(&'static str) -> Counter) -> Option<&Counter> {
-        let index = self.values.iter().position(|known| *known == value)?;
-        Some(self.counters[index].get_or_init(|| register(value)))
+    fn get(&self, value: &'static str) -> Option<&M> {
+        self.0.iter().find(|(known, _)| *known == value).map(|(_, metric)| metric)
     }
 }
 
-/// Every outcome a node's answer can have.
-const ANSWERS: [&str; 17] = [
-    "granted",
-    "reserved",
-    "passed",
-    "held",
-    "stale",
-    "extended",
-    "healed",
-    "lost",
-    "released",
-    "inspected",
-    "down",
-    "quarantined",
-    "overloaded",
-    "timeout",
-    "closed",
-    "rejected",
-    "garbled",
-];
+impl Family<Counter> {
+    fn count(&self, value: &'static str) {
+        if let Some(counter) = self.get(value) {
+            counter.increment(1);
+        }
+    }
+}
+
+/// The answers to each verb, apart from faults, which any can meet.
+const fn answers(verb: Verb) -> &'static [&'static str] {
+    match verb {
+        Verb::Claim => &["granted", "held", "stale", "reserved"],
+        Verb::Pass => &["passed", "granted", "held", "stale", "reserved"],
+        Verb::Renew => &["extended", "healed", "lost"],
+        Verb::Release => &["released"],
+        Verb::Inspect => &["inspected"],
+    }
+}
+
+/// Why a node gave no answer.
+const FAULTS: [&str; 7] = ["down", "quarantined", "overloaded", "timeout", "closed", "rejected", "garbled"];
 
 /// What is recorded of one node.
 #[derive(Debug)]
 pub(crate) struct NodeMeters {
-    node: SharedString,
-    round_trips: [OnceLock<Histogram>; 5],
-    outcomes: [Family<17>; 5],
+    round_trips: [Histogram; 5],
+    outcomes: [Family<Counter>; 5],
     up: Gauge,
     quarantined: Gauge,
 }
@@ -154,20 +152,23 @@ impl NodeMeters {
         let quarantined = metrics::gauge!(NODE_QUARANTINED, "node" => node.clone());
         up.set(0.0);
         quarantined.set(0.0);
-        let outcomes = std::array::from_fn(|_| Family::new(ANSWERS));
-        Self { node, round_trips: [const { OnceLock::new() }; 5], outcomes, up, quarantined }
+        let round_trip =
+            |verb: Verb| metrics::histogram!(ROUND_TRIP, "node" => node.clone(), "operation" => verb.as_str());
+        let outcomes = |verb: Verb| {
+            Family::new(
+                answers(verb).iter().chain(&FAULTS),
+                |outcome| metrics::counter!(OUTCOMES, "node" => node.clone(), "operation" => verb.as_str(), "outcome" => outcome),
+            )
+        };
+        Self { round_trips: Verb::ALL.map(round_trip), outcomes: Verb::ALL.map(outcomes), up, quarantined }
     }
 
     pub(crate) fn answered(&self, verb: Verb, outcome: &'static str) {
-        let register = |outcome: &'static str| metrics::counter!(OUTCOMES, "node" => self.node.clone(), "operation" => verb.as_str(), "outcome" => outcome);
-        if let Some(counter) = self.outcomes[verb as usize].get(outcome, register) {
-            counter.increment(1);
-        }
+        self.outcomes[verb as usize].count(outcome);
     }
 
     pub(crate) fn round_trip(&self, verb: Verb, took: Duration) {
-        let register = || metrics::histogram!(ROUND_TRIP, "node" => self.node.clone(), "operation" => verb.as_str());
-        self.round_trips[verb as usize].get_or_init(register).record(took);
+        self.round_trips[verb as usize].record(took);
     }
 
     pub(crate) fn up(&self, up: bool) {
@@ -179,20 +180,17 @@ impl NodeMeters {
     }
 }
 
-/// How an acquisition can end.
-const ACQUIRED: [&str; 6] = ["acquired", "contended", "timeout", "unavailable", "cancelled", "error"];
-
 /// What is recorded of a quorum.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    acquire: [OnceLock<Histogram>; 6],
+    acquire: Family<Histogram>,
     queue_wait: Histogram,
     held_time: Histogram,
-    rounds: Family<4>,
+    rounds: Family<Counter>,
     split: Counter,
-    renewals: Family<3>,
+    renewals: Family<Counter>,
     margin: Histogram,
-    lost: Family<4>,
+    lost: Family<Counter>,
     held: Gauge,
     waiting: Gauge,
     late_grants: Counter,
@@ -208,14 +206,26 @@ impl Meters {
     pub(crate) fn new() -> Self {
         describe();
         Self {
-            acquire: [const { OnceLock::new() }; 6],
+            acquire: Family::new(
+                &["acquired", "contended", "timeout", "unavailable", "cancelled", "error"],
+                |outcome| metrics::histogram!(ACQUIRE, "outcome" => outcome),
+            ),
             queue_wait: metrics::histogram!(QUEUE_WAIT),
             held_time: metrics::histogram!(HELD_TIME),
-            rounds: Family::new(["won", "failed", "stale", "timeout"]),
+            rounds: Family::new(
+                &["won", "failed", "stale", "timeout"],
+                |verdict| metrics::counter!(ROUNDS, "verdict" => verdict),
+            ),
             split: metrics::counter!(SPLIT),
-            renewals: Family::new(["extended", "lost", "unclear"]),
+            renewals: Family::new(
+                &["extended", "lost", "unclear"],
+                |outcome| metrics::counter!(RENEWALS, "outcome" => outcome),
+            ),
             margin: metrics::histogram!(MARGIN),
-            lost: Family::new(["expired", "refused", "max_hold", "closed"]),
+            lost: Family::new(
+                &["expired", "refused", "max_hold", "closed"],
+                |reason| metrics::counter!(LOST, "reason" => reason),
+            ),
             held: metrics::gauge!(HELD),
             waiting: metrics::gauge!(WAITING),
             late_grants: metrics::counter!(LATE_GRANTS),
@@ -229,9 +239,8 @@ impl Meters {
     }
 
     pub(crate) fn acquire(&self, outcome: &'static str, took: Duration) {
-        if let Some(index) = ACQUIRED.iter().position(|known| *known == outcome) {
-            let register = || metrics::histogram!(ACQUIRE, "outcome" => outcome);
-            self.acquire[index].get_or_init(register).record(took);
+        if let Some(histogram) = self.acquire.get(outcome) {
+            histogram.record(took);
         }
     }
 
@@ -240,18 +249,14 @@ impl Meters {
     }
 
     pub(crate) fn round(&self, verdict: &'static str, split: bool) {
-        if let Some(counter) = self.rounds.get(verdict, |verdict| metrics::counter!(ROUNDS, "verdict" => verdict)) {
-            counter.increment(1);
-        }
+        self.rounds.count(verdict);
         if split {
             self.split.increment(1);
         }
     }
 
     pub(crate) fn renewal(&self, outcome: &'static str) {
-        if let Some(counter) = self.renewals.get(outcome, |outcome| metrics::counter!(RENEWALS, "outcome" => outcome)) {
-            counter.increment(1);
-        }
+        self.renewals.count(outcome);
     }
 
     pub(crate) fn margin(&self, left: Duration) {
@@ -259,9 +264,7 @@ impl Meters {
     }
 
     pub(crate) fn lost(&self, reason: &'static str) {
-        if let Some(counter) = self.lost.get(reason, |reason| metrics::counter!(LOST, "reason" => reason)) {
-            counter.increment(1);
-        }
+        self.lost.count(reason);
     }
 
     pub(crate) fn held(&self) {
@@ -321,8 +324,10 @@ mod tests {
 
     #[test]
     fn every_answer_has_a_counter() {
-        use crate::node::FaultKind;
-        for kind in [
+        use crate::node::{FaultKind, Outcome};
+        let meters = NodeMeters::new(&"redis://eu:6379".into());
+        let counted = |verb: Verb, outcome| meters.outcomes[verb as usize].get(outcome).is_some();
+        let faults = [
             FaultKind::Down,
             FaultKind::Quarantined,
             FaultKind::Overloaded,
@@ -330,8 +335,18 @@ mod tests {
             FaultKind::Closed,
             FaultKind::Rejected,
             FaultKind::Garbled,
+        ];
+        for verb in Verb::ALL {
+            assert!(faults.iter().all(|fault| counted(verb, fault.as_str())), "{verb:?}");
+        }
+        for (verb, outcome) in [
+            (Verb::Claim, Outcome::Granted),
+            (Verb::Pass, Outcome::Passed { waiting: false }),
+            (Verb::Renew, Outcome::Healed),
+            (Verb::Release, Outcome::Released { held: 1 }),
+            (Verb::Inspect, Outcome::Inspected(Vec::new())),
         ] {
-            assert!(ANSWERS.contains(&kind.as_str()));
+            assert!(counted(verb, outcome.as_str()), "{outcome:?}");
         }
     }
 }

@@ -62,6 +62,15 @@ impl Exposition {
         self.samples.iter().filter(matches).map(|sample| sample.value).sum()
     }
 
+    /// Whether there is a series of `name` with these labels, and all of them are zero.
+    fn starts_at_zero(&self, name: &str, labels: &[(&str, &str)]) -> bool {
+        let has = |sample: &Sample| {
+            sample.name == name
+                && labels.iter().all(|&(label, value)| sample.labels.get(label).is_some_and(|known| known == value))
+        };
+        self.samples.iter().any(has) && self.sum(name, labels) == 0.0
+    }
+
     #[track_caller]
     fn at_least(&self, least: f64, name: &str, labels: &[(&str, &str)]) {
         let found = self.sum(name, labels);
@@ -105,6 +114,47 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
     counted(&told);
     nodes(&told, &servers, &spare[0].url());
     assert!(!told.text.contains(SECRET), "neither a lock's name nor a password\n{}", told.text);
+}
+
+#[tokio::test]
+async fn every_series_exists_at_zero_from_connect() {
+    let recorder = PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap().build_recorder();
+    let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+    let servers = servers(1).await;
+    let _quorum = unguarded(&servers).connect().await.unwrap();
+    let (now, node) = (Exposition::of(&told), servers[0].url());
+    let one = |name: &'static str, label: &'static str, values: &'static [&'static str]| {
+        values.iter().map(move |value| (name, vec![(label, *value)]))
+    };
+    let outcomes = ["acquired", "contended", "timeout", "unavailable", "cancelled", "error"].as_slice();
+    let mut series: Vec<_> = one("quorumlock_lost_total", "reason", &["expired", "refused", "max_hold", "closed"])
+        .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
+        .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
+        .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
+        .chain(one("quorumlock_turns_total", "outcome", &["taken", "missed"]))
+        .chain(one("quorumlock_handover_seconds_count", "by", &["turn", "pass"]))
+        .chain(one("quorumlock_acquire_seconds_count", "outcome", outcomes))
+        .collect();
+    for (operation, answers) in [
+        ("claim", &["granted", "held", "stale", "reserved"][..]),
+        ("pass", &["passed", "granted", "held", "stale", "reserved"]),
+        ("renew", &["extended", "healed", "lost"]),
+        ("release", &["released"]),
+        ("inspect", &["inspected"]),
+    ] {
+        let faults = ["down", "quarantined", "overloaded", "timeout", "closed", "rejected", "garbled"];
+        for outcome in answers.iter().copied().chain(faults) {
+            let labels = vec![("node", &*node), ("operation", operation), ("outcome", outcome)];
+            series.push(("quorumlock_node_outcomes_total", labels));
+        }
+        series.push(("quorumlock_node_round_trip_seconds_count", vec![("node", &*node), ("operation", operation)]));
+    }
+    for name in ["split_rounds_total", "late_grants_total", "passes_total", "held", "waiting", "in_line"] {
+        assert!(now.starts_at_zero(&format!("quorumlock_{name}"), &[]), "{name}\n{}", now.text);
+    }
+    for (name, labels) in series {
+        assert!(now.starts_at_zero(name, &labels), "{name} {labels:?}\n{}", now.text);
+    }
 }
 
 /// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller waits.
