@@ -1,4 +1,4 @@
-//! What the library takes from the machine it runs on: time, randomness and tasks. The only module that reads a clock.
+//! What the library takes from the machine it runs on: time, randomness, tasks and its name. The only module that reads a clock.
 
 use std::fmt;
 use std::future::Future;
@@ -124,6 +124,18 @@ pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> 
         output = future => Some(output),
         () = sleep_until(host, until) => None,
     }
+}
+
+/// The machine's name, as far as it tells one.
+#[cfg(unix)]
+pub(crate) fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The machine's name, as far as it tells one. Clients are told apart by more than that.
+#[cfg(not(unix))]
+pub(crate) fn machine() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]

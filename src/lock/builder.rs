@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::quorum::Quorum;
 use crate::config::{LockOptions, MAX_NODES, Settings};
 use crate::error::{Error, Result, no_runtime};
-use crate::host::{Host, System, TokioTime};
+use crate::host::{self, Host, System, TokioTime};
 use crate::lease::{LEFTOVERS, Leases};
 use crate::node::hint::channel;
 use crate::node::redis::{self, RedisNode, Registry};
@@ -197,6 +197,5 @@ fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> 
 fn client(host: &dyn Host) -> String {
     let random = (u128::from(host.random()) << 64) | u128::from(host.random());
     let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
-    let name = rustix::system::uname();
-    format!("{}/{}/{uuid}", name.nodename().to_string_lossy(), std::process::id())
+    format!("{}/{}/{uuid}", host::machine(), std::process::id())
 }

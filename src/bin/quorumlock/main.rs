@@ -4,6 +4,9 @@
     reason = "the command measures real time on its one runtime; nothing here is simulated"
 )]
 
+#[cfg(not(unix))]
+compile_error!("the quorumlock command needs Unix: signals, process groups, parents that die; the library does not");
+
 mod bench;
 mod cli;
 mod config;

@@ -18,7 +18,7 @@ pub(super) enum Transport {
 ///
 /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
 /// * `rediss://...`, the same over TLS, checked against the system's certificates (`SSL_CERT_FILE` names others),
-/// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`.
+/// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
 ///
 /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither is ever shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,7 +41,8 @@ impl Endpoint {
             .map_err(|error| Error::config(format!("a node's address is no URL ({error}); {KNOWN}")))?;
         match url.scheme() {
             "redis" | "rediss" => Self::tcp(&url),
-            "redis+unix" => Self::unix(&url),
+            "redis+unix" if cfg!(unix) => Self::unix(&url),
+            "redis+unix" => Err(Error::config("redis+unix: there are no Unix sockets here; use redis:// or rediss://")),
             "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
                 "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
                  name independent masters ({KNOWN})",
