@@ -7,12 +7,13 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::quorum::Quorum;
-use crate::config::{LockOptions, MAX_NODES, Settings};
+use crate::config::{LockOptions, MAX_NODES, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
 use crate::lease::{LEFTOVERS, Leases};
 use crate::node::hint::channel;
-use crate::node::redis::{self, RedisNode, Registry};
+use crate::node::redis::transport::Dialer;
+use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
 use crate::protocol::{Hints, Voters};
 
@@ -121,14 +122,42 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        let endpoints = self.settings.endpoints()?;
+        let dialer = |endpoint| -> Arc<dyn Dialer> { Arc::new(Fred::new(endpoint)) };
+        let dialers = self.settings.endpoints()?.into_iter().map(dialer).collect();
+        let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
+        self.dial(rules, host, dialers, |_, node| Arc::new(node))
+    }
+
+    /// A quorum over Redis nodes behind other connections than the library's own, on a host of the caller's: for simulations. `wrap` gets each node's number and
+    /// the node, and returns what the quorum sees of it. Starts to connect and returns at once.
+    ///
+    /// # Errors
+    /// `Config` if a setting makes no sense, or for no node or more than 64.
+    #[cfg(feature = "test-util")]
+    pub fn over_dialers(
+        self,
+        host: Arc<dyn Host>,
+        dialers: Vec<Arc<dyn Dialer>>,
+        wrap: impl Fn(usize, RedisNode) -> Arc<dyn Node>,
+    ) -> Result<Quorum> {
+        let rules = self.settings.checked()?;
+        accept(dialers.len())?;
+        self.dial(rules, host, dialers, wrap)
+    }
+
+    fn dial(
+        self,
+        rules: Rules,
+        host: Arc<dyn Host>,
+        dialers: Vec<Arc<dyn Dialer>>,
+        wrap: impl Fn(usize, RedisNode) -> Arc<dyn Node>,
+    ) -> Result<Quorum> {
         if self.settings.max_ttl.is_zero() {
             tracing::warn!(
                 "max_ttl is zero: the restart guard is off, and a node that restarts may grant a lock twice"
             );
         }
-        let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
-        let registry = Arc::new(Registry::new(endpoints.len()));
+        let registry = Arc::new(Registry::new(dialers.len()));
         let hints = Hints::new(client(&*host), host.clone());
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
@@ -139,10 +168,10 @@ impl QuorumBuilder {
             channel: channel(&self.settings.prefix).into(),
             listener: hints.clone(),
         };
-        let node = |(index, endpoint)| -> Arc<dyn Node> {
-            Arc::new(RedisNode::new(index, endpoint, settings.clone(), host.clone(), registry.clone()))
+        let node = |(index, dialer)| {
+            wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
         };
-        let nodes = endpoints.into_iter().enumerate().map(node).collect();
+        let nodes = dialers.into_iter().enumerate().map(node).collect();
         let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
@@ -164,9 +193,7 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or for no node or more than 64.
     pub fn over(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        if !(1..=MAX_NODES).contains(&nodes.len()) {
-            return Err(Error::config(format!("a quorum takes 1 to {MAX_NODES} nodes")));
-        }
+        accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
         let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, None))
@@ -182,6 +209,13 @@ impl std::fmt::Debug for QuorumBuilder {
             .field("options", &self.settings.options)
             .finish_non_exhaustive()
     }
+}
+
+fn accept(nodes: usize) -> Result<()> {
+    if (1..=MAX_NODES).contains(&nodes) {
+        return Ok(());
+    }
+    Err(Error::config(format!("a quorum takes 1 to {MAX_NODES} nodes")))
 }
 
 fn runtime() -> Result<Handle> {

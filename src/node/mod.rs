@@ -11,7 +11,6 @@ pub mod memory;
 pub mod operation;
 pub mod redis;
 pub mod reply;
-mod script;
 pub mod status;
 
 use std::fmt;

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use fred::error::Error as FredError;
-use fred::types::Value;
-
-use super::connection::{Connection, fault};
+use super::script;
+use super::transport::{Argument, Connection, Value};
 use crate::node::reply::{Fault, FaultKind};
-use crate::node::script;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// Whose memory it has: its own process's, or since it was promoted from a replica, what its master had sent it by then.
+    /// Whose memory it has: its own process's, or since it was promoted from a replica, what its
+    /// master had sent it by then.
     pub(super) lineage: String,
     pub(super) version: String,
     pub(super) uptime: Duration,
@@ -25,8 +23,8 @@ pub(super) struct Server {
 }
 
 /// Asks a server what it is.
-pub(super) async fn identify(connection: &Connection) -> Result<Server, Fault> {
-    let info = connection.call("INFO", vec![]).await.map_err(fault)?;
+pub(super) async fn identify(connection: &dyn Connection) -> Result<Server, Fault> {
+    let info = connection.send("INFO", &[]).await?;
     parse(&info).ok_or_else(|| {
         Fault::new(FaultKind::Garbled, "INFO told no run_id, uptime and role; is this a Redis or Valkey server?")
     })
@@ -34,25 +32,27 @@ pub(super) async fn identify(connection: &Connection) -> Result<Server, Fault> {
 
 /// Reads the reply to INFO.
 pub(super) fn parse(info: &Value) -> Option<Server> {
-    Server::parse(&info.as_str()?)
+    Server::parse(info.text()?)
 }
 
-/// The script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown to any other process, so a call that reaches
-/// another one, behind a proxy that changed its mind, finds no script there and carries nothing out.
+/// The script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown
+/// to any other process, so a call that reaches another one, behind a proxy that changed its mind,
+/// finds no script there and carries nothing out.
 pub(super) fn source(lineage: &str) -> String {
     format!("{}\n-- {lineage}\n", script::SOURCE)
 }
 
 /// Loads the script and returns its digest.
-pub(super) async fn load(connection: &Connection, lineage: &str) -> Result<String, Fault> {
-    let arguments = vec![Value::from_static_str("LOAD"), source(lineage).into()];
-    let digest = connection.call("SCRIPT", arguments).await.map_err(fault)?;
-    digest.as_string().ok_or_else(|| Fault::new(FaultKind::Garbled, "SCRIPT LOAD told no digest"))
+pub(super) async fn load(connection: &dyn Connection, lineage: &str) -> Result<String, Fault> {
+    let script = source(lineage);
+    let arguments = [Argument::Word("LOAD"), Argument::Text(&script)];
+    let digest = connection.send("SCRIPT", &arguments).await?;
+    digest.text().map(str::to_owned).ok_or_else(|| Fault::new(FaultKind::Garbled, "SCRIPT LOAD told no digest"))
 }
 
 /// Names the connection, for `CLIENT LIST`. Servers that forbid it are none the worse for it.
-pub(super) async fn name(connection: &Connection, name: &str) -> Result<Value, FredError> {
-    connection.call("CLIENT", vec![Value::from_static_str("SETNAME"), name.into()]).await
+pub(super) async fn name(connection: &dyn Connection, name: &str) -> Result<Value, Fault> {
+    connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]).await
 }
 
 impl Server {
@@ -75,7 +75,8 @@ impl Server {
     }
 }
 
-/// The replication id that a master got when it was promoted, if it was. Only a promotion leaves a second id.
+/// The replication id that a master got when it was promoted, if it was. Only a promotion leaves a
+/// second id.
 fn promoted<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
     let second = field("master_replid2")?;
     second.bytes().any(|digit| digit != b'0').then(|| field("master_replid"))?

@@ -1,28 +1,27 @@
 //! Puts what is queued for a node into script calls, and hands out the replies.
 //!
-//! Whatever is queued at a moment goes into one call; nothing waits for more to come. Calls are pipelined: a far node's round trip is not a
-//! queue. Nothing is withdrawn once it was queued.
+//! Whatever is queued at a moment goes into one call; nothing waits for more to come. Calls are
+//! pipelined: a far node's round trip is not a queue. Nothing is withdrawn once it was queued.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::error::Error as FredError;
-use fred::types::Value;
-use futures::future::BoxFuture;
+use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
-use futures::{FutureExt, poll};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Server, parse, source};
-use super::connection::{Connection, News, Push, call, fault};
+use super::script;
+use super::transport::{Answer, Arguments, Connection, Event, Value};
 use super::{Job, Shared};
-use crate::host::before;
+use crate::host::{Host, before};
 use crate::node::hint::Hint;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
-use crate::node::script;
 use crate::quorum::Tick;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -37,43 +36,61 @@ const PROBE: Duration = Duration::from_secs(5);
 /// Why a generation ended.
 pub(super) struct End(pub(super) String);
 
-/// A call that came back, or did not.
-enum Landed {
-    Batch { jobs: Vec<Job>, sent: Tick, received: Tick, result: Result<Value, Failure> },
-    Probe { sent: Tick, received: Tick, result: Result<Value, FredError> },
+/// A command on its way. Dropped, it answers its jobs that the connection ended.
+struct Flight {
+    what: What,
+    sent: Tick,
+    host: Arc<dyn Host>,
+    answer: Answer<Value>,
 }
 
-/// Why a call has no reply.
-enum Failure {
-    Fred(FredError),
-    /// Another server answers on this connection.
-    Replaced,
+/// What a command is for.
+enum What {
+    /// Carries out the jobs.
+    Batch(Vec<Job>),
+    /// The same, with the whole script: the server did not know it, so nothing had run.
+    Again(Vec<Job>),
+    /// Asks who carried out the jobs, and replied so.
+    Verify(Vec<Job>, Value),
+    /// Asks whether the server is still the same.
+    Probe,
+    /// It landed.
+    Nothing,
+}
+
+/// A command that came back, or did not.
+struct Landed {
+    what: What,
+    sent: Tick,
+    received: Tick,
+    result: Result<Value, Fault>,
 }
 
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
-    connection: Connection,
-    digest: Arc<str>,
-    lineage: Arc<str>,
+    connection: Box<dyn Connection>,
+    digest: String,
+    lineage: String,
     jobs: mpsc::Receiver<Job>,
-    flights: FuturesUnordered<BoxFuture<'static, Landed>>,
+    flights: FuturesUnordered<Flight>,
     timeouts: u32,
 }
 
 impl Batcher {
     pub(super) fn new(
         shared: Arc<Shared>,
-        connection: Connection,
+        connection: Box<dyn Connection>,
         digest: String,
         lineage: String,
         jobs: mpsc::Receiver<Job>,
     ) -> Self {
         let flights = FuturesUnordered::new();
-        Self { shared, connection, digest: digest.into(), lineage: lineage.into(), jobs, flights, timeouts: 0 }
+        Self { shared, connection, digest, lineage, jobs, flights, timeouts: 0 }
     }
 
-    /// Runs until the connection ends or `closing` does. What was queued by then is still sent in the latter case.
+    /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
+    /// the latter case.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> End {
         let mut batch = Vec::with_capacity(BATCH);
         let mut probe = interval(PROBE);
@@ -84,17 +101,18 @@ impl Batcher {
         loop {
             tokio::select! {
                 biased;
-                news = self.connection.news() => match news {
-                    News::Ended(why) => return self.end(why),
-                    News::Pushed(push) => self.pushed(&push),
+                event = poll_fn(|context| self.connection.poll_event(context)) => match event {
+                    Event::Ended(why) => return self.end(why),
+                    Event::Message(text) => self.pushed(&text),
+                    Event::Missed => self.shared.settings.listener.missed(self.shared.index),
                 },
                 Some(landed) = self.flights.next(), if !self.flights.is_empty() => {
                     if let Some(why) = self.land(landed) {
                         return self.end(why);
                     }
                 }
-                _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => self.take_off(&mut batch).await,
-                _ = probe.tick() => self.probe().await,
+                _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => self.take_off(&mut batch),
+                _ = probe.tick() => self.probe(),
                 () = &mut closed => return self.finish().await,
             }
         }
@@ -108,7 +126,7 @@ impl Batcher {
         let drained = async {
             let mut batch = Vec::new();
             while self.jobs.recv_many(&mut batch, BATCH).await > 0 {
-                self.take_off(&mut batch).await;
+                self.take_off(&mut batch);
             }
             while let Some(landed) = self.flights.next().await {
                 self.land(landed);
@@ -118,7 +136,8 @@ impl Batcher {
         End("the quorum was closed".to_owned())
     }
 
-    /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped, that nobody knows.
+    /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
+    /// that nobody knows.
     fn end(mut self, why: String) -> End {
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
@@ -127,7 +146,7 @@ impl Batcher {
         End(why)
     }
 
-    async fn take_off(&mut self, batch: &mut Vec<Job>) {
+    fn take_off(&mut self, batch: &mut Vec<Job>) {
         let sent = self.shared.host.now();
         let timeout = self.shared.settings.timeout;
         let overdue = |job: &mut Job| sent.since(job.submitted) > timeout;
@@ -138,69 +157,93 @@ impl Batcher {
             return;
         }
         let jobs = std::mem::take(batch);
-        let flight = Flight {
-            client: self.connection.client(),
-            shared: self.shared.clone(),
-            digest: self.digest.clone(),
-            lineage: self.lineage.clone(),
-            sent,
-        };
-        self.launch(flight.fly(jobs).boxed()).await;
+        let answer = self.connection.send("EVALSHA", &self.script_call(&self.digest, &jobs));
+        self.launch(What::Batch(jobs), sent, answer);
     }
 
-    async fn probe(&mut self) {
-        let (client, host) = (self.connection.client(), self.shared.host.clone());
-        let sent = host.now();
-        let flight = async move {
-            let result = call(client, "INFO", vec![]).await;
-            Landed::Probe { sent, received: host.now(), result }
-        };
-        self.launch(flight.boxed()).await;
+    fn probe(&mut self) {
+        let sent = self.shared.host.now();
+        let answer = self.connection.send("INFO", &[]);
+        self.launch(What::Probe, sent, answer);
     }
 
-    /// fred queues a command when its future is polled first: poll now, so that calls go out in order.
-    async fn launch(&mut self, mut flight: BoxFuture<'static, Landed>) {
-        match poll!(&mut flight) {
-            std::task::Poll::Ready(landed) => self.flights.push(futures::future::ready(landed).boxed()),
-            std::task::Poll::Pending => self.flights.push(flight),
-        }
+    /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
+    /// left of the call's time.
+    fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
+        let answer = self.connection.send("EVAL", &self.script_call(&source(&self.lineage), &jobs));
+        self.launch(What::Again(jobs), sent, self.in_time(sent, answer));
     }
 
-    fn pushed(&self, push: &Push) {
+    /// NOSCRIPT may also be the first sign of a restarted server behind a proxy, so who carried the
+    /// jobs out is asked afterwards: a grant by another server is none, and is released.
+    fn verify(&mut self, jobs: Vec<Job>, value: Value, sent: Tick) {
+        let answer = self.connection.send("INFO", &[]);
+        self.launch(What::Verify(jobs, value), sent, self.in_time(sent, answer));
+    }
+
+    fn in_time(&self, sent: Tick, answer: Answer<Value>) -> Answer<Value> {
+        let (host, until) = (self.shared.host.clone(), sent + self.shared.settings.timeout);
+        let late = || Fault::new(FaultKind::Timeout, "no time was left to load the script");
+        async move { before(&host, until, answer).await.unwrap_or_else(|| Err(late())) }.boxed()
+    }
+
+    fn launch(&self, what: What, sent: Tick, answer: Answer<Value>) {
+        self.flights.push(Flight { what, sent, host: self.shared.host.clone(), answer });
+    }
+
+    fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
+        let operations = jobs.iter().map(|job| &*job.request.operation);
+        let settings = &self.shared.settings;
+        script::Call { script, retention: settings.retention, channel: &settings.channel, operations }
+    }
+
+    fn pushed(&self, text: &str) {
         let Shared { index, settings, .. } = &*self.shared;
-        match push {
-            Push::Message(text) => match Hint::parse(settings.listener.client(), text) {
-                Some(hint) => settings.listener.hint(*index, &hint),
-                None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
-            },
-            Push::Missed => settings.listener.missed(*index),
+        match Hint::parse(settings.listener.client(), text) {
+            Some(hint) => settings.listener.hint(*index, &hint),
+            None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
         }
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
     fn land(&mut self, landed: Landed) -> Option<String> {
-        match landed {
-            Landed::Batch { jobs, sent, received, result: Ok(value) } => {
-                self.timeouts = 0;
-                self.answer(jobs, sent, received, value)
+        let Landed { what, sent, received, result } = landed;
+        match (what, result) {
+            (What::Batch(jobs), Err(fault)) if fault.to_string().starts_with("NOSCRIPT") => {
+                self.again(jobs, sent);
+                None
             }
-            Landed::Batch { jobs, result: Err(Failure::Fred(error)), .. } => {
-                let fault = fault(error);
+            (What::Batch(jobs) | What::Again(jobs) | What::Verify(jobs, ..), Err(fault)) => {
                 let ended = self.count(&fault);
                 self.fail_all(jobs, &fault);
                 ended
             }
-            Landed::Batch { jobs, result: Err(Failure::Replaced), .. } => {
-                let why = "another server answers at this address";
-                self.fail_all(jobs, &Fault::new(FaultKind::Closed, why));
-                Some(why.to_owned())
-            }
-            Landed::Probe { sent, received, result: Ok(value) } => {
+            (What::Batch(jobs), Ok(value)) => {
                 self.timeouts = 0;
-                self.probed(sent, received, &value)
+                self.answer(jobs, sent, received, value)
             }
-            Landed::Probe { result: Err(error), .. } => self.count(&fault(error)),
+            (What::Again(jobs), Ok(value)) => {
+                self.verify(jobs, value, sent);
+                None
+            }
+            (What::Verify(jobs, value), Ok(info)) => self.verified(jobs, value, sent, received, &info),
+            (What::Probe, Ok(info)) => {
+                self.timeouts = 0;
+                self.probed(sent, received, &info)
+            }
+            (What::Probe, Err(fault)) => self.count(&fault),
+            (What::Nothing, _) => None,
         }
+    }
+
+    fn verified(&mut self, jobs: Vec<Job>, value: Value, sent: Tick, received: Tick, info: &Value) -> Option<String> {
+        self.timeouts = 0;
+        if parse(info).is_some_and(|server| server.lineage == self.lineage) {
+            return self.answer(jobs, sent, received, value);
+        }
+        let why = "another server answers at this address";
+        self.fail_all(jobs, &Fault::new(FaultKind::Closed, why));
+        Some(why.to_owned())
     }
 
     fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
@@ -222,7 +265,8 @@ impl Batcher {
         ended
     }
 
-    /// Returns whether grants that came with this time are in doubt: the clock was stepped now, or a little before, while they were on their way.
+    /// Returns whether grants that came with this time are in doubt: the clock was stepped now, or
+    /// a little before, while they were on their way.
     fn observe(&self, time: Duration, sent: Tick, received: Tick) -> bool {
         let mut state = self.shared.state();
         state.round_trip = Some(received.since(sent));
@@ -256,7 +300,7 @@ impl Batcher {
 
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
-        if *server.lineage != *self.lineage {
+        if server.lineage != self.lineage {
             return Some("another server answers at this address".to_owned());
         }
         if !server.master {
@@ -285,48 +329,18 @@ impl Batcher {
     }
 }
 
-/// One script call on its way.
-struct Flight {
-    client: Client,
-    shared: Arc<Shared>,
-    digest: Arc<str>,
-    lineage: Arc<str>,
-    sent: Tick,
-}
+impl Future for Flight {
+    type Output = Landed;
 
-impl Flight {
-    async fn fly(self, jobs: Vec<Job>) -> Landed {
-        let arguments = self.arguments(&self.digest, &jobs);
-        let result = match call(self.client.clone(), "EVALSHA", arguments).await {
-            Err(error) if error.details().starts_with("NOSCRIPT") => self.reload(&jobs).await,
-            result => result.map_err(Failure::Fred),
-        };
-        Landed::Batch { jobs, sent: self.sent, received: self.shared.host.now(), result }
-    }
-
-    /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. It may also be the first sign of a restarted server behind a proxy, so
-    /// who carried it out is asked afterwards: a grant by another server is none, and is released. All within what is left of the call's time.
-    async fn reload(&self, jobs: &[Job]) -> Result<Value, Failure> {
-        let until = self.sent + self.shared.settings.timeout;
-        let again = async {
-            let arguments = self.arguments(&source(&self.lineage), jobs);
-            let value = call(self.client.clone(), "EVAL", arguments).await.map_err(Failure::Fred)?;
-            let info = call(self.client.clone(), "INFO", vec![]).await.map_err(Failure::Fred)?;
-            let same = parse(&info).is_some_and(|server| *server.lineage == *self.lineage);
-            if same { Ok(value) } else { Err(Failure::Replaced) }
-        };
-        let late = || FredError::new(fred::error::ErrorKind::Timeout, "no time was left to load the script");
-        before(&self.shared.host, until, again).await.unwrap_or_else(|| Err(Failure::Fred(late())))
-    }
-
-    fn arguments(&self, script: &str, jobs: &[Job]) -> Vec<Value> {
-        let operations = jobs.iter().map(|job| &*job.request.operation);
-        let settings = &self.shared.settings;
-        script::arguments(script, settings.retention, &settings.channel, operations)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Landed> {
+        let result = ready!(self.answer.poll_unpin(context));
+        let what = std::mem::replace(&mut self.what, What::Nothing);
+        Poll::Ready(Landed { what, sent: self.sent, received: self.host.now(), result })
     }
 }
 
-/// A grant by a node that is quarantined since it was asked may rest on a hold that ended early. It is no vote, and must be cleaned up.
+/// A grant by a node that is quarantined since it was asked may rest on a hold that ended early. It
+/// is no vote, and must be cleaned up.
 fn doubted(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted | Outcome::Passed { .. }) => {

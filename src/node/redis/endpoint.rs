@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// How the server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
+pub(super) enum Address {
     Tcp { host: String, port: u16, tls: bool },
     Unix { path: PathBuf },
 }
@@ -23,7 +23,7 @@ pub(super) enum Transport {
 /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither is ever shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    pub(super) transport: Transport,
+    pub(super) address: Address,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
@@ -63,9 +63,9 @@ impl Endpoint {
         };
         refuse_query(url, &[])?;
         let tls = url.scheme() == "rediss";
-        let transport = Transport::Tcp { host, port: url.port().unwrap_or(6379), tls };
+        let address = Address::Tcp { host, port: url.port().unwrap_or(6379), tls };
         let database = database(url.path().trim_matches('/'))?;
-        Self::with_credentials(url, transport, database)
+        Self::with_credentials(url, address, database)
     }
 
     fn unix(url: &Url) -> Result<Self> {
@@ -75,10 +75,10 @@ impl Endpoint {
         }
         let path = PathBuf::from(decoded(url.path())?);
         let number = url.query_pairs().find(|(key, _)| key == "db").map(|(_, value)| value.into_owned());
-        Self::with_credentials(url, Transport::Unix { path }, database(&number.unwrap_or_default())?)
+        Self::with_credentials(url, Address::Unix { path }, database(&number.unwrap_or_default())?)
     }
 
-    fn with_credentials(url: &Url, transport: Transport, database: u8) -> Result<Self> {
+    fn with_credentials(url: &Url, address: Address, database: u8) -> Result<Self> {
         let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
         let user = given(url.username())?;
         let password = given(url.password().unwrap_or_default())?;
@@ -87,7 +87,7 @@ impl Endpoint {
                 "a node's address has a user and no password; write user:password@host, or :password@host",
             ));
         }
-        Ok(Self { transport, user, password, database })
+        Ok(Self { address, user, password, database })
     }
 }
 
@@ -121,14 +121,14 @@ fn decoded(text: &str) -> Result<String> {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.transport {
-            Transport::Tcp { host, port, tls } => {
+        match &self.address {
+            Address::Tcp { host, port, tls } => {
                 let scheme = if *tls { "rediss" } else { "redis" };
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
                 write!(f, "{scheme}://{open}{host}{close}:{port}")?;
                 if self.database > 0 { write!(f, "/{}", self.database) } else { Ok(()) }
             }
-            Transport::Unix { path } => {
+            Address::Unix { path } => {
                 write!(f, "redis+unix://{}", path.display())?;
                 if self.database > 0 { write!(f, "?db={}", self.database) } else { Ok(()) }
             }

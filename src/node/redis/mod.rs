@@ -1,15 +1,22 @@
-//! A node that is a real Redis or Valkey server, over fred.
+//! A node that is a real Redis or Valkey server.
 //!
-//! fred carries bytes for one connection; everything else is ours. A *generation* is one fresh client, one connection,
-//! never reconnected. The supervisor makes generations, lets none vote before its server has been checked, and buries
-//! them; the batcher of a generation puts what is queued into script calls.
+//! The transport carries bytes for one connection; everything else is ours. A *generation* is one
+//! connection, never reconnected. The supervisor makes generations, lets none vote before its
+//! server has been checked, and ends them; the batcher of a generation puts what is queued into
+//! script calls.
 
 mod admission;
 mod batcher;
-mod connection;
 mod endpoint;
+mod fred;
 mod registry;
+mod script;
 mod supervisor;
+#[cfg(feature = "test-util")]
+pub mod transport;
+#[cfg(not(feature = "test-util"))]
+#[allow(unreachable_pub, reason = "public for simulations only")]
+pub(crate) mod transport;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +25,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use endpoint::Endpoint;
+pub(crate) use fred::Fred;
 pub(crate) use registry::Registry;
 
 use super::hint::Listener;
@@ -29,6 +37,7 @@ use crate::host::Host;
 use crate::metrics::NodeMeters;
 use crate::quorum::{Guard, Tick};
 use admission::Server;
+use transport::Dialer;
 
 /// How many operations may wait for one node.
 const QUEUE: usize = 4_096;
@@ -63,7 +72,7 @@ struct Job {
 #[derive(Debug)]
 struct Shared {
     index: usize,
-    endpoint: Endpoint,
+    dialer: Arc<dyn Dialer>,
     label: Arc<str>,
     settings: Settings,
     host: Arc<dyn Host>,
@@ -146,7 +155,8 @@ impl State {
     }
 }
 
-/// A Redis server as a node. Dropping it ends its connection and its task, after what was submitted has been sent.
+/// A Redis server as a node. Dropping it ends its connection and its task, after what was submitted
+/// has been sent.
 #[derive(Debug)]
 pub struct RedisNode {
     shared: Arc<Shared>,
@@ -158,24 +168,25 @@ impl RedisNode {
     /// Starts to connect, and keeps connected by itself.
     pub(crate) fn new(
         index: usize,
-        endpoint: Endpoint,
+        dialer: Arc<dyn Dialer>,
         settings: Settings,
         host: Arc<dyn Host>,
         registry: Arc<Registry>,
     ) -> Self {
-        let label: Arc<str> = endpoint.to_string().into();
+        let label: Arc<str> = dialer.address().into();
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
         let state = Mutex::new(State { link, guard, server: None, hinting: false, round_trip: None });
         let meters = NodeMeters::new(&label);
-        let shared = Shared { index, endpoint, label, settings, host: host.clone(), meters, registry, state };
+        let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
         host.spawn(Box::pin(supervisor::run(shared.clone(), closing.clone())));
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// The node at `address` without a quorum around it and without the restart guard, for tests of single operations.
+    /// The node at `address` without a quorum around it and without the restart guard, for tests of
+    /// single operations.
     ///
     /// # Errors
     /// `Config` if the address is none.
@@ -190,7 +201,8 @@ impl RedisNode {
             channel: crate::node::hint::channel("").into(),
             listener,
         };
-        Ok(Self::new(0, Endpoint::parse(address)?, settings, host, Arc::new(Registry::new(1))))
+        let dialer = Arc::new(Fred::new(Endpoint::parse(address)?));
+        Ok(Self::new(0, dialer, settings, host, Arc::new(Registry::new(1))))
     }
 }
 

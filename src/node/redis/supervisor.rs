@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::{self, Server};
 use super::batcher::{Batcher, End};
-use super::connection::Connection;
+use super::transport::Connection;
 use super::{Job, Link, QUEUE, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
@@ -54,7 +54,7 @@ async fn generation(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
 
 /// A connection to a server that may take part. It was asked what it is at `asked`, and told at `told`.
 struct Checked {
-    connection: Connection,
+    connection: Box<dyn Connection>,
     digest: String,
     server: Server,
     asked: Tick,
@@ -62,8 +62,8 @@ struct Checked {
 }
 
 async fn checked(shared: &Arc<Shared>) -> Result<Checked, NodeState> {
-    let connection = Connection::open(&shared.endpoint, &shared.settings).await.map_err(down)?;
-    let server = admission::identify(&connection).await.map_err(down)?;
+    let connection = shared.dialer.dial(shared.settings.timeout).await.map_err(down)?;
+    let server = admission::identify(&*connection).await.map_err(down)?;
     if !server.master {
         shared.state().guard.demoted();
         return Err(NodeState::Replica);
@@ -74,19 +74,19 @@ async fn checked(shared: &Arc<Shared>) -> Result<Checked, NodeState> {
     if let Some(policy) = &server.evicts {
         tracing::warn!(node = %shared.label, policy, "this node may evict locks; set maxmemory-policy to noeviction");
     }
-    let digest = admission::load(&connection, &server.lineage).await.map_err(down)?;
+    let digest = admission::load(&*connection, &server.lineage).await.map_err(down)?;
     let channel = format!("{}{}", shared.settings.channel, shared.settings.listener.client());
-    let subscribed = connection.subscribe(channel).await;
+    let subscribed = connection.subscribe(&channel).await;
     if let Err(error) = &subscribed {
         tracing::warn!(node = %shared.label, %error, "this node sends no wake-ups, so waiting takes longer; allow SUBSCRIBE");
     }
     shared.state().hinting = subscribed.is_ok();
-    if let Err(error) = admission::name(&connection, &shared.settings.client_name).await {
+    if let Err(error) = admission::name(&*connection, &shared.settings.client_name).await {
         tracing::debug!(node = %shared.label, %error, "the connection could not be named");
     }
     // Asked again: whoever has the script now must be whom it was made for.
     let asked = shared.host.now();
-    let same = admission::identify(&connection).await.map_err(down)?;
+    let same = admission::identify(&*connection).await.map_err(down)?;
     let told = shared.host.now();
     if same.lineage != server.lineage {
         return Err(NodeState::Down { why: "another server answers at this address".to_owned() });

@@ -2,75 +2,89 @@
 
 use std::time::Duration;
 
-use fred::types::Value;
-
-use super::operation::{Operation, Stance, Verb};
-use super::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
+use super::transport::{Argument, Arguments, Value};
+use crate::node::operation::{Name, Operation, Stance, Verb};
+use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
 use crate::quorum::ballot;
 
 /// The script. Its header lists operations, arguments and replies.
-pub(crate) const SOURCE: &str = include_str!("../../scripts/lua/hashlock.lua");
+pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");
 
-/// The arguments of one EVALSHA (or EVAL) that carries out all `operations`, in order.
-pub(crate) fn arguments<'a>(
-    script: &str,
-    retention: Duration,
-    channel: &str,
-    operations: impl ExactSizeIterator<Item = &'a Operation> + Clone,
-) -> Vec<Value> {
-    let names: usize = operations.clone().map(|operation| operation.names.len()).sum();
-    let mut arguments = Vec::with_capacity(4 + names * 3 + operations.len() * 10);
-    arguments.push(script.into());
-    arguments.push(integer(names * 3));
-    for name in operations.clone().flat_map(|operation| operation.names.iter()) {
-        arguments.push(name.lock_key().into());
-        arguments.push(name.gate_key().into());
-        arguments.push(name.line_key().into());
-    }
-    arguments.push(millis(retention));
-    arguments.push(channel.into());
-    for operation in operations {
-        push(&mut arguments, operation);
-    }
-    arguments
+/// One EVALSHA (or EVAL) that carries out all `operations`, in order.
+pub(crate) struct Call<'a, O> {
+    /// The script, or its digest.
+    pub(crate) script: &'a str,
+    pub(crate) retention: Duration,
+    pub(crate) channel: &'a str,
+    pub(crate) operations: O,
 }
 
-fn push(arguments: &mut Vec<Value>, operation: &Operation) {
-    arguments.push(Value::from_static_str(operation.verb.as_str()));
-    arguments.push(integer(operation.names.len()));
-    arguments.push((&*operation.owner).into());
-    arguments.push(millis(operation.ttl));
-    arguments.push(integer(operation.ballot));
-    arguments.push(integer(operation.count));
+impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Call<'a, O> {
+    fn names(&self) -> impl Iterator<Item = &'a Name> {
+        self.operations.clone().flat_map(|operation| operation.names.iter())
+    }
+
+    fn keys(&self) -> usize {
+        self.operations.clone().map(|operation| operation.names.len() * 3).sum()
+    }
+}
+
+impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Arguments for Call<'a, O> {
+    fn count(&self) -> usize {
+        4 + self.keys() + self.operations.len() * 10
+    }
+
+    fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {
+        take(Argument::Text(self.script));
+        take(integer(self.keys()));
+        for name in self.names() {
+            take(Argument::Text(name.lock_key()));
+            take(Argument::Text(name.gate_key()));
+            take(Argument::Text(name.line_key()));
+        }
+        take(millis(self.retention));
+        take(Argument::Text(self.channel));
+        self.operations.clone().for_each(|operation| push(take, operation));
+    }
+}
+
+fn push(take: &mut dyn FnMut(Argument<'_>), operation: &Operation) {
+    take(Argument::Word(operation.verb.as_str()));
+    take(integer(operation.names.len()));
+    take(Argument::Text(&operation.owner));
+    take(millis(operation.ttl));
+    take(integer(operation.ballot));
+    take(integer(operation.count));
     let (wait, ticket) = match operation.stance {
-        Stance::Once => (Value::Integer(0), 0),
+        Stance::Once => (Argument::Integer(0), 0),
         // A wait of less than a millisecond is one all the same.
         Stance::Wait { ticket, patience } => (millis(patience.max(Duration::from_millis(1))), ticket),
-        Stance::Barge => (Value::Integer(-1), 0),
+        Stance::Barge => (Argument::Integer(-1), 0),
     };
-    arguments.push(wait);
-    arguments.push(integer(ticket));
-    arguments.push(millis(operation.grace));
-    arguments.push(operation.next.as_deref().map_or(Value::from_static_str(""), Value::from));
+    take(wait);
+    take(integer(ticket));
+    take(millis(operation.grace));
+    take(operation.next.as_deref().map_or(Argument::Word(""), Argument::Text));
 }
 
-fn integer(number: impl TryInto<i64>) -> Value {
-    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+fn integer(number: impl TryInto<i64>) -> Argument<'static> {
+    Argument::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
-fn millis(duration: Duration) -> Value {
+fn millis(duration: Duration) -> Argument<'static> {
     const MOST: i64 = 1 << 43;
-    Value::Integer(i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
+    Argument::Integer(i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
 }
 
-/// The node's TIME and one reply for each of `operations`, or `None` if that is not what `value` holds.
+/// The node's TIME and one reply for each of `operations`, or `None` if that is not what `value`
+/// holds.
 pub(crate) fn replies<'a>(
     value: Value,
     operations: impl ExactSizeIterator<Item = &'a Operation>,
 ) -> Option<(Duration, Vec<Reply>)> {
-    let mut items = value.into_array().into_iter();
-    let time = Duration::from_micros(items.next()?.as_u64()?);
+    let mut items = value.items().into_iter();
+    let time = Duration::from_micros(unsigned(&items.next()?)?);
     if items.len() != operations.len() {
         return None;
     }
@@ -79,9 +93,9 @@ pub(crate) fn replies<'a>(
 }
 
 fn reply(value: Value, operation: &Operation) -> Reply {
-    let items = value.into_array();
-    match items.first().and_then(Value::as_str).as_deref() {
-        Some("error") => Err(rejected(items.get(1))),
+    let items = value.items();
+    match items.first().and_then(Value::text) {
+        Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
         Some(word) => outcome(word, &items, operation).ok_or_else(garbled),
         None => Err(garbled()),
     }
@@ -130,30 +144,33 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().map(std::borrow::Cow::into_owned)
+    value.text().map(str::to_owned)
 }
 
 fn number(value: &Value) -> Option<u32> {
-    value.as_u64().and_then(|number| u32::try_from(number).ok())
+    unsigned(value).and_then(|number| u32::try_from(number).ok())
+}
+
+fn unsigned(value: &Value) -> Option<u64> {
+    value.integer().and_then(|number| u64::try_from(number).ok())
 }
 
 /// A fence from 2^53 on is nobody's: believing it would leave no ballot above it.
 fn fence(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|&fence| fence < ballot::LIMIT)
+    unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
 /// PTTL: -1 means that the hold never ends.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
-    value.as_i64().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
+    value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
 
 pub(crate) fn garbled() -> Fault {
     Fault::new(FaultKind::Garbled, "the reply is not one of this script's; does something else answer at this address?")
 }
 
-fn rejected(said: Option<&Value>) -> Fault {
-    let said = said.and_then(text).unwrap_or_default();
-    Fault::new(FaultKind::Rejected, advice(&said))
+fn rejected(said: &str) -> Fault {
+    Fault::new(FaultKind::Rejected, advice(said))
 }
 
 /// What Redis said, and what can be done about it.

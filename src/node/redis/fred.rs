@@ -1,0 +1,270 @@
+//! The transport over fred: one fred client, one connection, never reconnected.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConfig, TlsConnector};
+use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
+use futures::FutureExt;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio_util::sync::ReusableBoxFuture;
+
+use super::endpoint::{Address, Endpoint};
+use super::script::advice;
+use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use crate::node::reply::{Fault, FaultKind};
+
+/// How many messages may wait to be read; past that, all who wait ask.
+const MESSAGES: usize = 1_024;
+
+/// Dials a server with fred.
+#[derive(Debug)]
+pub(crate) struct Fred(Arc<Endpoint>);
+
+impl Fred {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self(Arc::new(endpoint))
+    }
+}
+
+impl Dialer for Fred {
+    fn address(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn dial(&self, timeout: Duration) -> Dialing<'_> {
+        let open = FredConnection::open(&self.0, timeout);
+        async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
+    }
+}
+
+/// An open connection. Dropping it ends it.
+struct FredConnection {
+    client: Client,
+    task: ConnectHandle,
+    /// The next message, and where more come from.
+    message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
+}
+
+impl FredConnection {
+    /// Connects and authenticates.
+    async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
+        let client = Client::new(config(endpoint)?, Some(performance(timeout)), Some(connection(timeout)), None);
+        let message = ReusableBoxFuture::new(message(client.message_rx()));
+        let task = client.connect();
+        let this = Self { client, task, message };
+        this.client.wait_for_connect().await.map_err(|error| unreached(endpoint, error))?;
+        Ok(this)
+    }
+
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let (said, messages) = ready!(self.message.poll(context));
+        self.message.set(message(messages));
+        match said {
+            Ok(message) => Poll::Ready(Event::Message(message.value.into_string().unwrap_or_default())),
+            Err(RecvError::Lagged(_)) => Poll::Ready(Event::Missed),
+            // The connection ends too; that is what is to be told.
+            Err(RecvError::Closed) => {
+                self.message.set(std::future::pending());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+async fn message(
+    mut messages: broadcast::Receiver<Message>,
+) -> (Result<Message, RecvError>, broadcast::Receiver<Message>) {
+    (messages.recv().await, messages)
+}
+
+impl Connection for FredConnection {
+    fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
+        let mut values = Vec::with_capacity(arguments.count());
+        arguments.each(&mut |argument| values.push(sent(argument)));
+        let client = self.client.clone();
+        started(async move { call(&client, command, values).await.map(received).map_err(fault) }.boxed())
+    }
+
+    /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
+    /// effect.
+    fn subscribe(&self, channel: &str) -> Answer<()> {
+        let (client, channel) = (self.client.clone(), channel.to_owned());
+        let subscribed = async move {
+            client.subscribe(channel).await.map_err(fault)?;
+            call(&client, "PING", vec![]).await.map(drop).map_err(fault)
+        };
+        started(subscribed.boxed())
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        match self.task.poll_unpin(context) {
+            Poll::Ready(Ok(Ok(()))) => Poll::Ready(Event::Ended("the connection ended".to_owned())),
+            Poll::Ready(Ok(Err(error))) => Poll::Ready(Event::Ended(error.details().to_owned())),
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended("the connection's task was ended".to_owned())),
+            Poll::Pending => self.poll_message(context),
+        }
+    }
+}
+
+/// fred queues a command when its future is polled first: polled now, commands go out in the order
+/// of the calls.
+fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
+    match answer.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => std::future::ready(result).boxed(),
+        Poll::Pending => answer,
+    }
+}
+
+/// fred counts the command's timeout, and dropping the future does not withdraw it.
+async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<FredValue, FredError> {
+    client.custom(CustomCommand::new_static(command, None::<u16>, false), arguments).await
+}
+
+fn sent(argument: Argument<'_>) -> FredValue {
+    match argument {
+        Argument::Word(word) => FredValue::from_static_str(word),
+        Argument::Text(text) => text.into(),
+        Argument::Integer(number) => FredValue::Integer(number),
+    }
+}
+
+fn received(value: FredValue) -> Value {
+    match value {
+        FredValue::Integer(number) => Value::Integer(number),
+        FredValue::String(text) => Value::Text(text.into_inner()),
+        FredValue::Bytes(text) => Value::Text(text),
+        FredValue::Array(items) => Value::Array(items.into_iter().map(received).collect()),
+        _ => Value::Null,
+    }
+}
+
+impl fmt::Debug for FredConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FredConnection").finish_non_exhaustive()
+    }
+}
+
+impl Drop for FredConnection {
+    /// fred keeps a connection whose handles are all gone; only the end of its task closes it.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
+    let (server, tls) = match &endpoint.address {
+        Address::Tcp { host, port, tls } => (ServerConfig::new_centralized(host.as_str(), *port), *tls),
+        Address::Unix { path } => (ServerConfig::Unix { path: path.clone() }, false),
+    };
+    Ok(Config {
+        fail_fast: true,
+        server,
+        // Wake-ups are pushed over the same connection, which RESP2 cannot do.
+        version: RespVersion::RESP3,
+        username: endpoint.user.clone(),
+        password: endpoint.password.clone(),
+        database: (endpoint.database > 0).then_some(endpoint.database),
+        tls: if tls { Some(certificates()?) } else { None },
+        ..Config::default()
+    })
+}
+
+fn certificates() -> Result<TlsConfig, Fault> {
+    let connector = TlsConnector::default_rustls();
+    connector.map(TlsConfig::from).map_err(|error| {
+        let message = format!("the system's certificates cannot be read: {}", error.details());
+        Fault::new(FaultKind::Down, message).caused_by(error)
+    })
+}
+
+fn performance(timeout: Duration) -> PerformanceConfig {
+    PerformanceConfig {
+        default_command_timeout: timeout,
+        broadcast_channel_capacity: MESSAGES,
+        ..PerformanceConfig::default()
+    }
+}
+
+/// One attempt a command: fred's default of three ran a script twice whose reply was lost.
+fn connection(timeout: Duration) -> ConnectionConfig {
+    let mut connection = ConnectionConfig {
+        connection_timeout: timeout,
+        internal_command_timeout: timeout,
+        max_command_attempts: 1,
+        max_command_buffer_len: 2 * super::QUEUE,
+        reconnect_on_auth_error: false,
+        auto_client_setname: false,
+        ..ConnectionConfig::default()
+    };
+    connection.tcp.nodelay = Some(true);
+    connection
+}
+
+fn unreached(endpoint: &Endpoint, error: FredError) -> Fault {
+    let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
+    let message = match error.kind() {
+        FredKind::Timeout if tls => "no answer while connecting; does this port speak TLS?".to_owned(),
+        FredKind::Timeout => "no answer while connecting".to_owned(),
+        FredKind::Auth => advice(error.details()),
+        FredKind::Tls => format!("TLS failed: {}", error.details()),
+        FredKind::IO if tls => distrust(error.details())
+            .unwrap_or_else(|| format!("{}; does this port speak TLS?", plain(error.details()))),
+        _ => advice(error.details()),
+    };
+    Fault::new(FaultKind::Down, plain(&message)).caused_by(error)
+}
+
+/// rustls tells a bad certificate as an I/O error, in its debug form.
+fn distrust(message: &str) -> Option<String> {
+    let (_, why) = message.split_once("InvalidCertificate(")?;
+    let why = why.trim_end_matches([' ', '}', ')']);
+    Some(format!("TLS failed: its certificate is not trusted here ({why}); SSL_CERT_FILE names others to trust"))
+}
+
+/// fred tells an I/O error by its debug form; what a reader wants of it is the message.
+fn plain(message: &str) -> String {
+    let quoted = message.strip_prefix("Os {").and_then(|rest| rest.split_once("message: \"")).map(|(_, rest)| rest);
+    quoted.and_then(|rest| rest.split_once('"')).map_or_else(|| message.to_owned(), |(text, _)| text.to_owned())
+}
+
+/// What a failed command says of the node: nothing came, or an error did.
+fn fault(error: FredError) -> Fault {
+    let kind = match error.kind() {
+        FredKind::Timeout => FaultKind::Timeout,
+        FredKind::IO | FredKind::Canceled => FaultKind::Closed,
+        FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
+        FredKind::Backpressure => FaultKind::Overloaded,
+        _ => FaultKind::Rejected,
+    };
+    let message = match kind {
+        FaultKind::Timeout => "no answer in time".to_owned(),
+        FaultKind::Closed => "the connection ended before the answer".to_owned(),
+        _ => advice(error.details()),
+    };
+    Fault::new(kind, message).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_error_is_told_by_its_message() {
+        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(plain(debug), "Connection refused");
+        assert_eq!(plain("other"), "other");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_told_as_one() {
+        let told = distrust("Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }").unwrap();
+        assert!(told.contains("not trusted here (UnknownIssuer)"), "{told}");
+        assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
+    }
+}
