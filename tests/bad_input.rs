@@ -298,7 +298,9 @@ mod servers_that_are_none {
 
     #[tokio::test]
     async fn a_server_that_has_become_readonly_is_out() {
-        let fake = Fake::scripted("*2\r\n:1000000\r\n*2\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n").await;
+        let fake =
+            Fake::scripted("*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n")
+                .await;
         let quorum = builder(&[fake.url()]).connect().await.unwrap();
         let error = quorum.lock("a").try_acquire().await.unwrap_err();
         assert!(error.is_unavailable() && error.to_string().contains("configure its master"), "{error}");
@@ -312,10 +314,10 @@ mod servers_that_are_none {
             ":1\r\n",
             "*0\r\n",
             "%0\r\n",
-            "*2\r\n:1000000\r\n*1\r\n$8\r\nextended\r\n",
-            "*2\r\n:1000000\r\n*1\r\n$4\r\nheld\r\n",
-            "*2\r\n$1\r\nx\r\n*1\r\n$7\r\ngranted\r\n",
-            "*3\r\n:1000000\r\n*1\r\n$7\r\ngranted\r\n*1\r\n$7\r\ngranted\r\n",
+            "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$8\r\nextended\r\n",
+            "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$4\r\nheld\r\n",
+            "*3\r\n$1\r\nx\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n",
+            "*4\r\n:1000000\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n*1\r\n$7\r\ngranted\r\n",
         ] {
             let fake = Fake::scripted(answer).await;
             let quorum = builder(&[fake.url()]).connect().await.unwrap();

@@ -19,7 +19,7 @@
 --          grace   ms that a turn lasts
 --          next    of a pass: who takes over
 --
--- Returns {TIME in microseconds, one reply for every operation}:
+-- Returns {TIME in microseconds, why wake-ups could not be published or '', one reply for every operation}:
 --   claim    {granted} | {held, holder, its ttl in ms (-1: none), fence} | {stale, fence} | {reserved, whose turn, ms left, fence, 1 if next in line}
 --   pass     {passed, 1 if somebody waits} | as a claim of `next` that does not wait
 --   renew    {extended} | {healed} | {lost, holder}
@@ -28,6 +28,7 @@
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes '{acquisition} {ms}' to the client of the first in line when its turn comes (0), and to the one behind it (when to ask).
+-- A wake-up that may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
 
 local retention, channel = tonumber(ARGV[1]), ARGV[2]
 local time = redis.call('TIME')
@@ -78,9 +79,13 @@ local function acquisition(owner)
   return string.match(owner, '^(.*)%.%d+$') or owner
 end
 
+local unheard = ''
+
 local function wake(who, after)
   local client, number = string.match(who, '^(.*)/(%d+)$')
-  if client then redis.call('PUBLISH', channel .. client, number .. ' ' .. after) end
+  if not client then return end
+  local sent = redis.pcall('PUBLISH', channel .. client, number .. ' ' .. after)
+  if type(sent) == 'table' and sent.err then unheard = sent.err end
 end
 
 local function join(op, i)
@@ -252,7 +257,7 @@ local function said(problem)
   return {'error', type(problem) == 'table' and problem.err or tostring(problem)}
 end
 
-local replies = {micros}
+local replies = {micros, ''}
 local key = 1
 for at = 3, #ARGV, 10 do
   local op = {
@@ -273,4 +278,5 @@ for at = 3, #ARGV, 10 do
   local ok, reply = pcall(verbs[ARGV[at]], op)
   replies[#replies + 1] = ok and reply or said(reply)
 end
+replies[2] = unheard
 return replies

@@ -43,13 +43,13 @@ impl Listener for Recorder {
 
 /// The real adapter to `server`, connected.
 pub async fn real(server: &Server) -> RedisNode {
-    heard(server, Recorder::of("nobody")).await
+    heard(&server.url(), Recorder::of("nobody")).await
 }
 
-/// The same, with its hints.
-pub async fn heard(server: &Server, listener: Arc<Recorder>) -> RedisNode {
+/// The same at any address, with its hints.
+pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
-    let node = RedisNode::alone(&server.url(), host, listener).unwrap();
+    let node = RedisNode::alone(address, host, listener).unwrap();
     eventually("the node is up", async || node.status().state.is_admitted()).await;
     node
 }

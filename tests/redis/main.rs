@@ -5,6 +5,7 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod restart;
+mod rights;
 mod rolling;
 
 use std::time::Duration;

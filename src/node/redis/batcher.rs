@@ -248,10 +248,13 @@ impl Batcher {
 
     fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        let Some((time, replies)) = script::replies(value, operations) else {
+        let Some(script::Returned { time, unheard, replies }) = script::returned(value, operations) else {
             self.fail_all(jobs, &script::garbled());
             return None;
         };
+        if let Some(why) = unheard {
+            self.shared.without_hints(&why);
+        }
         let doubtful = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {

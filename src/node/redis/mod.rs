@@ -86,8 +86,10 @@ struct State {
     link: Link,
     guard: Guard,
     server: Option<Server>,
-    /// Whether the present connection listens to the wake-up channel.
+    /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
     hinting: bool,
+    /// Whether it was said that they do not.
+    told_silent: bool,
     round_trip: Option<Duration>,
 }
 
@@ -101,6 +103,21 @@ enum Link {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
+    fn without_hints(&self, why: &str) {
+        let mut state = self.state();
+        state.hinting = false;
+        let told = std::mem::replace(&mut state.told_silent, true);
+        drop(state);
+        if !told {
+            let channels = &self.settings.channel;
+            tracing::warn!(
+                node = %self.label, why,
+                "no wake-ups from this node, so waiting takes longer; does its user have +subscribe, +publish and &{channels}*?"
+            );
+        }
     }
 
     /// Queues an operation, or says why not.
@@ -176,7 +193,8 @@ impl RedisNode {
         let label: Arc<str> = dialer.address().into();
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
-        let state = Mutex::new(State { link, guard, server: None, hinting: false, round_trip: None });
+        let state =
+            Mutex::new(State { link, guard, server: None, hinting: false, told_silent: false, round_trip: None });
         let meters = NodeMeters::new(&label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);

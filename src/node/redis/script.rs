@@ -77,19 +77,27 @@ fn millis(duration: Duration) -> Argument<'static> {
     Argument::Integer(i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
 }
 
-/// The node's TIME and one reply for each of `operations`, or `None` if that is not what `value`
-/// holds.
-pub(crate) fn replies<'a>(
-    value: Value,
-    operations: impl ExactSizeIterator<Item = &'a Operation>,
-) -> Option<(Duration, Vec<Reply>)> {
+/// What one call of the script returned.
+#[derive(Debug)]
+pub(super) struct Returned {
+    /// The node's TIME.
+    pub(super) time: Duration,
+    /// Why wake-ups could not be published, if so: who waits was not notified, and asks by itself.
+    pub(super) unheard: Option<String>,
+    /// One for each operation.
+    pub(super) replies: Vec<Reply>,
+}
+
+/// What the script returned for `operations`, or `None` if that is not what `value` holds.
+pub(super) fn returned<'a>(value: Value, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
     let mut items = value.items().into_iter();
     let time = Duration::from_micros(unsigned(&items.next()?)?);
+    let unheard = Some(text(&items.next()?)?).filter(|why| !why.is_empty());
     if items.len() != operations.len() {
         return None;
     }
     let replies = items.zip(operations).map(|(item, operation)| reply(item, operation)).collect();
-    Some((time, replies))
+    Some(Returned { time, unheard, replies })
 }
 
 fn reply(value: Value, operation: &Operation) -> Reply {
@@ -207,9 +215,13 @@ mod tests {
     }
 
     fn decode(verb: Verb, items: Vec<Value>) -> Reply {
-        let reply = Value::Array(vec![Value::Integer(1_000_000), Value::Array(items)]);
         let operation = operation(verb);
-        replies(reply, [&operation].into_iter()).expect("one reply for one operation").1.remove(0)
+        let returned = returned(reply(items), [&operation].into_iter());
+        returned.expect("one reply for one operation").replies.remove(0)
+    }
+
+    fn reply(items: Vec<Value>) -> Value {
+        Value::Array(vec![Value::Integer(1_000_000), "".into(), Value::Array(items)])
     }
 
     #[test]
@@ -236,8 +248,11 @@ mod tests {
     #[test]
     fn too_few_replies_are_no_replies() {
         let operation = operation(Verb::Claim);
-        assert!(replies(Value::Array(vec![Value::Integer(1)]), [&operation].into_iter()).is_none());
-        assert!(replies(Value::Null, [&operation].into_iter()).is_none());
+        for value in
+            [Value::Array(vec![Value::Integer(1)]), Value::Array(vec![Value::Integer(1), "".into()]), Value::Null]
+        {
+            assert!(returned(value, [&operation].into_iter()).is_none());
+        }
     }
 
     #[test]

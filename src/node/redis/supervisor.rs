@@ -76,11 +76,10 @@ async fn checked(shared: &Arc<Shared>) -> Result<Checked, NodeState> {
     }
     let digest = admission::load(&*connection, &server.lineage).await.map_err(down)?;
     let channel = format!("{}{}", shared.settings.channel, shared.settings.listener.client());
-    let subscribed = connection.subscribe(&channel).await;
-    if let Err(error) = &subscribed {
-        tracing::warn!(node = %shared.label, %error, "this node sends no wake-ups, so waiting takes longer; allow SUBSCRIBE");
+    match connection.subscribe(&channel).await {
+        Ok(()) => shared.state().hinting = true,
+        Err(fault) => shared.without_hints(&fault.to_string()),
     }
-    shared.state().hinting = subscribed.is_ok();
     if let Err(error) = admission::name(&*connection, &shared.settings.client_name).await {
         tracing::debug!(node = %shared.label, %error, "the connection could not be named");
     }

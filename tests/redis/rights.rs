@@ -1,0 +1,76 @@
+//! What a node's user may not do, and what that costs.
+
+use std::time::Duration;
+
+use quorumlock::{Quorum, Released};
+
+use crate::common::logs::Logs;
+use crate::common::server::Server;
+use crate::common::{eventually, servers};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Quorums of one client each that log in as a user with `rights`, without the restart guard.
+async fn clients<const N: usize>(servers: &[Server], rights: &[&str]) -> [Quorum; N] {
+    let mut words = vec!["ACL", "SETUSER", "locks", "on", ">pw", "~quorumlock:*", "+@all"];
+    words.extend(rights);
+    for server in servers {
+        assert_eq!(server.command(&words), "OK");
+    }
+    let urls = servers.iter().map(|server| format!("redis://locks:pw@127.0.0.1:{}", server.port()));
+    let builder = Quorum::builder().nodes(urls).max_ttl(Duration::ZERO);
+    let connected = futures::future::join_all((0..N).map(|_| builder.clone().connect())).await;
+    let connected: Vec<_> = connected.into_iter().map(Result::unwrap).collect();
+    connected.try_into().unwrap()
+}
+
+/// Hands the lock on `name` from the first client to the second, which waits for it.
+async fn hand_over(first: &Quorum, second: &Quorum, name: &str) -> Released {
+    let guard = first.lock(name).acquire(SECOND).await.unwrap();
+    let next = second.lock(name);
+    let waits = tokio::spawn(async move { next.acquire(30 * SECOND).await });
+    let on_every_node = async || {
+        let seen = first.inspect(name).await.unwrap();
+        seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|entry| entry.waiting == 1))
+    };
+    eventually("it waits on every node", on_every_node).await;
+    let released = guard.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    released
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_channel_a_contended_lock_is_released_and_handed_over() {
+    let servers = servers(3).await;
+    let [first, second] = clients(&servers, &["resetchannels"]).await;
+    assert_eq!(hand_over(&first, &second, "contended").await, Released::Released);
+}
+
+#[tokio::test]
+async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_missing() {
+    let logs = Logs::capture();
+    let servers = servers(3).await;
+    let [first, second] = clients(&servers, &["resetchannels"]).await;
+    hand_over(&first, &second, "contended").await;
+    let warnings = || {
+        let text = logs.text();
+        text.lines().filter(|line| line.starts_with("WARN") && line.contains("&quorumlock:wake:*")).count()
+    };
+    assert_eq!(warnings(), 6, "three nodes of two clients\n{}", logs.text());
+    for server in &servers {
+        assert_eq!(server.command(&["CLIENT", "KILL", "USER", "locks"]), "2");
+    }
+    let connections = |server: &Server| server.command(&["CLIENT", "LIST"]).matches("user=locks").count();
+    eventually("both are connected again", async || servers.iter().all(|server| connections(server) == 2)).await;
+    hand_over(&second, &first, "again").await;
+    assert_eq!(warnings(), 6, "it is said once\n{}", logs.text());
+}
+
+#[tokio::test]
+async fn with_the_rights_that_the_readme_names_waiters_are_woken() {
+    let logs = Logs::capture();
+    let servers = servers(3).await;
+    let [first, second] = clients(&servers, &["resetchannels", "&quorumlock:wake:*", "-@dangerous", "+info"]).await;
+    assert_eq!(hand_over(&first, &second, "woken").await, Released::Released);
+    assert!(!logs.text().contains("no wake-ups"), "{}", logs.text());
+}
