@@ -160,7 +160,10 @@ impl Drop for FredConnection {
 fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
     let (server, tls) = match &endpoint.address {
         Address::Tcp { host, port, tls } => (ServerConfig::new_centralized(host.as_str(), *port), *tls),
+        #[cfg(unix)]
         Address::Unix { path } => (ServerConfig::Unix { path: path.clone() }, false),
+        #[cfg(not(unix))]
+        Address::Unix { .. } => return Err(Fault::new(FaultKind::Down, "there are no Unix sockets here")),
     };
     Ok(Config {
         fail_fast: true,
