@@ -64,3 +64,10 @@ unpack_package() (
   apt-get -qq download "$1" || { [ "$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq download "$1"; } || return 1
   dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
 )
+
+# test_program TARGET: builds a test target in release mode and prints where its program is.
+test_program() {
+  cargo test --locked --quiet --release --test "$1" --no-run >&2
+  cargo test --locked --release --test "$1" --no-run --message-format=json 2>/dev/null |
+    jq -r --arg target "$1" 'select(.executable != null and .target.name == $target) | .executable' | tail -n 1
+}

@@ -49,7 +49,7 @@ impl Leases {
         drop(gone);
     }
 
-    fn remove(&self, number: u32) {
+    pub fn remove(&self, number: u32) {
         let mut watched = self.watched.lock().unwrap();
         let gone = watched.iter().position(|watch| watch.number == number).map(|index| watched.swap_remove(index));
         drop(watched);
@@ -78,7 +78,7 @@ enum Manner {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+pub enum Ending {
     Release,
     Drop,
     /// Begins the release and does not wait for it.
@@ -86,17 +86,17 @@ enum Ending {
 }
 
 pub struct Client {
-    world: Arc<World>,
+    pub world: Arc<World>,
     process: usize,
     quorum: Quorum,
     dice: Dice,
 }
 
 /// What a client asked for.
-struct Ask {
+pub struct Ask {
     number: u32,
     name: u8,
-    lock: QuorumLock,
+    pub lock: QuorumLock,
     timeout: Duration,
 }
 
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// When all faults have ended, whoever waits gets the lock.
-    async fn last(&mut self, patience: Duration) {
+    pub async fn last(&mut self, patience: Duration) {
         let ask = self.ask(patience, true);
         match ask.lock.acquire(patience).await {
             Ok(guard) => {
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    fn ttl(&self) -> Duration {
+    pub fn ttl(&self) -> Duration {
         self.world.core.lock().unwrap().plan.ttl
     }
 
@@ -194,7 +194,12 @@ impl Client {
         if self.dice.chance(0.1) {
             options = options.max_hold(ttl.mul_f64(1.0 + self.dice.share()));
         }
-        let lock = self.quorum.lock_with(name_of(name), &options).expect("the plan's options make sense");
+        self.ask_for(name, &options, round, timeout, must)
+    }
+
+    /// Takes note of what is asked for, with rounds of at most `round`.
+    pub fn ask_for(&self, name: u8, options: &LockOptions, round: Duration, timeout: Duration, must: bool) -> Ask {
+        let lock = self.quorum.lock_with(name_of(name), options).expect("the plan's options make sense");
         let number = self.world.leases.asks.fetch_add(1, Ordering::Relaxed);
         // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
         let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
@@ -210,12 +215,12 @@ impl Client {
         }
     }
 
-    fn failed(&self, ask: &Ask, kind: ErrorKind) {
+    pub fn failed(&self, ask: &Ask, kind: ErrorKind) {
         let unavailable = kind == ErrorKind::Unavailable;
         self.record(|process| What::Failed { process, ask: ask.number, name: ask.name, unavailable });
     }
 
-    fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
+    pub fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
         let number = self.world.leases.count.fetch_add(1, Ordering::Relaxed);
         let token = lease.token();
         let watch = Watch { process: self.process, name: ask.name, number, lease };
@@ -245,7 +250,7 @@ impl Client {
         self.end(guard, &watch, ending).await;
     }
 
-    async fn end(&self, guard: LockGuard, watch: &Watch, ending: Ending) {
+    pub async fn end(&self, guard: LockGuard, watch: &Watch, ending: Ending) {
         self.sample(watch);
         self.released(watch);
         match ending {
@@ -362,14 +367,14 @@ impl Client {
     }
 
     /// Writes: the careful ask whether they still may, the others trust the storage to check the token.
-    fn write(&mut self, watch: &Watch) {
+    pub fn write(&mut self, watch: &Watch) {
         if self.dice.chance(0.1) || watch.lease.is_held() {
             let (process, name, lease) = (self.process, watch.name, watch.number);
             self.world.write(Write { process, name, lease, token: watch.lease.token() });
         }
     }
 
-    fn sample(&self, watch: &Watch) {
+    pub fn sample(&self, watch: &Watch) {
         self.world.record(watch.sample(&self.world));
     }
 
@@ -377,7 +382,7 @@ impl Client {
         self.record(|process| What::Released { process, name: watch.name, lease: watch.number });
     }
 
-    fn lost(&self, watch: &Watch) {
+    pub fn lost(&self, watch: &Watch) {
         let expired = watch.lease.lost().now_or_never() == Some(LostReason::Expired);
         self.record(|process| What::LostTold { process, name: watch.name, lease: watch.number, expired });
         self.sample(watch);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cue::Cue;
 use crate::judge::history::{Memory, What};
 use crate::plan::FaultKind;
 use crate::process;
@@ -36,6 +37,7 @@ pub enum Action {
     /// All faults end.
     Heal,
     Write(Write),
+    Cue(Cue),
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             Action::Begin { region, clients } => drop(process::start(self, region, clients)),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
+            Action::Cue(cue) => self.cue(cue),
         }
     }
 
@@ -283,7 +286,7 @@ impl World {
         process.is_some_and(|process| self.pause(process, last, suspended))
     }
 
-    fn pause(&self, process: usize, last: Duration, suspended: bool) -> bool {
+    pub fn pause(&self, process: usize, last: Duration, suspended: bool) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
         if core.processes[process].paused_at.is_some() {
@@ -345,7 +348,7 @@ impl World {
         }
     }
 
-    fn kill(self: &Arc<Self>, process: usize) {
+    pub fn kill(self: &Arc<Self>, process: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
         core.processes[process].dead = true;
@@ -357,7 +360,10 @@ impl World {
         self.exec.kill(process);
         self.leases.forget(process);
         process::bury(self, process);
-        self.after(pause, Action::Begin { region, clients });
+        // In a scene nobody begins anew.
+        if clients > 0 {
+            self.after(pause, Action::Begin { region, clients });
+        }
     }
 
     fn heal(self: &Arc<Self>) {
@@ -366,6 +372,7 @@ impl World {
         core.plan.tail = 0.0;
         core.plan.hints = [(0, 0), (1, 1), (0, 2)];
         core.head_dies = false;
+        core.hold_back_no_more();
         let (live, nodes) = (core.live(), core.servers.len());
         let down: Vec<_> = (0..nodes).filter(|&node| core.servers[node].down).collect();
         let hung: Vec<_> = (0..nodes).filter(|&node| core.servers[node].hung).collect();

@@ -275,7 +275,8 @@ impl Core {
             return None;
         }
         let late = cut || self.dice.chance(self.plan.tail + self.weather.slow);
-        let at = now + self.delay(process, node, late);
+        let held_back = self.held_back(now, process, node, way).unwrap_or(Some(now))?;
+        let at = (now + self.delay(process, node, late)).max(held_back);
         let last = &mut self.link(process, node).last[way];
         *last = at.max(*last);
         Some(*last)
@@ -524,8 +525,9 @@ impl Core {
     /// A server that had hung carries out what reached it.
     pub fn unhang(&mut self, now: Micros, node: usize) {
         self.servers[node].hung = false;
+        // Each at a moment of its own: something may happen between two of them.
         for arrival in std::mem::take(&mut self.backlog[node]) {
-            self.arrive(now, arrival);
+            self.schedule(now, Event::Arrive(arrival));
         }
     }
 }

@@ -1,11 +1,14 @@
 //! A deterministic simulation: the real client over simulated nodes, networks, clocks and processes, and a judge who knows nothing of the client.
 //!
-//! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds; `--seed S` replays one, readably.
+//! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds, and each scene 200 times; `--seed S` replays one, readably, and
+//! `--scene NAME --seed S` one of a scene.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
 mod clients;
+mod cue;
 mod dice;
+mod directed;
 mod exec;
 mod faults;
 #[path = "../judge/mod.rs"]
@@ -15,19 +18,24 @@ mod plan;
 mod process;
 mod report;
 mod run;
+mod scenes;
 mod server;
 mod storage;
 mod world;
 
 use std::process::ExitCode;
 
-use report::Summary;
+use report::{Item, Summary};
+use scenes::{SCENES, Scene};
 
 /// What the command line asks for.
 struct Args {
     seeds: u64,
+    /// How often each scene is played.
+    scenes: u64,
     first: u64,
     one: Option<u64>,
+    scene: Option<&'static Scene>,
     json: bool,
     twice: u64,
     until_found: bool,
@@ -41,31 +49,51 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
+    let play = |seed| args.scene.map_or_else(|| run::run(seed), |scene| scenes::play(scene, seed));
     if let Some(seed) = args.one {
-        return report::replay(seed, args.json);
+        return report::replay(&play(seed), args.json);
     }
     judge::judge_the_judge();
-    let mut summary = Summary::run(args.first, args.seeds, args.until_found);
-    summary.differing = differing(args.first, args.twice);
+    let mut summary = Summary::run(&items(&args), args.until_found);
+    summary.differing = differing(&args);
     summary.print(args.json);
     if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds that did not give the same history twice, byte for byte.
-fn differing(first: u64, count: u64) -> Vec<u64> {
-    let again = |seed: &u64| run::run(*seed).history.text() != run::run(*seed).history.text();
-    (first..first + count).filter(again).collect()
+/// What is run: the scenes first, since they find most in the least time.
+fn items(args: &Args) -> Vec<Item> {
+    let played = |scene| (args.first..args.first + args.scenes).map(move |seed| Item { scene: Some(scene), seed });
+    let scenes = SCENES.iter().filter(|scene| args.scene.is_none_or(|only| only.name == scene.name)).flat_map(played);
+    scenes.chain((args.first..args.first + args.seeds).map(|seed| Item { scene: None, seed })).collect()
+}
+
+/// What did not give the same history twice, byte for byte: of some seeds, and of each scene.
+fn differing(args: &Args) -> Vec<Item> {
+    let twice = args.twice;
+    let some = Args { seeds: twice.min(args.seeds), scenes: twice.min(1).min(args.scenes), ..*args };
+    let differs = |item: &Item| item.run().history.text() != item.run().history.text();
+    items(&some).into_iter().filter(differs).collect()
 }
 
 /// With no arguments, as plain `cargo test` runs it: a moderate number of seeds, some of them twice.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
     let seeds = if cfg!(debug_assertions) { 60 } else { 400 };
-    let mut parsed = Args { seeds, first: 0, one: None, json: false, twice: 6, until_found: false };
+    let scenes = if cfg!(debug_assertions) { 20 } else { 200 };
+    let mut parsed =
+        Args { seeds, scenes, first: 0, one: None, scene: None, json: false, twice: 6, until_found: false };
     let mut args = args;
     while let Some(arg) = args.next() {
+        if arg == "--scene" {
+            let name = args.next().unwrap_or_default();
+            let known = SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>().join(", ");
+            parsed.scene = Some(scenes::named(&name).ok_or(format!("sim: no scene {name:?}; there are {known}"))?);
+            parsed.seeds = 0;
+            continue;
+        }
         let mut number = || args.next().and_then(|text| text.parse().ok()).ok_or(format!("{arg} takes a number"));
         match arg.as_str() {
             "--seeds" => parsed.seeds = number()?,
+            "--scenes" => parsed.scenes = number()?,
             "--first" => parsed.first = number()?,
             "--seed" => parsed.one = Some(number()?),
             "--twice" => parsed.twice = number()?,
@@ -76,7 +104,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
             other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {
                 return Err(format!(
-                    "sim: what is {other}? --seeds N, --first N, --seed S, --twice N, --until-found, --json"
+                    "sim: what is {other}? --seeds N, --scenes N, --first N, --seed S, --scene NAME, --twice N, --until-found, --json"
                 ));
             }
             _ => {}

@@ -114,6 +114,35 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A world in which nothing happens by itself.
+    pub fn still(nodes: usize, ttl: Duration, max_ttl: Duration) -> Self {
+        Self {
+            nodes,
+            regions: 1,
+            processes: 0,
+            clients: 0,
+            names: 1,
+            checking: vec![true],
+            ttl,
+            max_ttl,
+            near: MS,
+            far: MS,
+            tail: 0.0,
+            longest_delay: ttl,
+            node_timeout: SECOND,
+            node_rates: vec![1_000_000; nodes],
+            slowest_process: 1_000_000,
+            wall_skew: Duration::ZERO,
+            faults: Vec::new(),
+            hints: [(0, 0), (1, 1), (0, 2)],
+            fault_every: SECOND,
+            length: Duration::ZERO,
+            think: MS,
+            sections: [1; 5],
+            auto_renew: 1.0,
+        }
+    }
+
     pub fn draw(dice: &mut Dice) -> Self {
         let nodes = dice.weighed(&[(2, 1), (5, 3), (1, 4), (3, 5), (1, 7)]);
         let ttl = match dice.weighed(&[(4, 0), (4, 1), (1, 2)]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 use crate::judge::history::SECOND;
 use crate::judge::{Tally, Violation};
 use crate::run::{Run, run};
+use crate::scenes::{Scene, play};
 
 /// How many violations are shown with their history.
 const SHOWN: usize = 3;
+/// How many are told of.
+const TOLD: usize = 20;
 
 #[derive(Default)]
 pub struct Summary {
@@ -23,51 +26,86 @@ pub struct Summary {
     tally: Tally,
     faults: BTreeMap<&'static str, u64>,
     rules: BTreeMap<&'static str, u64>,
+    scenes: BTreeMap<&'static str, Played>,
     found: Vec<Found>,
-    pub differing: Vec<u64>,
+    pub differing: Vec<Item>,
     took: Duration,
     /// Time of all cores, without what other programs took of them.
     computed: Duration,
     jobs: usize,
 }
 
-/// A seed that broke a promise.
+/// A seed of random worlds, or of a scene.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    pub scene: Option<&'static Scene>,
+    pub seed: u64,
+}
+
+impl Item {
+    pub fn run(&self) -> Run {
+        self.scene.map_or_else(|| run(self.seed), |scene| play(scene, self.seed))
+    }
+
+    fn is_known(&self) -> bool {
+        self.scene.is_some_and(|scene| scene.known)
+    }
+
+    /// Which arguments replay it.
+    fn replay(&self) -> String {
+        let scene = self.scene.map_or(String::new(), |scene| format!("--scene {} ", scene.name));
+        format!("{scene}--seed {}", self.seed)
+    }
+}
+
+/// What the runs of one scene came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Played {
+    runs: u64,
+    acquired: u64,
+    /// In so many of them a promise was broken.
+    broken: u64,
+    first: Option<u64>,
+    known: bool,
+}
+
+/// A run that broke a promise.
 struct Found {
-    seed: u64,
+    item: Item,
     violations: Vec<Violation>,
     around: Vec<String>,
 }
 
 impl Summary {
-    /// Runs `count` seeds from `first` on, on all cores; until the first violation if that is asked for.
-    pub fn run(first: u64, count: u64, until_found: bool) -> Self {
+    /// Runs all items, on all cores; until the first violation if that is asked for.
+    pub fn run(items: &[Item], until_found: bool) -> Self {
         let (began, before) = (Instant::now(), computed());
-        let (next, stop) = (AtomicU64::new(first), AtomicBool::new(false));
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let summary = Mutex::new(Self { jobs, ..Self::default() });
         let work = || {
             while !stop.load(Ordering::Relaxed) {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= first + count {
-                    return;
-                }
-                let run = run(seed);
-                if until_found && !run.judgement.violations.is_empty() {
+                let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+                let run = item.run();
+                if until_found && !run.judgement.violations.is_empty() && !item.is_known() {
                     stop.store(true, Ordering::Relaxed);
                 }
-                summary.lock().unwrap().add(&run);
+                summary.lock().unwrap().add(*item, &run);
             }
         };
         std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
         let mut summary = summary.into_inner().unwrap();
-        summary.found.sort_by_key(|found| found.seed);
+        summary.found.sort_by_key(|found| (found.item.scene.map(|scene| scene.name), found.item.seed));
         summary.took = began.elapsed();
         summary.computed = computed().saturating_sub(before);
         summary
     }
 
-    fn add(&mut self, run: &Run) {
-        self.seeds += 1;
+    fn add(&mut self, item: Item, run: &Run) {
+        match item.scene {
+            Some(scene) => self.played(scene, run),
+            None => self.seeds += 1,
+        }
         self.simulated += run.simulated;
         self.events += run.history.events.len() as u64;
         let (sum, tally) = (&mut self.tally, run.judgement.tally);
@@ -78,16 +116,32 @@ impl Summary {
         sum.rejected_writes += tally.rejected_writes;
         sum.stale_unchecked_writes += tally.stale_unchecked_writes;
         run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
+        if item.is_known() {
+            return;
+        }
         let violations = &run.judgement.violations;
         violations.iter().for_each(|violation| *self.rules.entry(violation.rule.name()).or_default() += 1);
         if let Some(first) = violations.first() {
             let around = if self.found.len() < SHOWN { run.history.around(first.event).collect() } else { Vec::new() };
-            self.found.push(Found { seed: run.seed, violations: violations.clone(), around });
+            self.found.push(Found { item, violations: violations.clone(), around });
         }
     }
 
+    fn played(&mut self, scene: &Scene, run: &Run) {
+        let played = self.scenes.entry(scene.name).or_default();
+        played.runs += 1;
+        played.acquired += run.judgement.tally.acquired;
+        played.known = scene.known;
+        if !run.judgement.violations.is_empty() {
+            played.broken += 1;
+            played.first = Some(played.first.map_or(run.seed, |first| first.min(run.seed)));
+        }
+    }
+
+    /// Nothing was found, and something could have been.
     pub fn is_clean(&self) -> bool {
-        self.found.is_empty() && self.differing.is_empty() && self.tally.acquired > 0
+        let idle = self.tally.acquired == 0 || self.scenes.values().any(|played| played.acquired == 0);
+        self.found.is_empty() && self.differing.is_empty() && !idle
     }
 
     pub fn print(&self, as_json: bool) {
@@ -106,10 +160,17 @@ impl Summary {
     fn json(&self) -> Value {
         let found = |found: &Found| {
             let said: Vec<_> = found.violations.iter().map(|one| format!("{}: {}", one.rule.name(), one.why)).collect();
-            json!({"seed": found.seed, "violations": said, "history": found.around})
+            let (item, scene) = (found.item, found.item.scene.map(|scene| scene.name));
+            let (seed, replay) = (item.seed, item.replay());
+            json!({"scene": scene, "seed": seed, "replay": replay, "violations": said, "history": found.around})
+        };
+        let played = |(name, played): (&&str, &Played)| {
+            let Played { runs, broken, first, known, .. } = played;
+            ((*name).to_owned(), json!({"runs": runs, "broken": broken, "first": first, "known": known}))
         };
         json!({
             "seeds": self.seeds,
+            "scenes": self.scenes.iter().map(played).collect::<serde_json::Map<_, _>>(),
             "simulated_seconds": self.simulated / SECOND,
             "events": self.events,
             "asked": self.tally.asked,
@@ -121,8 +182,8 @@ impl Summary {
             "faults": self.faults,
             "violations": self.rules.values().sum::<u64>(),
             "broken": self.rules,
-            "found": self.found.iter().map(found).collect::<Vec<_>>(),
-            "not_deterministic": self.differing,
+            "found": self.found.iter().take(TOLD).map(found).collect::<Vec<_>>(),
+            "not_deterministic": self.differing.iter().map(Item::replay).collect::<Vec<_>>(),
             "seconds": self.took.as_secs_f64(),
             "core_seconds": self.computed.as_secs_f64(),
             "cores": self.jobs,
@@ -133,8 +194,9 @@ impl Summary {
     fn text(&self) {
         let faults: u64 = self.faults.values().sum();
         println!(
-            "sim: {} seeds, {} simulated seconds, {} acquisitions ({} a second and core), {} losses, {faults} faults, {} violations, {:.1} s",
+            "sim: {} seeds, {} scenes, {} simulated seconds, {} acquisitions ({} a second and core), {} losses, {faults} faults, {} violations, {:.1} s",
             self.seeds,
+            self.scenes.len(),
             self.simulated / SECOND,
             self.tally.acquired,
             self.rate(),
@@ -142,11 +204,17 @@ impl Summary {
             self.rules.values().sum::<u64>(),
             self.took.as_secs_f64(),
         );
-        for seed in &self.differing {
-            println!("seed {seed} gave two histories: something in the library or the simulation is not deterministic");
+        for (name, Played { runs, broken, first, .. }) in self.scenes.iter().filter(|(_, played)| played.known) {
+            println!("known: {name} breaks a promise in {broken} of {runs} runs, first in {first:?}");
         }
-        for found in &self.found {
-            println!("\nseed {}: replay with `cargo test --test sim -- --seed {}`", found.seed, found.seed);
+        for item in &self.differing {
+            println!(
+                "{} gave two histories: something in the library or the simulation is not deterministic",
+                item.replay()
+            );
+        }
+        for found in self.found.iter().take(TOLD) {
+            println!("\nreplay with `cargo test --release --test sim -- {}`", found.item.replay());
             found.around.iter().for_each(|line| println!("    {line}"));
             found.violations.iter().take(5).for_each(|one| println!("  {}: {}", one.rule.name(), one.why));
         }
@@ -159,12 +227,11 @@ fn computed() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Shows all of one seed.
-pub fn replay(seed: u64, as_json: bool) -> ExitCode {
-    let run = run(seed);
+/// Shows all of one run.
+pub fn replay(run: &Run, as_json: bool) -> ExitCode {
     if as_json {
         let mut summary = Summary { jobs: 1, ..Summary::default() };
-        summary.add(&run);
+        summary.add(Item { scene: None, seed: run.seed }, run);
         summary.print(true);
     } else {
         println!("{:#?}", run.plan);

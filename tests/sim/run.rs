@@ -30,10 +30,16 @@ pub struct Run {
 pub fn run(seed: u64) -> Run {
     let mut dice = Dice::new(seed);
     let plan = Plan::draw(&mut dice);
-    let world = World::new(plan.clone(), dice.fork());
+    let drawn = plan.clone();
+    of(seed, plan, dice.fork(), async move |world| live(world, &drawn, &mut dice).await)
+}
+
+/// Runs a world as `live` says, and judges what came of it.
+pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)) -> Run {
+    let world = World::new(plan.clone(), dice);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     // The driver polls everybody; Tokio's budget for one task is not for that.
-    runtime.block_on(tokio::task::unconstrained(live(&world, &plan, &mut dice)));
+    runtime.block_on(tokio::task::unconstrained(live(&world)));
     let mut core = world.core.lock().unwrap();
     let history = std::mem::take(&mut core.history);
     let rates = core.processes.iter().map(|process| process.rate).collect();
@@ -54,7 +60,11 @@ async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     world.unleash();
     let limit = clients::bound(world);
     world.run(limit, || finished(world) >= expected(world)).await;
-    let missing = expected(world) - finished(world);
+    end(world, plan, expected(world) - finished(world)).await;
+}
+
+/// At the end of all faults, so many clients have not finished.
+pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
     if missing > 0 {
         world.record(What::Unfinished { clients: missing as u32 });
     } else {

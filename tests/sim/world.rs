@@ -15,6 +15,7 @@ use std::time::Duration;
 use quorumlock::node::{Hint, Listener, Reply, ReplyTo};
 
 use crate::clients::Leases;
+use crate::cue::Cues;
 use crate::dice::Dice;
 use crate::exec::Exec;
 use crate::faults::Action;
@@ -22,6 +23,7 @@ use crate::judge::history::{History, Micros, What};
 use crate::link::{Arrival, Landing, Link};
 use crate::plan::Plan;
 use crate::process::Quorums;
+use crate::scenes::Parts;
 use crate::server::Server;
 
 /// What happens at a moment.
@@ -122,6 +124,7 @@ pub struct Core {
     pub highest: Vec<u64>,
     /// Requests that wait for a server that hangs.
     pub backlog: Vec<Vec<Arrival>>,
+    pub cues: Cues,
     heap: BinaryHeap<Reverse<Due>>,
     count: u64,
 }
@@ -150,6 +153,7 @@ pub struct World {
     pub core: Mutex<Core>,
     pub leases: Leases,
     pub quorums: Quorums,
+    pub parts: Parts,
     /// Clients that will begin nothing more.
     pub finished: AtomicU64,
 }
@@ -169,7 +173,7 @@ impl Core {
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
         let (processes, clients, heap) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
         let highest = vec![0; plan.names as usize];
-        let (head_dies, count) = (false, 0);
+        let (head_dies, cues, count) = (false, Cues::default(), 0);
         Self {
             plan,
             dice,
@@ -182,6 +186,7 @@ impl Core {
             head_dies,
             highest,
             backlog,
+            cues,
             heap,
             count,
         }
@@ -216,6 +221,7 @@ impl World {
             core,
             leases: Leases::default(),
             quorums: Quorums::default(),
+            parts: Parts::default(),
             finished: AtomicU64::new(0),
         })
     }
@@ -247,6 +253,7 @@ impl World {
                 let Some((at, event)) = due else { break };
                 self.now.fetch_max(at, Ordering::Relaxed);
                 self.handle(event);
+                self.cued();
                 self.exec.run_ready();
             }
             if done() || self.now() >= limit {

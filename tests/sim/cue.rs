@@ -1,0 +1,205 @@
+//! What a scene's script, or a directed fault, does to the world at one moment; and the moments that it may wait for.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::faults::Action;
+use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
+use crate::scenes::part::{self, Part};
+use crate::world::{Core, Effects, Event, World, deliver, micros};
+
+/// Something that is done to the world at once.
+#[derive(Clone, Debug)]
+pub enum Cue {
+    /// A client of this process asks for the name.
+    Asks(usize, Part),
+    /// Another process starts.
+    Starts,
+    Crash {
+        node: usize,
+        memory: Memory,
+        down: Duration,
+    },
+    StepClock {
+        node: usize,
+        by_ms: i64,
+    },
+    StepWall {
+        process: usize,
+        by_ms: i64,
+    },
+    Pause {
+        process: usize,
+        last: Duration,
+    },
+    Kill(usize),
+    Shutdown(usize),
+    /// The connection is replaced; what was sent on the old one may still arrive.
+    Replace {
+        process: usize,
+        node: usize,
+    },
+}
+
+/// Messages of one direction between a process and a node that are held back: those that leave within `sent` arrive at `until` at the earliest, or
+/// never. What follows them on their connection waits behind them.
+#[derive(Clone, Debug)]
+pub struct HeldBack {
+    pub process: usize,
+    pub node: usize,
+    /// To the node, or back.
+    pub way: usize,
+    pub sent: Range<Micros>,
+    pub until: Option<Micros>,
+}
+
+/// A moment in the history: the `nth` event of its kind, counted from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub seen: Seen,
+    pub process: Option<usize>,
+    pub node: Option<usize>,
+    pub verb: Verb,
+    pub answer: Option<Answer>,
+    pub nth: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A node has carried it out.
+    Done,
+    /// The answer has reached its process, which has not run since.
+    Answered,
+}
+
+impl Moment {
+    fn is(&self, what: What) -> bool {
+        let (seen, op, answer) = match what {
+            What::Did(op, answer) => (Seen::Done, op, answer),
+            What::Delivered(op, answer) => (Seen::Answered, op, answer),
+            _ => return false,
+        };
+        let of = |op: &Op| {
+            self.process.is_none_or(|process| process == op.process as usize)
+                && self.node.is_none_or(|node| node == op.node as usize)
+        };
+        self.seen == seen && self.verb == op.verb && of(&op) && self.answer.is_none_or(|wanted| wanted == answer)
+    }
+}
+
+/// What waits for its moment, and which messages are held back.
+#[derive(Debug, Default)]
+pub struct Cues {
+    waiting: Vec<(Moment, Vec<Cue>)>,
+    held_back: Vec<HeldBack>,
+    /// How much of the history was looked at.
+    looked: usize,
+}
+
+impl Cues {
+    pub fn when(&mut self, moment: Moment, then: Vec<Cue>) {
+        self.waiting.push((moment, then));
+    }
+
+    /// What is to be done after `what` has happened.
+    fn after(&mut self, what: What) -> Vec<Cue> {
+        let mut due = Vec::new();
+        self.waiting.retain_mut(|(moment, then)| match moment.is(what) {
+            true if moment.nth == 0 => {
+                due.append(then);
+                false
+            }
+            true => {
+                moment.nth -= 1;
+                true
+            }
+            false => true,
+        });
+        due
+    }
+}
+
+impl Core {
+    pub fn hold_back(&mut self, held_back: HeldBack) {
+        self.cues.held_back.push(held_back);
+    }
+
+    /// From now on nothing is.
+    pub fn hold_back_no_more(&mut self) {
+        self.cues.held_back.clear();
+    }
+
+    /// Whether a message that leaves now is held back: until when, or for ever.
+    pub fn held_back(&self, now: Micros, process: usize, node: usize, way: usize) -> Option<Option<Micros>> {
+        let of = |held: &&HeldBack| (held.process, held.node, held.way) == (process, node, way);
+        self.cues.held_back.iter().rfind(|held| of(held) && held.sent.contains(&now)).map(|held| held.until)
+    }
+
+    fn due(&mut self, now: Micros) -> Vec<Cue> {
+        let mut due = Vec::new();
+        while let Some(event) = self.history.events.get(self.cues.looked) {
+            let what = event.what;
+            self.cues.looked += 1;
+            due.append(&mut self.cues.after(what));
+            due.append(&mut self.directed(now, what));
+        }
+        due
+    }
+}
+
+impl World {
+    /// Does what was to be done after what has just happened, before anybody runs who was told of it.
+    pub fn cued(self: &Arc<Self>) {
+        let now = self.now();
+        let due = self.core.lock().unwrap().due(now);
+        due.into_iter().for_each(|cue| self.cue(cue));
+    }
+
+    pub fn cue(self: &Arc<Self>, cue: Cue) {
+        match cue {
+            Cue::Asks(process, part) => part::begin(self, process, part),
+            Cue::Starts => {
+                crate::process::start(self, 0, 0);
+            }
+            Cue::Crash { node, memory, down } => self.act(Action::Crash { node, memory, down }),
+            Cue::StepClock { node, by_ms } => self.step_node(node, by_ms),
+            Cue::StepWall { process, by_ms } => self.step_process(process, by_ms),
+            Cue::Pause { process, last } => drop(self.pause(process, last, false)),
+            Cue::Kill(process) => self.kill(process),
+            Cue::Shutdown(process) => part::shut_down(self, process),
+            Cue::Replace { process, node } => self.replace(process, node),
+        }
+    }
+
+    /// Does it later.
+    pub fn cue_at(&self, at: Micros, cue: Cue) {
+        self.core.lock().unwrap().schedule(at, Event::Act(Action::Cue(cue)));
+    }
+
+    fn step_node(&self, node: usize, by_ms: i64) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        core.servers[node].step_clock(now, by_ms);
+        core.history.record(now, What::ClockStepped { node: node as u8, by_ms });
+    }
+
+    fn step_process(&self, process: usize, by_ms: i64) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        core.processes[process].wall += by_ms * 1_000;
+        core.history.record(now, What::WallStepped { process: process as u16, by_ms });
+    }
+
+    fn replace(&self, process: usize, node: usize) {
+        let now = self.now();
+        let mut effects = Effects::new();
+        self.core.lock().unwrap().replace(now, process, node, &mut effects);
+        deliver(effects);
+    }
+}
+
+/// Whole milliseconds.
+pub fn ms(count: u64) -> Micros {
+    micros(Duration::from_millis(count))
+}

@@ -1,0 +1,94 @@
+//! Nodes that forgot, or whose clock was stepped, and holders and rounds that rest on them.
+
+use super::part::Part;
+use super::script::{NEVER, Script, forgets, millis, pause};
+use crate::cue::Cue;
+use crate::judge::history::{Answer, Verb};
+
+/// A cannot reach n0, holds n1 and n2, and then cannot reach n1 any more. B's round has n0's grant, and its request to n1 is on the way.
+fn cut_off_holder(script: &mut Script, ttl: u64, n1_from: u64) {
+    script.hold_back(0, &[0], 0..script_free(ttl), NEVER);
+    script.hold_back(0, &[1], n1_from..NEVER, NEVER);
+    script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
+}
+
+/// When A reaches n0 again: a little after half of its ttl.
+const fn script_free(ttl: u64) -> u64 {
+    ttl / 2 + ttl / 30
+}
+
+/// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2: its deadline moves by a ttl. Its key on n1 ends, and B's
+/// request gets there: B counts n0, which has forgotten it, and n1.
+pub fn healed_while_a_vote_is_counted(script: &mut Script) {
+    script.world(3, 2, 3_000, 5_000);
+    script.node_timeout(4_000);
+    cut_off_holder(script, 3_000, 300);
+    script.hold_one_way(1, &[1], 0, 1_400..2_000, 3_040);
+    script.asks(1_500, 1, Part { round_timeout: Some(millis(2_000)), timeout: millis(2_500), ..Part::default() });
+    script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
+}
+
+/// The same where A waits until its node has been in doubt for longer than a round may last, and B's process stands still in the middle of its round: when it
+/// goes on, n1's vote is there before its timer has run.
+pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
+    script.world(3, 2, 10_000, 12_000);
+    script.node_timeout(20_000);
+    script.hold_back(0, &[0], 0..3_500, NEVER);
+    script.hold_back(0, &[1], 300..NEVER, NEVER);
+    script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
+    script.hold_one_way(1, &[1], 0, 2_900..3_500, 10_050);
+    script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(6_000), ..Part::default() });
+    script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
+    let paused = script.about(7_000, 300);
+    script.once_answered(Verb::Claim, 1, Answer::Granted, 0, pause(1, paused));
+}
+
+/// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held is over for it, though the clock is right again.
+pub fn stepped_there_and_back(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.asks(0, 0, Part::default());
+    let node = 1 + script.dice.index(2);
+    let (there, back) = (script.about(300, 400), script.about(900, 400));
+    script.at(there, Cue::StepClock { node, by_ms: 8_000 });
+    script.at(back, Cue::StepClock { node, by_ms: -8_000 });
+    script.asks(100, 1, Part::default());
+}
+
+/// All three nodes restart empty, one a little after the other, while one process holds and another waits.
+pub fn rolling_restart_under_a_holder(script: &mut Script) {
+    script.world(3, 3, 1_500, 2_000);
+    script.asks(0, 0, Part::default());
+    script.asks(100, 1, Part { hold: millis(300), ..Part::default() });
+    let pause = script.about(100, 800);
+    for node in 0..3 {
+        script.at(400 + node as u64 * pause, forgets(node));
+    }
+    script.asks(500, 2, Part::default());
+}
+
+/// A process that never saw a node before it restarted: that node may not vote for it either.
+pub fn newcomer_meets_a_restarted_node(script: &mut Script) {
+    script.world(3, 1, 2_000, 3_000);
+    script.hold_back(0, &[2], 0..NEVER, NEVER);
+    script.asks(0, 0, Part::default());
+    script.at(150, forgets(0));
+    script.at(180, Cue::Starts);
+    // Its connections stand by then; n1 it cannot reach.
+    let at = script.about(500, 300);
+    script.hold_back(1, &[1], 300..NEVER, NEVER);
+    script.asks(at, 1, Part { timeout: millis(1_000), ..Part::default() });
+}
+
+/// The node on which a round got its first vote restarts before the second vote comes: that vote is of a node that has forgotten it.
+pub fn restarted_between_two_grants_of_one_round(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    script.node_timeout(1_000);
+    script.hold_back(0, &[2], 0..NEVER, NEVER);
+    let late = script.about(150, 400);
+    script.hold_one_way(0, &[1], 0, 0..100, late);
+    script.asks(0, 0, Part { round_timeout: Some(millis(900)), ..Part::default() });
+    script.once_done(Verb::Claim, 0, 0, Answer::Granted, forgets(0));
+    script.hold_back(1, &[1], 0..late + 20, NEVER);
+    script.asks(20, 1, Part { round_timeout: Some(millis(300)), ..Part::default() });
+}

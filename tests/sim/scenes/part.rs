@@ -1,0 +1,145 @@
+//! What a client does in a scene: it asks once, holds for a while, and gives the lock back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use quorumlock::{LockGuard, LockOptions, Quorum};
+
+use crate::clients::{Client, Ending, Watch};
+use crate::judge::history::Micros;
+use crate::world::{World, micros};
+
+/// One ask. By default it waits for a minute, is renewed, and holds until it is lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub ttl: Option<Duration>,
+    pub timeout: Duration,
+    pub round_timeout: Option<Duration>,
+    pub renewed: bool,
+    /// For how long; until it is lost or all faults have ended where this is longer.
+    pub hold: Duration,
+    pub dropped: bool,
+    /// Whether it is broken a promise if this ask fails.
+    pub must: bool,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            ttl: None,
+            timeout: minute,
+            round_timeout: None,
+            renewed: true,
+            hold: minute,
+            dropped: false,
+            must: false,
+        }
+    }
+}
+
+impl Part {
+    fn options(&self, ttl: Duration) -> LockOptions {
+        let options = LockOptions::default().ttl(self.ttl.unwrap_or(ttl)).auto_renew(self.renewed);
+        match self.round_timeout {
+            Some(timeout) => options.round_timeout(timeout),
+            None => options,
+        }
+    }
+}
+
+/// Begins a part in a process, unless that is dead.
+pub fn begin(world: &Arc<World>, process: usize, part: Part) {
+    let Some(client) = client(world, process) else { return };
+    let number = world.parts.begun(process);
+    let world = world.clone();
+    world.clone().exec.spawn(
+        process,
+        Box::pin(async move {
+            client.play(part).await;
+            world.parts.ended(number);
+        }),
+    );
+}
+
+/// After the faults, somebody of each process gets the lock.
+pub fn epilogue(world: &Arc<World>, patience: Duration) {
+    for (process, _) in world.quorums.all().into_iter().filter(|(process, _)| !world.parts.is_shut(*process)) {
+        let Some(mut client) = client(world, process) else { continue };
+        let number = world.parts.begun(process);
+        let world = world.clone();
+        world.clone().exec.spawn(
+            process,
+            Box::pin(async move {
+                client.last(patience).await;
+                world.parts.ended(number);
+            }),
+        );
+    }
+}
+
+/// Shuts a process's quorum down, and lets the process end when that is done.
+pub fn shut_down(world: &Arc<World>, process: usize) {
+    let Some(quorum) = quorum(world, process) else { return };
+    world.parts.shut(process);
+    let number = world.parts.begun(process);
+    let world = world.clone();
+    world.clone().exec.spawn(
+        process,
+        Box::pin(async move {
+            quorum.shutdown(Duration::from_secs(1)).await;
+            world.parts.ended(number);
+        }),
+    );
+}
+
+fn quorum(world: &World, process: usize) -> Option<Quorum> {
+    world.quorums.all().into_iter().find_map(|(number, quorum)| (number == process).then_some(quorum))
+}
+
+fn client(world: &Arc<World>, process: usize) -> Option<Client> {
+    let quorum = quorum(world, process)?;
+    let dice = world.core.lock().unwrap().dice.fork();
+    Some(Client::new(world.clone(), process, quorum, dice))
+}
+
+impl Client {
+    fn end_of_faults(&self) -> Micros {
+        micros(self.world.core.lock().unwrap().plan.length)
+    }
+
+    async fn play(mut self, part: Part) {
+        let ttl = self.ttl();
+        let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
+        let ask = self.ask_for(0, &part.options(ttl), round, part.timeout, part.must);
+        match ask.lock.acquire(part.timeout).await {
+            Ok(guard) => {
+                let watch = self.acquired(&ask, guard.lease());
+                self.keep(guard, watch, part).await;
+            }
+            Err(error) => self.failed(&ask, error.kind()),
+        }
+    }
+
+    /// Holds, and looks at the lease often.
+    async fn keep(&mut self, guard: LockGuard, watch: Watch, part: Part) {
+        let end = (self.world.now() + micros(part.hold)).min(self.end_of_faults());
+        let step = (self.ttl() / 16).max(Duration::from_millis(1));
+        let lease = guard.lease();
+        self.write(&watch);
+        while self.world.now() < end {
+            let left = Duration::from_micros(end - self.world.now());
+            let rest = std::pin::pin!(self.world.sleep(step.min(left)));
+            let lost = std::pin::pin!(lease.lost());
+            if let Either::Left(_) = select(lost, rest).await {
+                self.lost(&watch);
+                drop(guard);
+                return self.world.leases.remove(watch.number);
+            }
+            self.sample(&watch);
+        }
+        self.write(&watch);
+        self.end(guard, &watch, if part.dropped { Ending::Drop } else { Ending::Release }).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! The language of scenes: a world without any fault of its own, and what happens in it when. Times are milliseconds since all connections stand; each is
+//! a little later than it says, differently in each run.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::cue::{Cue, Cues, HeldBack, Moment, Seen, ms};
+use crate::dice::Dice;
+use crate::judge::history::{Answer, Memory, Micros, Verb};
+use crate::plan::Plan;
+use crate::scenes::part::Part;
+
+/// When scripts begin: by then all connections stand.
+const BEGIN: u64 = 500;
+
+pub const NEVER: u64 = u64::MAX;
+
+pub struct Script {
+    pub plan: Plan,
+    pub dice: Dice,
+    pub processes: usize,
+    /// How much later than it says a cue comes at most.
+    pub jitter: u64,
+    pub cues: Vec<(Micros, Cue)>,
+    pub waiting: Cues,
+    pub held_back: Vec<HeldBack>,
+}
+
+impl Script {
+    pub fn new(dice: Dice) -> Self {
+        let plan = Plan::still(3, Duration::from_secs(3), Duration::from_secs(5));
+        let (cues, waiting, held_back) = (Vec::new(), Cues::default(), Vec::new());
+        Self { plan, dice, processes: 2, jitter: 20, cues, waiting, held_back }
+    }
+
+    /// How large the world is: nodes, processes, ttl and max_ttl.
+    pub fn world(&mut self, nodes: usize, processes: usize, ttl: u64, max_ttl: u64) {
+        self.plan = Plan::still(nodes, Duration::from_millis(ttl), Duration::from_millis(max_ttl));
+        self.processes = processes;
+    }
+
+    /// How long nodes may take for an answer.
+    pub fn node_timeout(&mut self, timeout: u64) {
+        self.plan.node_timeout = Duration::from_millis(timeout);
+    }
+
+    /// A moment, jittered by up to `spread`.
+    pub fn about(&mut self, at: u64, spread: u64) -> u64 {
+        at + self.dice.between(0, spread + 1)
+    }
+
+    pub fn at(&mut self, at: u64, cue: Cue) {
+        let jitter = self.dice.between(0, ms(self.jitter) + 1);
+        self.cues.push((ms(BEGIN + at) + jitter, cue));
+    }
+
+    pub fn asks(&mut self, at: u64, process: usize, part: Part) {
+        self.at(at, Cue::Asks(process, part));
+    }
+
+    /// What is said between the two, both ways, within a time arrives at `until`, or never.
+    pub fn hold_back(&mut self, process: usize, nodes: &[usize], sent: Range<u64>, until: u64) {
+        self.hold_one_way(process, nodes, 0, sent.clone(), until);
+        self.hold_one_way(process, nodes, 1, sent, until);
+    }
+
+    /// The same for one direction: 0 is to the node.
+    pub fn hold_one_way(&mut self, process: usize, nodes: &[usize], way: usize, sent: Range<u64>, until: u64) {
+        for &node in nodes {
+            let sent = real(sent.start)..real(sent.end);
+            let until = (until != NEVER).then(|| real(until));
+            self.held_back.push(HeldBack { process, node, way, sent, until });
+        }
+    }
+
+    /// Does it when a node has carried out what a process asked, and gave this answer.
+    pub fn once_done(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
+        self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
+    }
+
+    /// Does it when that answer has reached the process for the `nth` time, whichever node gave it, and before the process runs.
+    pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
+        self.once(Seen::Answered, verb, process, None, answer, nth, then);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a moment")]
+    fn once(
+        &mut self,
+        seen: Seen,
+        verb: Verb,
+        process: usize,
+        node: Option<usize>,
+        answer: Answer,
+        nth: u32,
+        then: Cue,
+    ) {
+        let moment = Moment { seen, process: Some(process), node, verb, answer: Some(answer), nth };
+        self.waiting.when(moment, vec![then]);
+    }
+
+    /// When the last cue has been given, and what hangs then has had its time.
+    pub fn ends(&self) -> Duration {
+        let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));
+        let late = self.held_back.iter().filter_map(|held| held.until).max().unwrap_or(0);
+        Duration::from_micros(last.max(late)) + 2 * self.plan.ttl
+    }
+}
+
+fn real(at: u64) -> Micros {
+    if at == NEVER { Micros::MAX } else { ms(BEGIN + at) }
+}
+
+/// Restarts at once, with nothing in memory.
+pub fn forgets(node: usize) -> Cue {
+    Cue::Crash { node, memory: Memory::Empty, down: Duration::from_millis(1) }
+}
+
+pub fn pause(process: usize, last: u64) -> Cue {
+    Cue::Pause { process, last: Duration::from_millis(last) }
+}
+
+pub const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

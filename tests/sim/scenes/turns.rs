@@ -1,0 +1,133 @@
+//! Releases, hand-overs and turns, at the moments at which messages overtake each other.
+
+use super::part::Part;
+use super::script::{NEVER, Script, forgets, millis, pause};
+use crate::cue::Cue;
+use crate::judge::history::{Answer, Verb};
+
+/// A claim is held back, its round fails, its release takes another connection and comes first. Then the claim arrives.
+pub fn release_overtakes_its_claim(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    let late = script.about(350, 600);
+    script.hold_one_way(0, &[0, 1], 0, 0..60, late);
+    script.asks(0, 0, Part { round_timeout: Some(millis(200)), timeout: millis(100), ..Part::default() });
+    for node in 0..2 {
+        script.at(100, Cue::Replace { process: 0, node });
+    }
+    script.asks(300, 1, Part { hold: millis(1_500), ..Part::default() });
+}
+
+/// The clock of a node jumps ahead by more than the ttl right after it has granted.
+pub fn stepped_right_after_a_grant(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    let node = script.dice.index(3);
+    let by_ms = if script.dice.chance(0.7) { 7_000 } else { -7_000 };
+    script.hold_back(0, &[(node + 1) % 3], 0..NEVER, NEVER);
+    script.once_done(Verb::Claim, 0, node, Answer::Granted, Cue::StepClock { node, by_ms });
+    script.asks(0, 0, Part::default());
+    script.asks(30, 1, Part { hold: millis(500), ..Part::default() });
+}
+
+/// The last vote has come, and before the client has seen that the round is won it stands still until the grants are over, or nearly.
+pub fn paused_between_the_last_vote_and_the_decision(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    let length = script.about(900, 300);
+    script.once_answered(Verb::Claim, 0, Answer::Granted, 1, pause(0, length));
+    script.asks(0, 0, Part { round_timeout: Some(millis(900)), ..Part::default() });
+    script.asks(200, 1, Part { hold: millis(600), ..Part::default() });
+}
+
+/// The holder stands still over its deadline, with the answers of a renewal on their way.
+pub fn paused_holder_with_a_renewal_under_way(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    let length = script.about(500, 900);
+    script.once_answered(Verb::Renew, 0, Answer::Extended, 1, pause(0, length));
+    script.asks(0, 0, Part::default());
+    script.asks(100, 1, Part { hold: millis(600), ..Part::default() });
+}
+
+/// A process shuts down while a claim of it is on its way: nothing is left held, and another has the name long before a ttl is over.
+pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.jitter = 2;
+    let at = script.about(50, 3);
+    script.asks(50, 0, Part { timeout: millis(500), ..Part::default() });
+    script.at(at, Cue::Shutdown(0));
+    script.asks(400, 1, Part { timeout: millis(500), must: true, hold: millis(100), ..Part::default() });
+}
+
+/// Two callers of one process: the first passes on to the second, and the answer of one node to the pass is lost, of a second one it is late.
+pub fn pass_with_lost_answers(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.node_timeout(400);
+    let until = script.about(450, 900);
+    script.hold_one_way(0, &[0], 1, 290..400, NEVER);
+    script.hold_one_way(0, &[1], 1, 290..400, until);
+    script.asks(0, 0, Part { hold: millis(300), ..Part::default() });
+    script.asks(50, 0, Part { hold: millis(300), ..Part::default() });
+    script.asks(60, 1, Part { hold: millis(100), ..Part::default() });
+}
+
+/// A pass is held back on a connection that is replaced; the next pass takes the new one and comes first, where somebody else holds the node still.
+pub fn pass_overtaken_by_the_next_pass(script: &mut Script) {
+    script.world(5, 2, 2_000, 3_000);
+    let late = script.about(600, 500);
+    // p1 holds n4 alone, until its release is there.
+    script.hold_back(1, &[0, 1, 2, 3], 0..NEVER, NEVER);
+    script.asks(0, 1, Part { round_timeout: Some(millis(700)), timeout: millis(300), ..Part::default() });
+    script.hold_one_way(0, &[4], 0, 250..420, late);
+    script.asks(100, 0, Part { hold: millis(200), ..Part::default() });
+    script.asks(120, 0, Part { hold: millis(150), ..Part::default() });
+    script.asks(140, 0, Part { hold: millis(400), ..Part::default() });
+    script.at(420, Cue::Replace { process: 0, node: 4 });
+}
+
+/// Whoever is given the turn dies, or stands still, at that moment.
+pub fn waiter_dies_with_its_turn(script: &mut Script) {
+    script.world(3, 3, 1_500, 2_000);
+    script.asks(0, 0, Part { hold: millis(400), ..Part::default() });
+    script.asks(50, 1, Part { timeout: millis(5_000), ..Part::default() });
+    script.asks(150, 2, Part { hold: millis(100), ..Part::default() });
+    let dies = if script.dice.chance(0.5) { Cue::Kill(1) } else { pause(1, 2_500) };
+    script.once_done(Verb::Release, 0, 1, Answer::Released(true), dies);
+}
+
+/// A node restarts empty between a release and the claim behind it, on the same connection.
+pub fn restarted_between_a_release_and_the_claim_behind_it(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    script.asks(0, 0, Part { hold: millis(200), ..Part::default() });
+    script.asks(50, 1, Part { hold: millis(300), ..Part::default() });
+    script.asks(250, 0, Part { hold: millis(300), ..Part::default() });
+    let node = script.dice.index(3);
+    script.once_done(Verb::Release, 0, node, Answer::Released(true), forgets(node));
+}
+
+/// One holder after the other on quorums that share one node only, by wall clocks of which the first is far ahead.
+pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    let ahead = script.about(1_000, 60_000) as i64;
+    script.at(0, Cue::StepWall { process: 0, by_ms: ahead });
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.hold_back(1, &[2], 0..NEVER, NEVER);
+    script.asks(30, 0, Part { hold: millis(100), ..Part::default() });
+    script.asks(100, 1, Part { hold: millis(100), ..Part::default() });
+}
+
+/// The answers of a grant are lost, and what they told of must not stay: another has the name as soon as the round has failed.
+pub fn answers_of_grants_are_lost(script: &mut Script) {
+    script.world(3, 2, 3_000, 4_000);
+    script.hold_one_way(0, &[0, 1], 1, 0..150, NEVER);
+    script.asks(20, 0, Part { round_timeout: Some(millis(200)), timeout: millis(100), ..Part::default() });
+    script.asks(300, 1, Part { timeout: millis(600), must: true, hold: millis(100), ..Part::default() });
+}
+
+/// A late renewal arrives after the release of its lock, when another holds the name or nobody does.
+pub fn renewal_after_its_release(script: &mut Script) {
+    script.world(3, 2, 900, 1_500);
+    let node = script.dice.index(3);
+    let late = script.about(450, 700);
+    script.hold_one_way(0, &[node], 0, 280..400, late);
+    script.asks(0, 0, Part { hold: millis(420), ..Part::default() });
+    script.at(405, Cue::Replace { process: 0, node });
+    script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
+}
