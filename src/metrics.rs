@@ -134,7 +134,7 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
 }
 
 /// Why a node gave no answer.
-const FAULTS: [&str; 7] = ["down", "quarantined", "overloaded", "timeout", "closed", "rejected", "garbled"];
+const FAULTS: [&str; 8] = ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled"];
 
 /// What is recorded of one node.
 #[derive(Debug)]
@@ -333,6 +333,7 @@ mod tests {
             FaultKind::Overloaded,
             FaultKind::Timeout,
             FaultKind::Closed,
+            FaultKind::Busy,
             FaultKind::Rejected,
             FaultKind::Garbled,
         ];

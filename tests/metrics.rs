@@ -142,7 +142,7 @@ async fn every_series_exists_at_zero_from_connect() {
         ("release", &["released"]),
         ("inspect", &["inspected"]),
     ] {
-        let faults = ["down", "quarantined", "overloaded", "timeout", "closed", "rejected", "garbled"];
+        let faults = ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled"];
         for outcome in answers.iter().copied().chain(faults) {
             let labels = vec![("node", &*node), ("operation", operation), ("outcome", outcome)];
             series.push(("quorumlock_node_outcomes_total", labels));

@@ -143,7 +143,10 @@ pub enum FaultKind {
     Timeout,
     /// The connection ended before the answer.
     Closed,
-    /// The node answered with an error.
+    /// The node answered that it cannot now, and may later: it loads its data, a script blocks it,
+    /// or it cannot persist.
+    Busy,
+    /// The node answered with an error, and would again.
     Rejected,
     /// The answer is not one of ours.
     Garbled,
@@ -159,6 +162,7 @@ impl FaultKind {
             Self::Overloaded => "overloaded",
             Self::Timeout => "timeout",
             Self::Closed => "closed",
+            Self::Busy => "busy",
             Self::Rejected => "rejected",
             Self::Garbled => "garbled",
         }

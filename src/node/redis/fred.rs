@@ -15,7 +15,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::endpoint::{Address, Endpoint};
-use super::script::advice;
+use super::script::{advice, refusal};
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::reply::{Fault, FaultKind};
 
@@ -243,7 +243,7 @@ fn fault(error: FredError) -> Fault {
         FredKind::IO | FredKind::Canceled => FaultKind::Closed,
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
-        _ => FaultKind::Rejected,
+        _ => refusal(error.details()),
     };
     let message = match kind {
         FaultKind::Timeout => "no answer in time".to_owned(),

@@ -178,12 +178,25 @@ pub(crate) fn garbled() -> Fault {
 }
 
 fn rejected(said: &str) -> Fault {
-    Fault::new(FaultKind::Rejected, advice(said))
+    Fault::new(refusal(said), advice(said))
+}
+
+/// Whether what Redis said means not now, or no.
+pub(super) fn refusal(said: &str) -> FaultKind {
+    match code(said) {
+        "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" => FaultKind::Busy,
+        _ => FaultKind::Rejected,
+    }
+}
+
+/// The word that an error begins with.
+fn code(said: &str) -> &str {
+    said.split_whitespace().next().unwrap_or_default()
 }
 
 /// What Redis said, and what can be done about it.
 pub(crate) fn advice(said: &str) -> String {
-    let hint = match said.split_whitespace().next().unwrap_or_default() {
+    let hint = match code(said) {
         "WRONGTYPE" => "a key of another type is in the way; use another key prefix or delete it",
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
@@ -259,5 +272,12 @@ mod tests {
     fn a_rejection_says_what_to_do() {
         let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
         assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Rejected, true));
+    }
+
+    #[test]
+    fn a_node_that_cannot_now_is_told_from_one_that_never_will() {
+        for (said, kind) in [("BUSY Redis is busy", FaultKind::Busy), ("NOPERM", FaultKind::Rejected)] {
+            assert_eq!(decode(Verb::Release, vec!["error".into(), said.into()]).unwrap_err().kind(), kind);
+        }
     }
 }

@@ -28,13 +28,14 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
 /// A connection on its way.
 pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 
-/// What a command will come to: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`], or
-/// [`Rejected`] with what the server said first in the message.
+/// What a command will come to: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`], or [`Busy`]
+/// or [`Rejected`] with what the server said first in the message.
 ///
 /// [`Timeout`]: crate::node::FaultKind::Timeout
 /// [`Closed`]: crate::node::FaultKind::Closed
 /// [`Overloaded`]: crate::node::FaultKind::Overloaded
 /// [`Garbled`]: crate::node::FaultKind::Garbled
+/// [`Busy`]: crate::node::FaultKind::Busy
 /// [`Rejected`]: crate::node::FaultKind::Rejected
 pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
