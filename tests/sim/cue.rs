@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::faults::Action;
 use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
 use crate::scenes::part::{self, Part};
-use crate::world::{Core, Effects, Event, World, deliver, micros};
+use crate::world::{Core, Event, World, micros};
 
 /// Something that is done to the world at once.
 #[derive(Clone, Debug)]
@@ -95,11 +95,17 @@ pub struct Cues {
     held_back: Vec<HeldBack>,
     /// How much of the history was looked at.
     looked: usize,
+    /// Answers that have reached their process, which has not run since.
+    answered: Vec<(Op, Answer)>,
 }
 
 impl Cues {
     pub fn when(&mut self, moment: Moment, then: Vec<Cue>) {
         self.waiting.push((moment, then));
+    }
+
+    pub fn answered(&mut self, told: Vec<(Op, Answer)>) {
+        self.answered.extend(told);
     }
 
     /// What is to be done after `what` has happened.
@@ -141,8 +147,15 @@ impl Core {
         while let Some(event) = self.history.events.get(self.cues.looked) {
             let what = event.what;
             self.cues.looked += 1;
-            due.append(&mut self.cues.after(what));
-            due.append(&mut self.directed(now, what));
+            // By the time the library has an answer, its process has run.
+            if !matches!(what, What::Delivered(..)) {
+                due.append(&mut self.cues.after(what));
+                due.append(&mut self.directed(now, what));
+            }
+        }
+        for (op, answer) in std::mem::take(&mut self.cues.answered) {
+            due.append(&mut self.cues.after(What::Delivered(op, answer)));
+            due.append(&mut self.directed(now, What::Delivered(op, answer)));
         }
         due
     }
@@ -192,10 +205,7 @@ impl World {
     }
 
     fn replace(&self, process: usize, node: usize) {
-        let now = self.now();
-        let mut effects = Effects::new();
-        self.core.lock().unwrap().replace(now, process, node, &mut effects);
-        deliver(effects);
+        self.core.lock().unwrap().replace(process, node);
     }
 }
 

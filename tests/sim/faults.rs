@@ -8,7 +8,7 @@ use crate::judge::history::{Memory, What};
 use crate::plan::FaultKind;
 use crate::process;
 use crate::storage::Write;
-use crate::world::{Core, Effects, Event, Weather, World, deliver, micros};
+use crate::world::{Core, Event, Weather, World, micros};
 
 /// Something that happens to the world.
 #[derive(Clone, Debug)]
@@ -134,17 +134,13 @@ impl World {
     }
 
     fn replace_some(&self) -> bool {
-        let now = self.now();
-        let mut effects = Effects::new();
         let mut core = self.core.lock().unwrap();
         let Some(process) = core.some_process() else { return false };
         for node in 0..core.servers.len() {
             if core.dice.chance(0.6) {
-                core.replace(now, process, node, &mut effects);
+                core.replace(process, node);
             }
         }
-        drop(core);
-        deliver(effects);
         true
     }
 
@@ -256,8 +252,8 @@ impl World {
         let node = core.some_node();
         let stepped_at = core.servers[node].stepped_at.unwrap_or(0);
         let knows = |&process: &usize| {
-            let link = &core.processes[process].links[node];
-            link.is_up() && link.seen > stepped_at
+            let seen = core.processes[process].links[node].clock_seen(&core.connections);
+            seen.is_some_and(|seen| seen > stepped_at)
         };
         if !core.live().iter().all(knows) {
             return false;

@@ -5,7 +5,9 @@
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
+mod calls;
 mod clients;
+mod commands;
 mod cue;
 mod dice;
 mod directed;
@@ -16,11 +18,13 @@ mod judge;
 mod link;
 mod plan;
 mod process;
+mod recorder;
 mod report;
 mod run;
 mod scenes;
 mod server;
 mod storage;
+mod transport;
 mod world;
 
 use std::process::ExitCode;

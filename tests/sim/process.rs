@@ -8,12 +8,15 @@ use std::time::Duration;
 use quorumlock::Quorum;
 use quorumlock::host::{Host, Task};
 use quorumlock::node::Node;
+use quorumlock::node::redis::transport::Dialer;
 use quorumlock::quorum::Tick;
 
 use crate::clients::Client;
 use crate::dice::Dice;
-use crate::judge::history::What;
-use crate::link::{Link, SimNode};
+use crate::judge::history::{Micros, What};
+use crate::link::Link;
+use crate::recorder::Recorder;
+use crate::transport::SimDialer;
 use crate::world::{Process, World};
 
 /// The wall clock at the beginning of a run, in microseconds since the epoch.
@@ -66,6 +69,14 @@ impl Host for SimHost {
     }
 }
 
+impl Process {
+    /// Its monotonic clock.
+    pub fn tick(&self, now: Micros) -> Tick {
+        let passed = now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000;
+        Tick::new(Duration::from_micros(self.origin + passed))
+    }
+}
+
 /// Starts a process with `clients` clients; returns its number.
 pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let now = world.now();
@@ -78,37 +89,26 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let wall = core.wall_skew();
     let max_ttl = core.plan.max_ttl;
     let nodes = core.servers.len();
-    let links = (0..nodes).map(|_| Link::new(max_ttl)).collect();
+    let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
-    let process = Process {
-        region,
-        clients,
-        rate,
-        origin,
-        wall,
-        links,
-        listener: None,
-        paused_at: None,
-        suspended: false,
-        dead: false,
-        inbox,
-    };
+    let process =
+        Process { region, clients, rate, origin, wall, links, paused_at: None, suspended: false, dead: false, inbox };
     core.processes.push(process);
     core.history.record(now, What::Started { process: number as u16 });
-    (0..nodes).for_each(|node| core.connect(now, number, node, 0));
     let dice = Mutex::new(core.dice.fork());
     let mut seeds = core.dice.fork();
-    let ttl = core.plan.ttl;
+    let (ttl, node_timeout) = (core.plan.ttl, core.plan.node_timeout);
     drop(core);
     world.exec.add_process();
     let host = Arc::new(SimHost { world: world.clone(), process: number, dice });
-    let node = |node: usize| -> Arc<dyn Node> {
-        Arc::new(SimNode { world: world.clone(), process: number, node, label: format!("n{node}").into() })
-    };
+    let dialer = |node| -> Arc<dyn Dialer> { Arc::new(SimDialer { world: world.clone(), process: number, node }) };
+    let recorder =
+        |node, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node, inner }) };
     let quorum = Quorum::builder()
         .ttl(ttl)
         .max_ttl(max_ttl)
-        .over(host, (0..nodes).map(node).collect())
+        .node_timeout(node_timeout)
+        .over_dialers(host, (0..nodes).map(dialer).collect(), recorder)
         .expect("the plan's settings make sense");
     for _ in 0..clients {
         let client = Client::new(world.clone(), number, quorum.clone(), seeds.fork());

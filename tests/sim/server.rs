@@ -1,5 +1,6 @@
 //! One simulated Redis: what it stores, its clock, and what it remembers of itself after a crash.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
@@ -12,6 +13,7 @@ const UP: u64 = 100_000_000_000;
 
 #[derive(Debug)]
 pub struct Server {
+    node: usize,
     pub region: usize,
     store: Store,
     snapshot: Store,
@@ -24,12 +26,17 @@ pub struct Server {
     pub epoch: u32,
     pub down: bool,
     pub hung: bool,
+    /// The digests of the scripts that it knows.
+    pub scripts: BTreeSet<u64>,
+    /// Who listens to each channel: a connection.
+    pub subscribers: BTreeMap<String, usize>,
 }
 
 impl Server {
-    pub fn new(region: usize, rate: u64) -> Self {
+    pub fn new(node: usize, region: usize, rate: u64) -> Self {
         let (store, snapshot) = (Store::default(), Store::default());
         Self {
+            node,
             region,
             store,
             snapshot,
@@ -40,6 +47,8 @@ impl Server {
             epoch: 0,
             down: false,
             hung: false,
+            scripts: BTreeSet::new(),
+            subscribers: BTreeMap::new(),
         }
     }
 
@@ -52,9 +61,23 @@ impl Server {
         Duration::from_micros(self.clock(now))
     }
 
-    /// As in INFO: the difference of two times by the server's wall clock, each rounded down to whole seconds.
-    pub fn uptime(&self, now: Micros) -> Duration {
-        Duration::from_secs((self.clock(now) / SECOND).saturating_sub(self.born / SECOND))
+    /// The difference of two times by the server's wall clock, each rounded down to whole seconds. It
+    /// is negative where the clock was set back behind the server's start.
+    fn uptime(&self, now: Micros) -> i64 {
+        (self.clock(now) / SECOND) as i64 - (self.born / SECOND) as i64
+    }
+
+    /// The reply to INFO.
+    pub fn info(&self, now: Micros) -> String {
+        let Self { node, epoch, .. } = self;
+        let (uptime, time) = (self.uptime(now), self.clock(now));
+        format!(
+            "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{node:020x}{epoch:020x}\r\n\
+             server_time_usec:{time}\r\nuptime_in_seconds:{uptime}\r\n\
+             # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
+             # Replication\r\nrole:master\r\nmaster_replid:{epoch:020x}{node:020x}\r\nmaster_replid2:{:040}\r\n",
+            0
+        )
     }
 
     pub fn apply(&mut self, operation: &Operation, now: Micros) -> Outcome {
@@ -98,6 +121,8 @@ impl Server {
         self.down = true;
         self.hung = false;
         self.epoch += 1;
+        self.scripts.clear();
+        self.subscribers.clear();
         match memory {
             Memory::Kept => {}
             Memory::Empty => self.store = Store::default(),

@@ -8,19 +8,18 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use quorumlock::node::{Hint, Listener, Reply, ReplyTo};
-
 use crate::clients::Leases;
+use crate::commands::Names;
 use crate::cue::Cues;
 use crate::dice::Dice;
 use crate::exec::Exec;
 use crate::faults::Action;
 use crate::judge::history::{History, Micros, What};
-use crate::link::{Arrival, Landing, Link};
+use crate::link::{Arrival, Connection, Landing, Link};
 use crate::plan::Plan;
 use crate::process::Quorums;
 use crate::scenes::Parts;
@@ -32,31 +31,8 @@ pub enum Event {
     Arrive(Arrival),
     /// An answer reaches its process.
     Land(Landing),
-    /// A process looks for effects that are overdue.
-    Overdue {
-        process: usize,
-        node: usize,
-        connection: u32,
-    },
-    /// A process tries to connect.
-    Connect {
-        process: usize,
-        node: usize,
-        attempt: u32,
-    },
-    /// A server is asked what it is.
-    Hello {
-        process: usize,
-        node: usize,
-        attempt: u32,
-        sent: Micros,
-    },
-    /// A process asks whether its server is still the same.
-    Probe {
-        process: usize,
-        node: usize,
-        connection: u32,
-    },
+    /// A connection looks for calls that are overdue.
+    Overdue(usize),
     Wake(Waker),
     WakeLate(usize),
     Act(Action),
@@ -96,8 +72,6 @@ pub struct Process {
     pub origin: Micros,
     pub wall: i64,
     pub links: Vec<Link>,
-    /// Who takes hints.
-    pub listener: Option<Weak<dyn Listener>>,
     pub clients: usize,
     pub paused_at: Option<Micros>,
     /// Its host stands still too, and with it the timers.
@@ -115,8 +89,10 @@ pub struct Core {
     pub processes: Vec<Process>,
     pub history: History,
     pub faults: BTreeMap<&'static str, u64>,
-    /// Which process a client is: its channel.
-    pub clients: BTreeMap<String, usize>,
+    /// All that ever were.
+    pub connections: Vec<Connection>,
+    /// Those that the servers have met.
+    pub names: Names,
     pub weather: Weather,
     /// The next process whose turn comes in a line stands still or dies.
     pub head_dies: bool,
@@ -137,16 +113,6 @@ pub struct Weather {
     pub lost_replies: f64,
 }
 
-/// Something for the library, handed out once the core is not borrowed any more.
-pub enum Effect {
-    Answer(ReplyTo, Reply),
-    Hint(Arc<dyn Listener>, usize, Hint),
-    /// Hints may have been missed.
-    Missed(Arc<dyn Listener>, usize),
-}
-
-pub type Effects = Vec<Effect>;
-
 pub struct World {
     now: AtomicU64,
     pub exec: Exec,
@@ -166,12 +132,13 @@ impl fmt::Debug for World {
 
 impl Core {
     pub fn new(plan: Plan, mut dice: Dice) -> Self {
-        let server = |node: usize| Server::new(node % plan.regions, plan.node_rates[node]);
+        let server = |node: usize| Server::new(node, node % plan.regions, plan.node_rates[node]);
         let servers = (0..plan.nodes).map(server).collect();
         let backlog = (0..plan.nodes).map(|_| Vec::new()).collect();
         let dice = dice.fork();
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
-        let (processes, clients, heap) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
+        let (processes, connections, heap) = (Vec::new(), Vec::new(), BinaryHeap::new());
+        let names = Names::default();
         let highest = vec![0; plan.names as usize];
         let (head_dies, cues, count) = (false, Cues::default(), 0);
         Self {
@@ -181,7 +148,8 @@ impl Core {
             processes,
             history,
             faults,
-            clients,
+            connections,
+            names,
             weather,
             head_dies,
             highest,
@@ -275,9 +243,7 @@ impl World {
     }
 
     fn network(&self, event: Event) {
-        let mut effects = Effects::new();
-        self.core.lock().unwrap().network(self.now(), event, &mut effects);
-        deliver(effects);
+        self.core.lock().unwrap().network(self.now(), event);
     }
 
     /// Lets a process have what reached it while it stood still.
@@ -289,16 +255,6 @@ impl World {
     /// Sleeps in virtual time, to the microsecond.
     pub fn sleep(self: &Arc<Self>, length: Duration) -> Sleep {
         Sleep { world: self.clone(), until: self.now() + micros(length), set: false }
-    }
-}
-
-pub fn deliver(effects: Effects) {
-    for effect in effects {
-        match effect {
-            Effect::Answer(to, reply) => to.send(reply),
-            Effect::Hint(listener, node, hint) => listener.hint(node, &hint),
-            Effect::Missed(listener, node) => listener.missed(node),
-        }
     }
 }
 

@@ -1,0 +1,326 @@
+//! The commands that the library sends, read from what it writes, and what a server answers to them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::redis::transport::{Argument, Arguments, Value};
+use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Stance, Verb};
+
+use crate::calls::Reply;
+use crate::faults::Action;
+use crate::judge::history::{Answer, Micros, Op, What};
+use crate::recorder::{Submitted, answer};
+use crate::world::{Core, Event};
+
+/// A command on its way.
+#[derive(Debug)]
+pub enum Command {
+    /// The handshake.
+    Hello,
+    Info,
+    /// SCRIPT LOAD, by the script's digest.
+    Load(u64),
+    Script(Box<Script>),
+    /// CLIENT SETNAME.
+    Name,
+    Subscribe(String),
+    Unknown(&'static str),
+}
+
+/// EVALSHA or EVAL.
+#[derive(Debug, Default)]
+pub struct Script {
+    digest: u64,
+    /// The whole script came with it.
+    whole: bool,
+    channel: String,
+    operations: Vec<(Operation, Op)>,
+}
+
+impl Command {
+    /// Reads what process and connection send at `now`.
+    pub fn read(core: &mut Core, now: Micros, connection: usize, command: &'static str, said: &dyn Arguments) -> Self {
+        match command {
+            "INFO" => Self::Info,
+            "EVALSHA" | "EVAL" => Self::Script(Box::new(script(core, now, connection, command == "EVAL", said))),
+            "SCRIPT" | "CLIENT" => by_two_words(said).unwrap_or(Self::Unknown(command)),
+            _ => Self::Unknown(command),
+        }
+    }
+}
+
+fn by_two_words(said: &dyn Arguments) -> Option<Command> {
+    let (mut load, mut command) = (false, None);
+    said.each(&mut |argument| match text(argument) {
+        "LOAD" => load = true,
+        "SETNAME" => command = Some(Command::Name),
+        script if load => command = Some(Command::Load(digest(script))),
+        _ => {}
+    });
+    command
+}
+
+fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &dyn Arguments) -> Script {
+    let (process, node) = (core.connections[connection].process, core.connections[connection].node);
+    let mut names = std::mem::take(&mut core.names);
+    let mut submitted = std::mem::take(&mut core.link(process, node).submitted);
+    let mut reader = Reader::new(whole, &mut names, &submitted);
+    said.each(&mut |argument| reader.take(argument));
+    let Reader { script, operations, .. } = reader;
+    let known = |operation: Operation| {
+        let op = submitted.sent(&operation).unwrap_or_else(|| core.op(now, process, node, &operation));
+        (operation, op)
+    };
+    let operations = operations.into_iter().map(known).collect();
+    core.names = names;
+    core.link(process, node).submitted = submitted;
+    Script { operations, ..script }
+}
+
+/// Names that were met, by their keys.
+#[derive(Debug, Default)]
+pub struct Names(Vec<Arc<[Name]>>);
+
+impl Names {
+    fn by_key(&mut self, key: &str) -> Arc<[Name]> {
+        if let Some(known) = self.0.iter().find(|known| known[0].lock_key() == key) {
+            return known.clone();
+        }
+        let (prefix, rest) = key.split_once('{').expect("a lock's key has braces");
+        let text = rest.strip_suffix('}').expect("a lock's key ends with its brace");
+        let name: Arc<[Name]> = [Name::new(prefix, text).expect("a name the library accepted")].into();
+        self.0.push(name.clone());
+        name
+    }
+}
+
+/// Reads the arguments of a script call one by one: see the script's header.
+struct Reader<'a> {
+    script: Script,
+    operations: Vec<Operation>,
+    names: &'a mut Names,
+    submitted: &'a Submitted,
+    /// Which argument comes next.
+    at: usize,
+    keys: usize,
+    found: Vec<Arc<[Name]>>,
+    used: usize,
+    operation: Option<Operation>,
+    wait: i64,
+}
+
+/// How many arguments an operation has.
+const FIELDS: usize = 10;
+
+impl<'a> Reader<'a> {
+    fn new(whole: bool, names: &'a mut Names, submitted: &'a Submitted) -> Self {
+        let script = Script { whole, ..Script::default() };
+        let (operations, found) = (Vec::new(), Vec::new());
+        Self { script, operations, names, submitted, at: 0, keys: 0, found, used: 0, operation: None, wait: 0 }
+    }
+
+    fn take(&mut self, argument: Argument<'_>) {
+        match self.at {
+            0 => self.script.digest = self.digest(text(argument)),
+            1 => self.keys = number(argument) as usize,
+            at if at < 2 + self.keys => self.key(at - 2, text(argument)),
+            at if at == 2 + self.keys => assert!(number(argument) > 0, "fences are kept"),
+            at if at == 3 + self.keys => self.script.channel.push_str(text(argument)),
+            at => self.field((at - 4 - self.keys) % FIELDS, argument),
+        }
+        self.at += 1;
+    }
+
+    fn digest(&self, said: &str) -> u64 {
+        if self.script.whole { digest(said) } else { u64::from_str_radix(said, 16).unwrap_or(0) }
+    }
+
+    fn key(&mut self, index: usize, key: &str) {
+        match index % 3 {
+            0 => self.found.push(self.names.by_key(key)),
+            1 => assert_eq!(self.found[index / 3][0].gate_key(), key),
+            _ => assert_eq!(self.found[index / 3][0].line_key(), key),
+        }
+    }
+
+    fn field(&mut self, field: usize, argument: Argument<'_>) {
+        if field == 0 {
+            let verb = verb(text(argument));
+            self.operation = Some(Operation { verb, ..Operation::inspect([].into()) });
+            return;
+        }
+        let Some(operation) = &mut self.operation else { return };
+        match field {
+            1 => {
+                let of = &self.found[self.used..][..number(argument) as usize];
+                operation.names =
+                    if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
+                self.used += of.len();
+            }
+            2 => operation.owner = self.submitted.owner(text(argument)),
+            3 => operation.ttl = Duration::from_millis(number(argument) as u64),
+            4 => operation.ballot = number(argument) as u64,
+            5 => operation.count = number(argument) as u32,
+            6 => self.wait = number(argument),
+            7 => operation.stance = stance(self.wait, number(argument) as u64),
+            8 => operation.grace = Duration::from_millis(number(argument) as u64),
+            _ => {
+                operation.next = Some(text(argument)).filter(|next| !next.is_empty()).map(Arc::from);
+                self.operations.extend(self.operation.take());
+            }
+        }
+    }
+}
+
+fn stance(wait: i64, ticket: u64) -> Stance {
+    match wait {
+        -1 => Stance::Barge,
+        0 => Stance::Once,
+        wait => Stance::Wait { ticket, patience: Duration::from_millis(wait as u64) },
+    }
+}
+
+fn verb(word: &str) -> Verb {
+    Verb::ALL.into_iter().find(|verb| verb.as_str() == word).expect("a verb of the script")
+}
+
+fn text(argument: Argument<'_>) -> &str {
+    match argument {
+        Argument::Word(text) => text,
+        Argument::Text(text) => text,
+        Argument::Integer(_) => "",
+    }
+}
+
+fn number(argument: Argument<'_>) -> i64 {
+    match argument {
+        Argument::Integer(number) => number,
+        other => text(other).parse().expect("a number"),
+    }
+}
+
+/// Stands for a script's SHA-1.
+fn digest(script: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    script.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Core {
+    /// What a server does when a command reaches it, and what the reply tells of operations.
+    pub fn carry_out(&mut self, now: Micros, number: usize, command: Command) -> (Reply, Vec<(Op, Answer)>) {
+        let node = self.connections[number].node;
+        let server = &mut self.servers[node];
+        let reply = match command {
+            Command::Script(script) => return self.run_script(now, node, &script),
+            Command::Hello => Ok(Value::Null),
+            Command::Info => Ok(server.info(now).into()),
+            Command::Name => Ok("OK".into()),
+            Command::Load(digest) => {
+                server.scripts.insert(digest);
+                Ok(format!("{digest:040x}").into())
+            }
+            Command::Subscribe(channel) => {
+                server.subscribers.insert(channel, number);
+                Ok(Value::Null)
+            }
+            Command::Unknown(what) => Err(refused(format!("ERR unknown command '{what}'"))),
+        };
+        (reply, Vec::new())
+    }
+
+    fn run_script(&mut self, now: Micros, node: usize, script: &Script) -> (Reply, Vec<(Op, Answer)>) {
+        let server = &mut self.servers[node];
+        if script.whole {
+            server.scripts.insert(script.digest);
+        } else if !server.scripts.contains(&script.digest) {
+            return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
+        }
+        let (mut replies, mut told) = (Vec::with_capacity(2 + script.operations.len()), Vec::new());
+        replies.push(Value::Integer(server.time(now).as_micros() as i64));
+        // Everybody has the right to publish.
+        replies.push("".into());
+        for (operation, op) in &script.operations {
+            let outcome = self.run_operation(now, node, operation, *op);
+            replies.push(written(&outcome));
+            told.push((*op, answer(&Ok(outcome))));
+        }
+        self.send_hints(now, node, &script.channel);
+        (Ok(Value::Array(replies)), told)
+    }
+
+    fn run_operation(&mut self, now: Micros, node: usize, operation: &Operation, op: Op) -> Outcome {
+        let server = &mut self.servers[node];
+        let outcome = server.apply(operation, now);
+        let kept = server.keeps_place(operation, &outcome, now);
+        self.history.record(now, What::Did(op, answer(&Ok(outcome.clone()))));
+        if kept {
+            self.history.record(now, What::PlaceKept(op));
+        }
+        outcome
+    }
+
+    /// Publishes the hints that the last operations gave rise to.
+    fn send_hints(&mut self, now: Micros, node: usize, channel: &str) {
+        for hint in self.servers[node].hints() {
+            let Some((client, number)) = hint.address() else { continue };
+            let listener = self.servers[node].subscribers.get(&format!("{channel}{client}")).copied();
+            let Some(listener) = listener.filter(|&listener| self.connections[listener].open) else { continue };
+            let process = self.connections[listener].process;
+            if self.processes[process].dead {
+                continue;
+            }
+            if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
+                self.schedule(now, Event::Act(Action::Fell(process)));
+            }
+            self.publish(now, listener, &format!("{number} {}", hint.after.as_millis()));
+        }
+    }
+}
+
+fn refused(said: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Rejected, said)
+}
+
+/// What the script returns for an outcome.
+fn written(outcome: &Outcome) -> Value {
+    let fence = |fence: &u64| Value::from(fence.to_string());
+    let parts = match outcome {
+        Outcome::Granted | Outcome::Extended | Outcome::Healed => vec![outcome.as_str().into()],
+        Outcome::Held { holder, remaining, fence: mark } => {
+            vec!["held".into(), holder.clone().into(), remaining.map_or(Value::Integer(-1), left), fence(mark)]
+        }
+        Outcome::Stale { fence: mark } => vec!["stale".into(), fence(mark)],
+        Outcome::Reserved { turn, left: turn_left, fence: mark, next } => {
+            vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), i64::from(*next).into()]
+        }
+        Outcome::Passed { waiting } => vec!["passed".into(), i64::from(*waiting).into()],
+        Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
+        Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
+        Outcome::Inspected(entries) => {
+            std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
+        }
+    };
+    Value::Array(parts)
+}
+
+fn inspected(entry: &Inspection) -> [Value; 7] {
+    let (turn, turn_left) = entry.turn.clone().unwrap_or_default();
+    let holder = entry.holder.clone();
+    let free = if holder.is_none() { -2 } else { -1 };
+    [
+        holder.unwrap_or_default().into(),
+        entry.count.to_string().into(),
+        entry.remaining.map_or(Value::Integer(free), left),
+        entry.fence.to_string().into(),
+        i64::from(entry.waiting).into(),
+        turn.into(),
+        left(turn_left),
+    ]
+}
+
+/// What is left, in the milliseconds of a clock that is cut to them.
+fn left(left: Duration) -> Value {
+    Value::Integer((left + Duration::from_nanos(999_999)).as_millis() as i64)
+}

@@ -1,0 +1,178 @@
+//! What the library submits to a node and gets from it, for the history: a node around the node.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use quorumlock::node::redis::RedisNode;
+use quorumlock::node::{Listener, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+
+use crate::judge::history::{self, Answer, Micros, Op, What};
+use crate::world::{Core, World};
+
+/// A node that records what goes in and what comes out.
+#[derive(Debug)]
+pub struct Recorder {
+    pub world: Arc<World>,
+    pub process: usize,
+    pub node: usize,
+    pub inner: RedisNode,
+}
+
+/// What has no answer yet, in the order in which it was submitted.
+#[derive(Debug, Default)]
+pub struct Submitted {
+    open: VecDeque<Entry>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    operation: Arc<Operation>,
+    op: Op,
+    sent: bool,
+}
+
+impl Submitted {
+    fn push(&mut self, operation: &Arc<Operation>, op: Op) -> u64 {
+        self.next += 1;
+        self.open.push_back(Entry { number: self.next, operation: operation.clone(), op, sent: false });
+        self.next
+    }
+
+    fn take(&mut self, number: u64) -> Option<Op> {
+        let index = self.open.binary_search_by_key(&number, |entry| entry.number).ok()?;
+        self.open.remove(index).map(|entry| entry.op)
+    }
+
+    /// An owner that was submitted, without a copy.
+    pub fn owner(&self, text: &str) -> Arc<str> {
+        let known = self.open.iter().map(|entry| &entry.operation.owner).find(|owner| ***owner == *text);
+        known.cloned().unwrap_or_else(|| text.into())
+    }
+
+    /// What was submitted as `operation`, which is being sent: the oldest that was not sent, or was sent before.
+    pub fn sent(&mut self, operation: &Operation) -> Option<Op> {
+        let same = |entry: &&mut Entry| alike(&entry.operation, operation);
+        let first = self.open.iter_mut().filter(|entry| !entry.sent).find(same);
+        let entry = match first {
+            Some(entry) => entry,
+            None => self.open.iter_mut().find(same)?,
+        };
+        entry.sent = true;
+        Some(entry.op)
+    }
+}
+
+fn alike(one: &Operation, other: &Operation) -> bool {
+    one.verb == other.verb
+        && one.ballot == other.ballot
+        && one.count == other.count
+        && one.owner == other.owner
+        && one.next == other.next
+        && one.names == other.names
+}
+
+impl Core {
+    /// An operation, as the judge knows it.
+    pub fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
+        let verb = match operation.verb {
+            Verb::Claim => history::Verb::Claim,
+            Verb::Pass => history::Verb::Pass,
+            Verb::Renew => history::Verb::Renew,
+            Verb::Release => history::Verb::Release,
+            _ => history::Verb::Other,
+        };
+        let from = operation.next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
+        let owner = self.history.owner(process as u16, operation.claimant());
+        let acquisition = self.history.owner(process as u16, Operation::acquisition(operation.claimant()));
+        let waits = matches!(operation.stance, Stance::Wait { .. });
+        let name = operation.names[0].text().as_bytes().last().map_or(0, |last| last - b'a');
+        let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
+        let (process, node) = (process as u16, node as u8);
+        Op { process, node, name, verb, owner, from, acquisition, waits, ballot, ttl, sent: now }
+    }
+
+    fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {
+        let op = self.op(now, process, node, operation);
+        self.history.record(now, What::Submitted(op));
+        self.link(process, node).submitted.push(operation, op)
+    }
+
+    fn delivered(&mut self, now: Micros, process: usize, node: usize, number: u64, reply: &Reply) {
+        let op = self.link(process, node).submitted.take(number);
+        let told = reply.as_ref().map_or_else(|fault| !fault.nothing_ran(), |_| true);
+        if let Some(op) = op.filter(|_| told && !self.processes[process].dead) {
+            self.history.record(now, What::Delivered(op, answer(reply)));
+        }
+    }
+}
+
+pub fn answer(reply: &Reply) -> Answer {
+    match reply {
+        Ok(Outcome::Granted | Outcome::Passed { .. }) => Answer::Granted,
+        Ok(Outcome::Stale { .. }) => Answer::Stale,
+        Ok(Outcome::Extended) => Answer::Extended,
+        Ok(Outcome::Healed) => Answer::Healed,
+        Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
+        Ok(Outcome::Inspected(_)) => Answer::Other,
+        Ok(_) => Answer::Refused,
+        Err(_) => Answer::Fault,
+    }
+}
+
+/// An answer passes here on its way.
+struct Passing {
+    world: Arc<World>,
+    process: usize,
+    number: u64,
+    to: Mutex<Option<ReplyTo>>,
+}
+
+impl Sink for Passing {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        let now = self.world.now();
+        self.world.core.lock().unwrap().delivered(now, self.process, node, self.number, &reply);
+        let to = self.to.lock().unwrap().take();
+        if let Some(to) = to {
+            to.send(reply);
+        }
+    }
+}
+
+impl Node for Recorder {
+    fn label(&self) -> &Arc<str> {
+        self.inner.label()
+    }
+
+    fn submit(&self, request: Request) {
+        let Request { operation, reply } = request;
+        let now = self.world.now();
+        let mut core = self.world.core.lock().unwrap();
+        if core.processes[self.process].dead {
+            drop(core);
+            return drop(reply);
+        }
+        let number = core.submitted(now, self.process, self.node, &operation);
+        drop(core);
+        let to = Mutex::new(Some(reply));
+        let passing = Passing { world: self.world.clone(), process: self.process, number, to };
+        self.inner.submit(Request { operation, reply: ReplyTo::new(self.node, Arc::new(passing)) });
+    }
+
+    fn hints(&self) -> bool {
+        self.inner.hints()
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+
+    fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
+        self.inner.listen(index, listener);
+    }
+
+    fn status(&self) -> NodeStatus {
+        self.inner.status()
+    }
+}
