@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::node::redis::Endpoint;
+use crate::quorum::validity::MAX_ROUND;
 use crate::quorum::{Backoff, Drift, Validity};
 
 /// The shortest ttl: below it, drift and round trips leave nothing to believe in.
@@ -80,7 +81,7 @@ impl LockOptions {
         self
     }
 
-    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where that is shorter.
+    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where that is shorter; at most 5 s, since no vote counts for longer.
     #[must_use]
     pub const fn round_timeout(mut self, timeout: Duration) -> Self {
         self.round_timeout = Some(timeout);
@@ -145,6 +146,9 @@ impl LockOptions {
                 "round_timeout is {round:?}; use more than zero and at most {:?}, which is ttl minus drift and min_validity",
                 length - least
             )
+        })?;
+        require(round <= MAX_ROUND, || {
+            format!("round_timeout is {round:?}; use at most {MAX_ROUND:?}: no vote counts for longer")
         })?;
         let Backoff { min, max } = self.backoff;
         require(!min.is_zero() && min <= max, || {
@@ -283,6 +287,7 @@ mod tests {
             (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988ms; use less than 988ms"),
             (options().round_timeout(Duration::ZERO), "round_timeout"),
             (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1s"),
+            (options().round_timeout(6 * SECOND), "round_timeout is 6s; use at most 5s"),
             (options().backoff(10 * MS, MS), "backoff"),
             (options().backoff(Duration::ZERO, MS), "backoff"),
             (options().max_hold(SECOND), "max_hold is 1s; use at least ttl (30s)"),

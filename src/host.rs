@@ -24,6 +24,11 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
+    /// The runtime that the caller is on, if it is another one than that of the background tasks,
+    /// which may end before the caller does.
+    fn elsewhere(&self) -> Option<Handle> {
+        None
+    }
 }
 
 /// The machine's own clocks and randomness, and the Tokio runtime that the quorum was connected on.
@@ -56,6 +61,14 @@ impl Host for System {
     fn spawn(&self, task: Task) {
         drop(self.runtime.spawn(task));
     }
+
+    fn elsewhere(&self) -> Option<Handle> {
+        elsewhere(&self.runtime)
+    }
+}
+
+fn elsewhere(home: &Handle) -> Option<Handle> {
+    Handle::try_current().ok().filter(|current| current.id() != home.id())
 }
 
 /// Tokio's clock, which tests can pause and advance; for quorums of memory nodes.
@@ -88,6 +101,10 @@ impl Host for TokioTime {
 
     fn spawn(&self, task: Task) {
         drop(self.runtime.spawn(task));
+    }
+
+    fn elsewhere(&self) -> Option<Handle> {
+        elsewhere(&self.runtime)
     }
 }
 

@@ -76,6 +76,7 @@ pub mod quorum;
 
 pub use config::LockOptions;
 pub use error::{Error, ErrorKind, NodeReport, Result};
-pub use lease::{Lease, LockGuard, LostReason, Released};
+pub use lease::{Lease, LockGuard, Released};
 pub use lock::{Inspected, Quorum, QuorumBuilder, QuorumLock};
 pub use node::{NodeState, NodeStatus};
+pub use quorum::LostReason;

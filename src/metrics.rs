@@ -134,7 +134,8 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
 }
 
 /// Why a node gave no answer.
-const FAULTS: [&str; 8] = ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled"];
+const FAULTS: [&str; 9] =
+    ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled", "doubted"];
 
 /// What is recorded of one node.
 #[derive(Debug)]
@@ -336,6 +337,7 @@ mod tests {
             FaultKind::Busy,
             FaultKind::Rejected,
             FaultKind::Garbled,
+            FaultKind::Doubted,
         ];
         for verb in Verb::ALL {
             assert!(faults.iter().all(|fault| counted(verb, fault.as_str())), "{verb:?}");

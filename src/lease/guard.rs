@@ -9,52 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::held::{Dropped, Held, Leases};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result, no_runtime};
-use crate::host::{before, can_wait};
-use crate::protocol::{Holding, Won};
-use crate::quorum::Verdict;
+use crate::host::{before, can_wait, sleep_until};
+use crate::protocol::{Open, Won};
 use crate::quorum::tally::Freed;
-
-/// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// Its validity ended before a quorum renewed it.
-    Expired,
-    /// So many nodes hold it for others, or for nobody, that no quorum can hold it for us.
-    Refused,
-    /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
-    MaxHold,
-    /// The quorum was shut down.
-    Closed,
-}
-
-impl LostReason {
-    /// The reason's name in metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Refused => "refused",
-            Self::MaxHold => "max_hold",
-            Self::Closed => "closed",
-        }
-    }
-
-    pub(super) const fn explanation(self) -> &'static str {
-        match self {
-            Self::Expired => "its validity ended before a quorum renewed it",
-            Self::Refused => "a majority of nodes does not hold it for this client any more",
-            Self::MaxHold => "it was held for as long as max_hold allows",
-            Self::Closed => "the quorum was shut down",
-        }
-    }
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.explanation())
-    }
-}
+use crate::quorum::{LostReason, Verdict};
 
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,17 +72,47 @@ impl Lease {
 
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
+    /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
+    /// runtime that the quorum was connected on has ended.
+    ///
     /// # Cancel safety
     /// Safe.
     pub async fn lost(&self) -> LostReason {
-        self.0.ended.cancelled().await;
-        self.0.lost().unwrap_or(LostReason::Expired)
+        tokio::select! {
+            biased;
+            () = self.0.ended.cancelled() => self.0.lost().unwrap_or(LostReason::Expired),
+            reason = self.expired() => reason,
+        }
+    }
+
+    /// Waits until the deadline has passed, wherever it moves to.
+    async fn expired(&self) -> LostReason {
+        while let Some(deadline) = self.0.deadline() {
+            sleep_until(self.0.host(), deadline).await;
+            if let Some(reason) = self.0.time_is_over() {
+                return reason;
+            }
+        }
+        std::future::pending().await
     }
 
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled by a release.
+    ///
+    /// Within another runtime than the one that the quorum was connected on, a task of that runtime
+    /// watches the lock for the token, until the lock or the token has ended.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.0.ended.child_token()
+        let token = self.0.ended.child_token();
+        if let Some(runtime) = self.0.host().elsewhere() {
+            runtime.spawn(self.clone().cancel_when_lost(token.clone()));
+        }
+        token
+    }
+
+    async fn cancel_when_lost(self, token: CancellationToken) {
+        if token.run_until_cancelled(self.lost()).await.is_some() {
+            token.cancel();
+        }
     }
 
     pub(crate) fn lost_error(&self) -> Error {
@@ -153,9 +141,10 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// The guard of a round that was won.
-    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Self {
-        Self { lease: Lease(Held::begin(leases, rules, won)), holds: true }
+    /// The guard of a round that was won, and what makes a shutdown wait for it until it is dropped.
+    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Self, Open) {
+        let (held, open) = Held::begin(leases, rules, won);
+        (Self { lease: Lease(held), holds: true }, open)
     }
 
     /// A view that can be given away; it does not keep the lock.
@@ -220,9 +209,9 @@ impl LockGuard {
         }
         let held = &self.lease.0;
         let until = held.round_timeout();
-        let setting = held.add_hold(Holding::start)?;
+        let setting = held.add_hold()?;
         let guard = Self { lease: self.lease.clone(), holds: true };
-        match before(&held.voters().host, until, setting.verdict()).await {
+        match before(held.host(), until, setting.verdict()).await {
             Some(Verdict::Won) => Ok(guard),
             _ if !guard.is_held() => Err(guard.lease.lost_error()),
             _ => {
@@ -244,7 +233,7 @@ impl LockGuard {
         self.holds = false;
         let held = self.lease.0.clone();
         let until = held.round_timeout();
-        let cleanup = match held.drop_hold(Holding::forget) {
+        let cleanup = match held.drop_hold() {
             Dropped::StillHeld | Dropped::Passed => return Ok(Released::Released),
             Dropped::Expired => return Ok(Released::AlreadyExpired),
             Dropped::Released(cleanup) => cleanup,
@@ -252,7 +241,7 @@ impl LockGuard {
         if !can_wait() {
             return Err(no_runtime());
         }
-        match before(&held.voters().host, until, cleanup.freed()).await {
+        match before(held.host(), until, cleanup.freed()).await {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
             Some(Freed::Unknown) | None => Err(self.unconfirmed()),
@@ -271,20 +260,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.holds {
-            drop(self.lease.0.drop_hold(Holding::forget));
+            drop(self.lease.0.drop_hold());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
-        let all = [LostReason::Expired, LostReason::Refused, LostReason::MaxHold, LostReason::Closed];
-        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
-        let words = ["validity ended", "majority", "max_hold", "shut down"];
-        assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }
 }

@@ -1,18 +1,18 @@
-//! A lock that is held, was released, or was lost. Lost is final.
+//! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::guard::LostReason;
 use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::Host;
 use crate::node::{Operation, Verb};
-use crate::protocol::{Baton, Cleanup, Listening, NodeSet, Place, Renewing, Voters, Whom, Won};
-use crate::quorum::renewal::{due, within};
-use crate::quorum::{Renewal, Tick};
+use crate::protocol::{Baton, Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
+use crate::quorum::waiting::unclaimed;
+use crate::quorum::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by the deadline.
 const TIMER: Duration = Duration::from_millis(2);
@@ -32,7 +32,6 @@ pub(super) struct Held {
     leases: Arc<Leases>,
     rules: Arc<Rules>,
     pub(super) claim: Arc<Operation>,
-    since: Tick,
     passes: u32,
     others_wait: bool,
     state: Mutex<State>,
@@ -41,24 +40,13 @@ pub(super) struct Held {
 
 #[derive(Debug)]
 struct State {
-    phase: Phase,
-    deadline: Tick,
+    tenure: Tenure,
     holds: u32,
-    failures: u32,
     timers: [Option<Key>; 2],
     /// The place in the process's queue, kept as long as the lock is.
     place: Option<Place>,
     /// The ear for nodes that offer a turn after all.
     listening: Option<Listening>,
-    /// The nodes that may hold it.
-    may_hold: NodeSet,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Held,
-    Released,
-    Lost(LostReason),
 }
 
 const RENEW: usize = 0;
@@ -66,88 +54,93 @@ const EXPIRE: usize = 1;
 
 impl Held {
     /// Begins the lease of a round that was won.
-    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> Arc<Self> {
-        let Won { claim, t0, place, listening, may_hold, passes, others_wait } = won;
-        let deadline = rules.validity.deadline(t0);
-        let state = State {
-            phase: Phase::Held,
-            deadline,
-            holds: 1,
-            failures: 0,
-            timers: [None; 2],
-            place: Some(place),
-            listening,
-            may_hold,
-        };
+    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Arc<Self>, Open) {
+        let Won { claim, grant, place, listening, passes, others_wait, open } = won;
+        let voters = &leases.voters;
+        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, grant, voters.host.now());
+        let state = State { tenure, holds: 1, timers: [None; 2], place: Some(place), listening };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
             claim,
-            since: leases.voters.host.now(),
             passes,
             others_wait,
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
-        leases.voters.meters.held();
+        voters.meters.held();
         let mut state = held.state();
-        held.set(&mut state, EXPIRE, deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
+        held.set(&mut state, EXPIRE, grant.deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
         if rules.auto_renew {
-            held.set(&mut state, RENEW, due(t0, rules.validity), Event::Renew(Arc::downgrade(&held)));
+            held.set(&mut state, RENEW, tenure.first_renewal(), Event::Renew(Arc::downgrade(&held)));
         }
         drop(state);
-        held
+        (held, open)
     }
 
     /// What is left of the validity; zero once it is over, released or lost.
     pub(super) fn remaining(&self) -> Duration {
-        let state = self.state();
-        match state.phase {
-            Phase::Held => state.deadline.since(self.now()),
-            Phase::Released | Phase::Lost(_) => Duration::ZERO,
-        }
+        self.state().tenure.remaining(self.now())
     }
 
-    /// Why a lock was lost of which nothing remains, unless it was released.
+    /// Why it is lost, if it is: also where its time is over and no timer has said so yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
-        match self.state().phase {
-            Phase::Lost(reason) => Some(reason),
-            // Its time is over, and no timer has said so yet.
-            Phase::Held => Some(self.expired()),
-            Phase::Released => None,
-        }
+        self.state().tenure.lost(self.now())
+    }
+
+    /// Until when it may be relied on, unless it has ended.
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        let state = self.state();
+        matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
+    }
+
+    /// If its time is over, it is lost now.
+    pub(super) fn time_is_over(&self) -> Option<LostReason> {
+        let reason = self.lost()?;
+        self.lose(reason);
+        Some(reason)
+    }
+
+    pub(super) fn host(&self) -> &Arc<dyn Host> {
+        &self.leases.voters.host
     }
 
     /// Adds a hold and sends its count, or says that the lock is lost.
-    pub(super) fn add_hold<T>(&self, send: impl FnOnce(&Arc<Voters>, Operation) -> T) -> Result<T> {
+    pub(super) fn add_hold(&self) -> Result<Holding> {
         let mut state = self.state();
-        if state.phase != Phase::Held || self.now() >= state.deadline {
+        if !state.tenure.is_held(self.now()) {
             // The error looks at the state again.
             drop(state);
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
-        // So may a claim that sets the count.
-        state.may_hold = self.leases.voters.everyone();
-        // Sent under the lock: nodes see counts in the order in which they were set.
-        Ok(send(&self.leases.voters, self.counted(&state)))
+        Ok(self.count(&mut state))
+    }
+
+    /// Sets the hold count on all nodes. Sent under the lock: nodes see counts in the order in which
+    /// they were set.
+    fn count(&self, state: &mut State) -> Holding {
+        let claim = Operation { count: state.holds, ..self.claim.with_verb(Verb::Claim) };
+        let holding = Holding::start(&self.leases.voters, claim);
+        // A claim that sets the count may take the name where it was not held.
+        state.tenure.sent(holding.sent());
+        holding
     }
 
     /// Gives one hold up; with the last, the lock is released. The release that was sent, if it was.
-    pub(super) fn drop_hold(&self, send: impl FnOnce(&Arc<Voters>, Operation)) -> Dropped {
+    pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
-        match state.phase {
+        match state.tenure.phase() {
             Phase::Held if state.holds > 0 => {
-                send(&self.leases.voters, self.counted(&state));
+                // Nobody waits for it: a wrong count frees nothing and keeps nothing.
+                self.count(&mut state);
                 Dropped::StillHeld
             }
+            Phase::Held if state.tenure.release(self.now()) => self.release(state),
             Phase::Held => {
-                if self.now() < state.deadline {
-                    return self.release(state);
-                }
                 drop(state);
-                self.lose(self.expired());
+                self.time_is_over();
                 Dropped::Expired
             }
             Phase::Released | Phase::Lost(_) => Dropped::Expired,
@@ -156,26 +149,40 @@ impl Held {
 
     /// The lock is lost, once and for all: its users are told, it is released everywhere, and nothing renews it again.
     pub(super) fn lose(&self, reason: LostReason) {
-        let state = self.state();
-        if state.phase == Phase::Held {
-            self.leases.voters.meters.lost(reason.as_str());
-            tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
-            self.end(state, Phase::Lost(reason));
+        let mut state = self.state();
+        if state.tenure.lose(reason) {
+            self.ended_by(state, reason);
         }
+    }
+
+    fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
+        self.leases.voters.meters.lost(reason.as_str());
+        tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
+        self.end(state);
+        self.ended.cancel();
     }
 
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
     pub(super) fn deadline_reached(self: &Arc<Self>) {
         let mut state = self.state();
-        if state.phase != Phase::Held {
+        if state.tenure.phase() != Phase::Held {
             return;
         }
-        let timer = state.deadline.minus(TIMER);
+        let timer = state.tenure.deadline().minus(TIMER);
         if self.now() < timer {
             self.set(&mut state, EXPIRE, timer, Event::Expire(Arc::downgrade(self)));
         } else {
+            let reason = state.tenure.expired(self.now());
             drop(state);
-            self.lose(self.expired());
+            self.lose(reason);
+        }
+    }
+
+    /// A node is in doubt: where too few others stand behind the deadline, the lock is renewed now.
+    pub(super) fn doubted(self: &Arc<Self>, node: usize) {
+        let mut state = self.state();
+        if state.tenure.doubted(node) && self.rules.auto_renew {
+            self.set(&mut state, RENEW, self.now(), Event::Renew(Arc::downgrade(self)));
         }
     }
 
@@ -183,49 +190,41 @@ impl Held {
     pub(super) fn send_renewal(&self) -> Option<(Renewing, Tick)> {
         let mut state = self.state();
         state.timers[RENEW] = None;
-        let now = self.now();
-        if state.phase != Phase::Held || now >= state.deadline || !within(self.rules.max_hold, self.since, now) {
+        if !state.tenure.may_renew(self.now()) {
             return None;
         }
-        // A renewal heals nodes that knew nothing of the claim.
-        state.may_hold = self.leases.voters.everyone();
         // Sent under the lock: no renewal follows a release.
         let renewing = Renewing::start(&self.leases.voters, &self.claim, state.holds);
-        let until = state.deadline.min(renewing.t0() + self.rules.round_timeout);
+        // A renewal heals nodes that knew nothing of the claim.
+        state.tenure.sent(renewing.votes().sent());
+        let until = state.tenure.deadline().min(renewing.t0() + self.rules.round_timeout);
         Some((renewing, until))
     }
 
-    /// Takes note of what a renewal sent at `t0` came to.
-    pub(super) fn renewed(self: &Arc<Self>, t0: Tick, renewal: Renewal) {
+    /// Takes note of what a renewal came to.
+    pub(super) fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
         let mut state = self.state();
         let now = self.now();
-        if state.phase != Phase::Held {
-            return;
-        }
-        if now >= state.deadline {
-            drop(state);
-            return self.lose(self.expired());
-        }
-        match renewal {
-            Renewal::Extended => {
-                self.leases.voters.meters.renewal("extended");
-                self.leases.voters.meters.margin(state.deadline.since(now));
-                state.deadline = self.rules.validity.deadline(t0).max(state.deadline);
-                state.failures = 0;
-                self.set(&mut state, RENEW, due(t0, self.rules.validity), Event::Renew(Arc::downgrade(self)));
+        let meters = &self.leases.voters.meters;
+        match state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now) {
+            Renewed::Extended { margin, next } => {
+                meters.renewal("extended");
+                meters.margin(margin);
+                self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
             }
-            Renewal::Lost => {
-                self.leases.voters.meters.renewal("lost");
-                drop(state);
-                self.lose(LostReason::Refused);
+            Renewed::Lost(reason) => {
+                if reason == LostReason::Refused {
+                    meters.renewal("lost");
+                }
+                self.ended_by(state, reason);
             }
-            Renewal::Unclear => {
-                self.leases.voters.meters.renewal("unclear");
+            Renewed::Unclear { failures } => {
+                meters.renewal("unclear");
                 let voters = &self.leases.voters;
-                let pause = self.rules.backoff.pause(state.failures, voters.round_trip(), voters.host.random());
-                state.failures = state.failures.saturating_add(1);
+                let pause = self.rules.backoff.pause(failures, voters.round_trip(), voters.host.random());
                 self.set(&mut state, RENEW, now + pause, Event::Renew(Arc::downgrade(self)));
             }
+            Renewed::Over => {}
         }
     }
 
@@ -238,49 +237,47 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    pub(super) fn voters(&self) -> &Arc<Voters> {
-        &self.leases.voters
-    }
-
-    /// Hands the lock to the next caller in this process, or releases it.
+    /// Hands the lock to the next caller in this process, or releases it everywhere.
     fn release(&self, mut state: MutexGuard<'_, State>) -> Dropped {
         let may_pass = self.passes < self.rules.max_passes || !self.others_wait;
-        match state.place.take_if(|place| may_pass && place.is_followed()) {
-            Some(place) => {
-                self.stop(&mut state, Phase::Released);
-                let may_hold = state.may_hold;
-                drop(state);
-                place.hand_over(Baton::new(self.leases.voters.clone(), self.claim.clone(), may_hold, self.passes));
-                self.leases.voters.meters.freed(self.now().since(self.since));
-                Dropped::Passed
-            }
-            None => Dropped::Released(self.end(state, Phase::Released)),
+        let Some(place) = state.place.take_if(|place| may_pass && place.is_followed()) else {
+            return Dropped::Released(self.end(state));
+        };
+        let (may_hold, since) = (state.tenure.may_hold(), state.tenure.since());
+        let listening = self.stop(&mut state);
+        drop(state);
+        drop(listening);
+        let voters = &self.leases.voters;
+        let baton = Baton::new(voters.clone(), self.claim.clone(), may_hold, self.passes);
+        if let Some(handed) = place.hand_over(baton) {
+            // The next caller may never be polled again.
+            let limit = unclaimed(voters.round_trip());
+            self.leases.schedule.add(self.now() + limit, Event::Unclaimed(handed, limit));
         }
+        voters.meters.freed(self.now().since(since));
+        Dropped::Passed
     }
 
-    /// No timer and no hint does anything from now on.
-    fn stop(&self, state: &mut State, phase: Phase) {
-        state.phase = phase;
-        state.listening = None;
+    /// No timer and no hint does anything from now on. What it listened with is to be dropped
+    /// outside of the lock.
+    fn stop(&self, state: &mut State) -> Option<Listening> {
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
+        state.listening.take()
     }
 
-    /// Ends the lease, and releases it on every node.
-    fn end(&self, mut state: MutexGuard<'_, State>, phase: Phase) -> Arc<Cleanup> {
-        self.stop(&mut state, phase);
+    /// Releases what has ended on every node.
+    fn end(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
+        let listening = self.stop(&mut state);
         let voters = &self.leases.voters;
-        let whom = Whom { ask: voters.everyone(), insist: state.may_hold, unheard: NodeSet::default() };
+        let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
         let cleanup = Cleanup::start(voters, self.claim.with_verb(Verb::Release), whom);
-        let place = state.place.take();
+        let (place, since) = (state.place.take(), state.tenure.since());
         drop(state);
-        drop(place);
-        voters.meters.freed(self.now().since(self.since));
-        if phase != Phase::Released {
-            self.ended.cancel();
-        }
+        drop((place, listening));
+        voters.meters.freed(self.now().since(since));
         cleanup
     }
 
@@ -288,14 +285,6 @@ impl Held {
         if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
             self.leases.schedule.remove(key);
         }
-    }
-
-    fn counted(&self, state: &State) -> Operation {
-        Operation { count: state.holds, ..self.claim.with_verb(Verb::Claim) }
-    }
-
-    fn expired(&self) -> LostReason {
-        if within(self.rules.max_hold, self.since, self.now()) { LostReason::Expired } else { LostReason::MaxHold }
     }
 
     fn now(&self) -> Tick {

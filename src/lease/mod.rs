@@ -6,6 +6,5 @@ mod monitor;
 mod reaper;
 mod schedule;
 
-pub use guard::{Lease, LockGuard, LostReason, Released};
+pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;
-pub(crate) use reaper::LEFTOVERS;

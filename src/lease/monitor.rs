@@ -4,18 +4,18 @@
 //! other event, so deadlines are told on time even when every node hangs.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::guard::LostReason;
 use super::held::{Held, Leases};
 use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
-use crate::protocol::{Cleanup, Voters};
-use crate::quorum::Tick;
+use crate::protocol::{Cleanup, Doubts, Voters};
+use crate::quorum::{LostReason, NodeSet, Tick};
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
@@ -23,7 +23,8 @@ impl Leases {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
-        host.spawn(Box::pin(run(host.clone(), schedule.clone(), leftovers, closing.clone())));
+        let doubts = voters.hints.doubts();
+        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, leftovers, closing.clone())));
         Arc::new(Self { voters, schedule, _closing: closing.drop_guard() })
     }
 
@@ -44,6 +45,7 @@ impl Leases {
 async fn run(
     host: Arc<dyn Host>,
     schedule: Arc<Schedule>,
+    doubts: Arc<Doubts>,
     mut leftovers: mpsc::Receiver<Arc<Cleanup>>,
     closing: CancellationToken,
 ) {
@@ -51,12 +53,14 @@ async fn run(
     tokio::pin!(reaping);
     let mut renewals = FuturesUnordered::new();
     loop {
-        let (due, next) = schedule.due(host.now());
-        renewals.extend(due.into_iter().filter_map(handle));
+        let now = host.now();
+        let (due, next) = schedule.due(now);
+        renewals.extend(due.into_iter().filter_map(|event| handle(event, &schedule, now)));
         tokio::select! {
             biased;
             () = closing.cancelled() => return,
             () = schedule.changed() => {}
+            nodes = doubts.next() => doubted(&schedule, nodes),
             () = sleep_until(&host, next), if next != Tick::NEVER => {}
             Some(()) = renewals.next(), if !renewals.is_empty() => {}
             () = &mut reaping => return,
@@ -64,8 +68,15 @@ async fn run(
     }
 }
 
+/// Tells all leases that some nodes are in doubt.
+fn doubted(schedule: &Schedule, nodes: NodeSet) {
+    for lease in schedule.leases().iter().filter_map(Weak::upgrade) {
+        nodes.iter().for_each(|node| lease.doubted(node));
+    }
+}
+
 /// Does what is due, or returns the renewal that is to be waited for.
-fn handle(event: Event) -> Option<impl Future<Output = ()>> {
+fn handle(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Output = ()> + use<>> {
     match event {
         Event::Renew(lease) => return Some(renew(lease)),
         Event::Expire(lease) => {
@@ -74,6 +85,13 @@ fn handle(event: Event) -> Option<impl Future<Output = ()>> {
             }
         }
         Event::Release(cleanup) => cleanup.again(),
+        Event::Unclaimed(handed, limit) => {
+            // Later than the hand-over by the limit, to a nanosecond.
+            let since = now.minus(limit) + Duration::from_nanos(1);
+            if handed.expire(since) {
+                schedule.add(now + limit, Event::Unclaimed(handed, limit));
+            }
+        }
     }
     None
 }
@@ -82,6 +100,6 @@ async fn renew(lease: Weak<Held>) {
     let Some((renewing, until)) = lease.upgrade().and_then(|lease| lease.send_renewal()) else { return };
     let verdict = renewing.verdict(until).await;
     if let Some(lease) = lease.upgrade() {
-        lease.renewed(renewing.t0(), verdict);
+        lease.renewed(&renewing, verdict);
     }
 }

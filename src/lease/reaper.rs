@@ -10,9 +10,6 @@ use crate::host::Host;
 use crate::protocol::Cleanup;
 use crate::quorum::Backoff;
 
-/// How many releases may wait for another try.
-pub(crate) const LEFTOVERS: usize = 65_536;
-
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 

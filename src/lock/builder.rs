@@ -10,12 +10,12 @@ use super::quorum::Quorum;
 use crate::config::{LockOptions, MAX_NODES, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
-use crate::lease::{LEFTOVERS, Leases};
+use crate::lease::Leases;
 use crate::node::hint::channel;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{Hints, Voters};
+use crate::protocol::{Hints, LEFTOVERS, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]

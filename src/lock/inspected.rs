@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::node::{Inspection, Name, Operation, Verb};
 use crate::protocol::{Cleanup, Survey, Voters, Whom};
+use crate::quorum::ballot::LIMIT;
 use crate::quorum::tally::Freed;
 
 /// What each node says of a name.
@@ -59,7 +60,7 @@ pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration)
     if heard.len() < voters.size.quorum() as usize {
         return Err(unavailable(voters, name, &survey));
     }
-    heard.iter().for_each(|said| voters.ballots.seen(said.fence));
+    heard.iter().for_each(|said| voters.seen(said.fence));
     let mut owners: Vec<_> = heard.iter().filter_map(|said| said.holder.as_deref()).collect();
     owners.sort_unstable();
     owners.dedup();
@@ -69,7 +70,8 @@ pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration)
         owners.push("-");
     }
     let until = voters.host.now() + patience;
-    let ballot = voters.ballot()?;
+    let told = heard.iter().map(|said| said.fence).filter(|&fence| fence < LIMIT - 1).max().unwrap_or(0);
+    let ballot = voters.ballot(told)?;
     for owner in owners {
         let release = Operation {
             verb: Verb::Release,

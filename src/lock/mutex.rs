@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::quorum::Inner;
 use crate::config::Rules;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
 use crate::node::Name;
-use crate::protocol::{Claimant, Patience};
+use crate::protocol::{Claimant, Patience, Won};
 use crate::quorum::Tick;
 
 /// A lock on one name, held by at most one at a time across all clients of the same nodes.
@@ -125,14 +125,12 @@ impl QuorumLock {
     async fn timed(&self, patience: Patience) -> Result<LockGuard> {
         self.inner.usable()?;
         let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: "cancelled" };
-        let acquired = tokio::select! {
+        let won = tokio::select! {
             biased;
             () = self.inner.shut.cancelled() => None,
-            acquired = self.try_until(patience) => Some(acquired),
+            won = self.try_until(patience) => Some(won),
         };
-        // A lock that was won while the quorum shut down may have come too late to be lost with the others.
-        let acquired = acquired.filter(|_| !self.inner.shut.is_cancelled());
-        let acquired = acquired.unwrap_or_else(|| Err(crate::error::Error::closed()));
+        let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|won| self.hold(won));
         timing.outcome = match &acquired {
             Ok(_) => "acquired",
             Err(error) => outcome(error.kind()),
@@ -140,12 +138,23 @@ impl QuorumLock {
         acquired
     }
 
-    async fn try_until(&self, patience: Patience) -> Result<LockGuard> {
-        let names = self.names.as_ref().map_err(crate::error::Error::config)?;
+    /// Holds what was won. A lock that was won while the quorum shut down may have come too late to be
+    /// lost with the others: it is released, and the shutdown waits until that has been sent.
+    fn hold(&self, won: Won) -> Result<LockGuard> {
+        let (guard, open) = LockGuard::new(&self.inner.leases, &self.rules, won);
+        if self.inner.shut.is_cancelled() {
+            drop(guard);
+            drop(open);
+            return Err(Error::closed());
+        }
+        Ok(guard)
+    }
+
+    async fn try_until(&self, patience: Patience) -> Result<Won> {
+        let names = self.names.as_ref().map_err(Error::config)?;
         let leases = &self.inner.leases;
         let claimant = Claimant { voters: &leases.voters, queue: &self.inner.queue, names, rules: &self.rules };
-        let won = claimant.acquire(patience).await?;
-        Ok(LockGuard::new(leases, &self.rules, won))
+        claimant.acquire(patience).await
     }
 }
 

@@ -39,6 +39,12 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
 
     /// Hints of node number `node` may have been missed: everyone had better ask.
     fn missed(&self, node: usize);
+
+    /// Node number `node` may have forgotten what it granted: it restarted, or its clock was stepped.
+    /// Whoever relies on it had better renew.
+    fn doubted(&self, node: usize) {
+        let _ = node;
+    }
 }
 
 /// What all clients' channels begin with.

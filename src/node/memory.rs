@@ -378,6 +378,10 @@ impl Node for MemoryNode {
         true
     }
 
+    fn clock_ahead(&self) -> Option<i128> {
+        Some(0)
+    }
+
     fn status(&self) -> NodeStatus {
         NodeStatus::new(self.label.clone(), NodeState::Up)
     }

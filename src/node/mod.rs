@@ -12,6 +12,7 @@ pub mod operation;
 pub mod redis;
 pub mod reply;
 pub mod status;
+pub mod trust;
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +43,11 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Whether this node gives hints now.
     fn hints(&self) -> bool {
         false
+    }
+
+    /// How far this node's clock is ahead of the host's, in microseconds, as far as that is known.
+    fn clock_ahead(&self) -> Option<i128> {
+        None
     }
 
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.

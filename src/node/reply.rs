@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::quorum::ballot::LIMIT;
+
 /// What a node says of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -122,6 +124,9 @@ impl fmt::Display for Outcome {
         match self {
             Self::Held { holder, remaining: Some(left), .. } => write!(f, "held by {holder} for {left:.1?} more"),
             Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
+            Self::Stale { fence } if *fence >= LIMIT - 1 => {
+                write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's gate key")
+            }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
             Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {left:.1?} more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
@@ -150,6 +155,8 @@ pub enum FaultKind {
     Rejected,
     /// The answer is not one of ours.
     Garbled,
+    /// The node carried it out, and its answer does not count: it may have forgotten what it granted.
+    Doubted,
 }
 
 impl FaultKind {
@@ -165,6 +172,7 @@ impl FaultKind {
             Self::Busy => "busy",
             Self::Rejected => "rejected",
             Self::Garbled => "garbled",
+            Self::Doubted => "doubted",
         }
     }
 }

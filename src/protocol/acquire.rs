@@ -7,7 +7,7 @@ use super::attempt::{Attempt, Victory};
 use super::hints::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
-use super::voters::{NodeSet, Voters};
+use super::voters::{Open, Voters};
 use super::waiting::until_worth_asking;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,10 +15,7 @@ use crate::host::{before, sleep_until};
 use crate::node::{Name, Operation, Outcome, Reply, Stance};
 use crate::quorum::tally::Cause;
 use crate::quorum::waiting::patience as kept_for;
-use crate::quorum::{ClaimTally, Tick, Verdict, Vote};
-
-/// How many higher ballots are tried at once before the round counts as failed.
-const LIFTS: u32 = 3;
+use crate::quorum::{ClaimTally, Decision, Grant, Terms, Tick, Verdict};
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -43,18 +40,18 @@ impl Patience {
 pub(crate) struct Won {
     /// The claim that a quorum granted.
     pub(crate) claim: Arc<Operation>,
-    /// When its round began.
-    pub(crate) t0: Tick,
+    /// What it was granted, and until when.
+    pub(crate) grant: Grant,
     /// The place in the process's queue, which the holder keeps.
     pub(crate) place: Place,
     /// The ear for nodes that offer a turn after all.
     pub(crate) listening: Option<Listening>,
-    /// The nodes that may have heard of the claim.
-    pub(crate) may_hold: NodeSet,
     /// How often in a row the lock was passed within this process.
     pub(crate) passes: u32,
     /// Whether anybody else may be waiting.
     pub(crate) others_wait: bool,
+    /// Until it is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
+    pub(crate) open: Open,
 }
 
 /// Who wants what.
@@ -77,18 +74,18 @@ impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
     /// lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
-        let ticket = u64::try_from(self.voters.host.wall().as_micros()).unwrap_or(0);
+        let ticket = self.voters.ticket();
         let place = self.turn(patience).await?;
-        let ttl = self.rules.validity.ttl();
-        let mut attempt = Attempt::new(self.voters, self.names, ttl, place.take_baton());
+        let mut attempt = Attempt::new(self.voters, self.names, self.terms(), place.take_baton());
         for failures in 0u32.. {
             let turn = attempt.turn();
             let defeat = match self.round(&mut attempt, ticket, failures, patience).await? {
-                Ok((victory, t0)) => {
+                Ok(grant) => {
                     place.tell(Head::Holding);
                     self.note_turn(turn, true);
-                    let Victory { claim, listening, may_hold, passes, others_wait } = victory;
-                    return Ok(Won { claim, t0, place, listening, may_hold, passes, others_wait });
+                    let Some(victory) = attempt.won(grant) else { break };
+                    let Victory { claim, grant, listening, passes, others_wait, open } = victory;
+                    return Ok(Won { claim, grant, place, listening, passes, others_wait, open });
                 }
                 Err(defeat) => defeat,
             };
@@ -103,6 +100,11 @@ impl Claimant<'_> {
             }
         }
         Err(Error::closed())
+    }
+
+    fn terms(&self) -> Terms {
+        let Rules { validity, min_validity, .. } = *self.rules;
+        Terms { size: self.voters.size, validity, min_validity }
     }
 
     /// Waits until the next round: for a turn in line, or where none is to be had, for a random while.
@@ -166,9 +168,13 @@ impl Claimant<'_> {
     }
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
-        match place.head() {
-            Head::Unavailable(reports) => {
+        match (place.head(), patience) {
+            (Head::Unavailable(reports), _) => {
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach").with_nodes(reports)
+            }
+            // A whole round has passed without an answer from a quorum: nobody knows who holds it.
+            (Head::Undecided, _) | (Head::Trying, Patience::Once) => {
+                self.error(ErrorKind::Unavailable, "no quorum has answered an earlier caller of this process")
             }
             _ => self.error(out_of_time(patience), "others in this process are before this caller"),
         }
@@ -181,24 +187,28 @@ impl Claimant<'_> {
         ticket: u64,
         failures: u32,
         patience: Patience,
-    ) -> Result<Result<(Victory, Tick), Defeat>> {
+    ) -> Result<Result<Grant, Defeat>> {
         let limit = self.limit(failures, patience);
-        for lift in 0.. {
-            let (t0, round) = attempt.ask(self.stance(ticket, patience))?;
-            let verdict = before(&self.voters.host, limit, round.verdict()).await;
+        loop {
+            let round = attempt.ask(self.stance(ticket, patience))?;
+            let _ = before(&self.voters.host, limit, round.verdict()).await;
             let now = self.voters.host.now();
+            let verdict = round.look(ClaimTally::verdict);
             self.voters.meters.round(named(verdict), round.look(ClaimTally::is_split));
-            self.note_fences(&round);
-            match verdict {
-                Some(Verdict::Won) => return Ok(self.won(attempt, t0, now, round)),
-                Some(Verdict::Stale) if lift < LIFTS => {}
-                _ => {
+            let won = verdict == Some(Verdict::Won);
+            if let Some(t0) = attempt.t0().filter(|_| won) {
+                self.voters.measured(now.since(t0));
+            }
+            match attempt.decide(now) {
+                Some(Decision::Won(grant)) => return Ok(Ok(grant)),
+                Some(Decision::Lift) => {}
+                Some(Decision::Failed(_)) if won => return Ok(Err(Defeat { round, late: true })),
+                Some(Decision::Failed(_)) | None => {
                     self.diagnose(attempt, &round, limit, patience).await;
                     return Ok(Err(Defeat { round, late: false }));
                 }
             }
         }
-        Err(Error::closed())
     }
 
     /// Until when a round waits. One round is always made whole, however short the caller's time is.
@@ -210,39 +220,11 @@ impl Claimant<'_> {
         }
     }
 
-    /// A quorum granted: in time, or not.
-    fn won(
-        &self,
-        attempt: &mut Attempt<'_>,
-        t0: Tick,
-        now: Tick,
-        round: Arc<Round<ClaimTally>>,
-    ) -> Result<(Victory, Tick), Defeat> {
-        self.voters.measured(now.since(t0));
-        let late = !self.rules.validity.suffices(t0, now, self.rules.min_validity);
-        match if late { None } else { attempt.won() } {
-            Some(victory) => Ok((victory, t0)),
-            None => Err(Defeat { round, late }),
-        }
-    }
-
     /// Waits until it is known why the round failed, where no further one will be made. What it was granted does not wait for that.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
             attempt.requeue(Stance::Once);
             let _ = before(&self.voters.host, limit, cause(round)).await;
-        }
-    }
-
-    fn note_fences(&self, round: &Round<ClaimTally>) {
-        let fence = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence } | Outcome::Reserved { fence, .. })) => {
-                Some(*fence)
-            }
-            _ => None,
-        };
-        if let Some(highest) = round.replies(|replies| replies.iter().filter_map(fence).max()) {
-            self.voters.ballots.seen(highest);
         }
     }
 
@@ -298,7 +280,7 @@ impl Defeat {
         match self.cause() {
             Cause::Contended => Head::Contended,
             Cause::Unavailable => Head::Unavailable(self.round.reports(voters)),
-            Cause::Undecided => Head::Trying,
+            Cause::Undecided => Head::Undecided,
         }
     }
 
@@ -319,16 +301,6 @@ impl Defeat {
     fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
         self.round.replies(|replies| replies.iter().find_map(cause))
-    }
-}
-
-/// Granted, refused, stale; all else is unknown.
-pub(super) fn vote(reply: &Reply) -> Vote {
-    match reply {
-        Ok(Outcome::Granted | Outcome::Passed { .. }) => Vote::Granted,
-        Ok(Outcome::Held { .. } | Outcome::Reserved { .. }) => Vote::Refused,
-        Ok(Outcome::Stale { .. }) => Vote::Stale,
-        _ => Vote::Unknown,
     }
 }
 

@@ -7,10 +7,11 @@ use super::baton::Baton;
 use super::hints::Listening;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
-use super::voters::{NodeSet, Voters};
+use super::vote::told;
+use super::voters::{Open, Voters};
 use crate::error::Result;
 use crate::node::{Name, Operation, Outcome, Reply, Stance, Verb};
-use crate::quorum::{ClaimTally, Tick};
+use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, Terms, Tick};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released on every node that did not explicitly refuse, and every
 /// line is left.
@@ -20,41 +21,48 @@ pub(super) struct Attempt<'a> {
     ttl: Duration,
     acquisition: String,
     number: u64,
-    round: u32,
-    /// What the present round has asked, and who answered what.
-    asked: Vec<(Arc<Operation>, Arc<Round<ClaimTally>>)>,
+    /// What was asked under the present owner, and what follows from the answers.
+    rules: Acquisition<Arc<Round<ClaimTally>>>,
+    owner: Arc<str>,
     last: Option<Arc<Operation>>,
+    /// The highest fence that any node told.
+    told: u64,
     in_line: bool,
     /// What the one before in this process handed over.
     baton: Option<Baton>,
     listening: Option<Listening>,
+    /// As long as it lasts, a release may have to follow: a shutdown waits for that.
+    _open: Open,
 }
 
 /// How an attempt ended that was won.
 #[derive(Debug)]
 pub(super) struct Victory {
     pub(super) claim: Arc<Operation>,
+    pub(super) grant: Grant,
     pub(super) listening: Option<Listening>,
-    pub(super) may_hold: NodeSet,
     pub(super) passes: u32,
     pub(super) others_wait: bool,
+    pub(super) open: Open,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, ttl: Duration, baton: Option<Baton>) -> Self {
+    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, terms: Terms, baton: Option<Baton>) -> Self {
         let (acquisition, number) = voters.acquisition();
         Self {
             voters,
             names,
-            ttl,
+            ttl: terms.validity.ttl(),
+            owner: owner(&acquisition, 0),
             acquisition,
             number,
-            round: 0,
-            asked: Vec::with_capacity(1),
+            rules: Acquisition::new(terms),
             last: None,
+            told: 0,
             in_line: false,
             baton,
             listening: None,
+            _open: voters.open_cleanup(),
         }
     }
 
@@ -69,32 +77,46 @@ impl<'a> Attempt<'a> {
         heard.first.filter(|_| heard.turns.len() >= self.voters.size.quorum())
     }
 
-    /// Asks all nodes, with a fresh ballot: as the present round's owner, which a round's first call makes up anew.
-    pub(super) fn ask(&mut self, stance: Stance) -> Result<(Tick, Arc<Round<ClaimTally>>)> {
+    /// Asks all nodes as the present owner, with a fresh ballot.
+    pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
         let claim = Arc::new(self.operation(stance)?);
         let round = Round::new(self.voters.nodes.len(), ClaimTally::new(self.voters.size));
         if matches!(stance, Stance::Wait { .. }) && self.baton.is_none() {
             self.set_in_line(true);
+            // From before the first claim that waits: a hint may come with the answer to it.
+            self.listen();
         }
-        self.asked.push((claim.clone(), round.clone()));
         self.last = Some(claim.clone());
         if let Some(listening) = &self.listening {
             listening.clear();
         }
         // Read before the first send: the nodes count from later than this.
         let t0 = self.voters.host.now();
+        self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
         match &self.baton {
             Some(baton) => self.voters.ask(self.voters.everyone(), &claim, &baton.watch(round.clone())),
             None => self.voters.ask(self.voters.everyone(), &claim, &round),
         }
-        Ok((t0, round))
+        Ok(round)
+    }
+
+    /// When the last ask began.
+    pub(super) fn t0(&self) -> Option<Tick> {
+        self.rules.last().map(|ask| ask.t0)
+    }
+
+    /// What the votes of the last ask come to at `now`.
+    pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
+        let told = self.rules.last()?.votes.replies(|replies| replies.iter().filter_map(told).max());
+        if let Some(fence) = told {
+            self.voters.seen(fence);
+            self.told = self.told.max(fence);
+        }
+        self.rules.decide(now)
     }
 
     fn operation(&self, stance: Stance) -> Result<Operation> {
-        let owner = match self.asked.first() {
-            Some((claim, _)) => claim.claimant().clone(),
-            None => format!("{}.{}", self.acquisition, self.round).into(),
-        };
+        let owner = self.owner.clone();
         let (verb, owner, next) = match &self.baton {
             Some(baton) => (Verb::Pass, baton.owner().clone(), Some(owner)),
             None => (Verb::Claim, owner, None),
@@ -104,7 +126,7 @@ impl<'a> Attempt<'a> {
             names: self.names.clone(),
             owner,
             ttl: self.ttl,
-            ballot: self.voters.ballot()?,
+            ballot: self.voters.ballot(self.told)?,
             count: 1,
             stance: if next.is_some() { Stance::Once } else { stance },
             grace: self.voters.grace(),
@@ -117,34 +139,33 @@ impl<'a> Attempt<'a> {
         // What the one before handed over was not taken everywhere.
         self.baton = None;
         let Some(last) = &self.last else { return };
-        let whom = self.may_hold();
+        let whom = self.rules.may_hold();
         let waits = matches!(stance, Stance::Wait { .. });
         if !whom.is_empty() {
             let release = Operation { stance, ..last.with_verb(Verb::Release) };
-            Cleanup::start(self.voters, release, Whom { ask: whom, insist: whom, unheard: self.unheard() });
+            Cleanup::start(self.voters, release, Whom { ask: whom, insist: whom, unheard: self.rules.unheard() });
         }
-        self.asked.clear();
-        self.round += 1;
+        self.rules.give_up();
+        self.owner = owner(&self.acquisition, self.rules.round());
         if waits {
             self.set_in_line(true);
         }
     }
 
-    /// The round was won.
-    pub(super) fn won(&mut self) -> Option<Victory> {
-        let (claim, round) = self.asked.pop()?;
-        self.asked.clear();
-        self.last = None;
+    /// The round was won with `grant`.
+    pub(super) fn won(mut self, grant: Grant) -> Option<Victory> {
+        let (claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.set_in_line(false);
         let passes = self.baton.take().map_or(0, |baton| baton.taken());
-        let mut may_hold = NodeSet::default();
-        round.replies(|replies| mark(&mut may_hold, replies, was_sent));
-        let listening = self.listening.take();
+        // Where no node refused it, none will offer it a turn.
+        let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
+        let listening = self.listening.take().filter(|_| refused);
         if let Some(listening) = &listening {
             listening.hold(self.voters, &claim, &round);
         }
         let others_wait = passes == 0 || round.replies(|replies| replies.iter().any(others_wait));
-        Some(Victory { claim, listening, may_hold, passes, others_wait })
+        let open = self.voters.open_cleanup();
+        Some(Victory { claim, grant, listening, passes, others_wait, open })
     }
 
     fn set_in_line(&mut self, in_line: bool) {
@@ -152,24 +173,6 @@ impl<'a> Attempt<'a> {
             self.in_line = in_line;
             self.voters.meters.in_line(in_line);
         }
-    }
-
-    /// The nodes that did not explicitly refuse the present round. Unknown is not refused.
-    fn may_hold(&self) -> NodeSet {
-        let mut whom = NodeSet::default();
-        for (_, round) in &self.asked {
-            round.replies(|replies| mark(&mut whom, replies, may_hold));
-        }
-        whom
-    }
-
-    /// The nodes whose answer to the last call has not come.
-    fn unheard(&self) -> NodeSet {
-        let mut unheard = NodeSet::default();
-        if let Some((_, last)) = self.asked.last() {
-            last.replies(|replies| mark(&mut unheard, replies, |reply| !matches!(reply, Some(Ok(_)))));
-        }
-        unheard
     }
 }
 
@@ -179,31 +182,20 @@ impl Drop for Attempt<'_> {
         let in_line = self.in_line;
         self.set_in_line(false);
         let Some(last) = &self.last else { return };
-        let insist = self.may_hold();
+        let insist = self.rules.may_hold();
         let ask = if in_line { self.voters.everyone() } else { insist };
         if !ask.is_empty() {
-            Cleanup::start(self.voters, last.with_verb(Verb::Release), Whom { ask, insist, unheard: self.unheard() });
+            Cleanup::start(
+                self.voters,
+                last.with_verb(Verb::Release),
+                Whom { ask, insist, unheard: self.rules.unheard() },
+            );
         }
     }
 }
 
-/// Adds the nodes whose replies are such.
-pub(super) fn mark(set: &mut NodeSet, replies: &[Option<Reply>], which: impl Fn(&Option<Reply>) -> bool) {
-    replies.iter().enumerate().filter(|(_, reply)| which(reply)).for_each(|(node, _)| set.insert(node));
-}
-
-/// Whether a node may have heard of the claim.
-fn was_sent(reply: &Option<Reply>) -> bool {
-    !matches!(reply, Some(Err(fault)) if fault.nothing_ran())
-}
-
-/// Whether a node may hold what it answered so about.
-fn may_hold(reply: &Option<Reply>) -> bool {
-    match reply {
-        Some(Ok(Outcome::Held { .. } | Outcome::Stale { .. } | Outcome::Reserved { .. })) => false,
-        Some(Err(fault)) => !fault.nothing_ran(),
-        _ => true,
-    }
+fn owner(acquisition: &str, round: u32) -> Arc<str> {
+    format!("{acquisition}.{round}").into()
 }
 
 fn others_wait(reply: &Option<Reply>) -> bool {

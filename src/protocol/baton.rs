@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::attempt::mark;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
-use super::voters::{NodeSet, Open, Voters};
-use crate::node::{Operation, Outcome, Reply, Sink, Verb};
-use crate::quorum::{ClaimTally, Tick, Verdict};
+use super::voters::{Open, Voters};
+use crate::node::{Operation, Reply, Sink, Verb};
+use crate::quorum::{ClaimTally, NodeSet, Tick, Verdict};
 
 /// A lock between two holders. Unless the next takes it, dropping it releases it everywhere.
 #[derive(Debug)]
@@ -30,6 +29,11 @@ impl Baton {
 
     fn whom(&self) -> Whom {
         Whom { ask: self.voters.everyone(), insist: self.may_hold, unheard: NodeSet::default() }
+    }
+
+    /// When it was handed over.
+    pub(super) const fn since(&self) -> Tick {
+        self.since
     }
 
     /// Who holds it still.
@@ -60,7 +64,7 @@ impl Drop for Baton {
     }
 }
 
-/// A round of passes. A pass that was lost or whose ballot was stale leaves the name with the holder before, who has gone.
+/// A round of passes. A pass that was not taken may leave the name with the holder before, who has gone.
 pub(super) struct Watch {
     round: Arc<Round<ClaimTally>>,
     voters: Arc<Voters>,
@@ -75,11 +79,11 @@ impl Watch {
         self.round.look(ClaimTally::verdict) == Some(Verdict::Won)
     }
 
-    /// The nodes that called the pass stale.
-    fn stale(&self) -> NodeSet {
-        let mut stale = NodeSet::default();
-        self.round.replies(|replies| mark(&mut stale, replies, is_stale));
-        stale
+    /// The nodes that did not take the pass: it was stale there, or the name is somebody else's. A
+    /// pass to the holder before may still be on its way to them, over a connection that was
+    /// replaced: only a release of that holder makes it harmless.
+    fn not_taken(&self) -> NodeSet {
+        self.round.look(|tally| tally.stale().or(tally.refused()))
     }
 
     fn release(&self, ask: NodeSet) {
@@ -94,17 +98,13 @@ impl Sink for Watch {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let (before, failed) = (self.is_won(), reply.is_err());
         self.round.clone().deliver(node, reply);
-        // A stale ballot is tried again with a higher one, unless other nodes were enough: then those that were stale so far are released, and
-        // later ones as they come.
+        // A stale ballot is tried again with a higher one, unless other nodes were enough: then the
+        // nodes that have not taken the pass so far are released, and later ones as they come.
         match self.is_won() {
             _ if failed => self.release(NodeSet::of(node)),
-            true if before => self.release(self.stale().and(NodeSet::of(node))),
-            true => self.release(self.stale()),
+            true if before => self.release(self.not_taken().and(NodeSet::of(node))),
+            true => self.release(self.not_taken()),
             false => {}
         }
     }
-}
-
-fn is_stale(reply: &Option<Reply>) -> bool {
-    matches!(reply, Some(Ok(Outcome::Stale { .. })))
 }

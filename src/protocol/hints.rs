@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use super::holding::Holding;
 use super::round::Round;
-use super::voters::{NodeSet, Voters};
+use super::voters::Voters;
 use crate::host::Host;
-use crate::node::{Hint, Listener, Operation, Outcome, Reply};
-use crate::quorum::{ClaimTally, Tick};
+use crate::node::{Hint, Listener, Operation};
+use crate::quorum::{ClaimTally, NodeSet, Tick};
 
 /// All of a client's acquisitions that stand in line somewhere.
 #[derive(Debug)]
@@ -20,8 +20,41 @@ pub(crate) struct Hints {
     host: Arc<dyn Host>,
     /// In order, so that all are woken in the order in which they came.
     ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
+    doubts: Arc<Doubts>,
     heard: metrics::Counter,
     wasted: metrics::Counter,
+}
+
+/// The nodes that may have forgotten what they granted, for whoever looks after the leases.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    nodes: Mutex<NodeSet>,
+    news: Notify,
+}
+
+impl Doubts {
+    /// Waits until some nodes are in doubt, and takes them.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn next(&self) -> NodeSet {
+        loop {
+            let nodes = std::mem::take(&mut *self.nodes());
+            if !nodes.is_empty() {
+                return nodes;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    fn add(&self, node: usize) {
+        self.nodes().insert(node);
+        self.news.notify_one();
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, NodeSet> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What one acquisition has heard.
@@ -58,10 +91,8 @@ struct Won {
 impl Won {
     /// Takes what a node offers that had refused. One that granted, or is about to answer, needs nothing.
     fn strengthen(&self, node: usize) {
-        let refused = |replies: &[Option<Reply>]| {
-            matches!(replies.get(node), Some(Some(Ok(Outcome::Held { .. } | Outcome::Reserved { .. }))))
-        };
-        if let Some(voters) = self.voters.upgrade().filter(|_| self.round.replies(refused)) {
+        let refused = self.round.look(ClaimTally::refused).contains(node);
+        if let Some(voters) = self.voters.upgrade().filter(|_| refused) {
             Holding::strengthen(&voters, node, &self.claim);
         }
     }
@@ -81,7 +112,7 @@ pub(crate) struct Heard {
 impl Hints {
     pub(crate) fn new(client: String, host: Arc<dyn Host>) -> Arc<Self> {
         let (heard, wasted) = crate::metrics::hint_counters();
-        Arc::new(Self { client, host, ears: Mutex::default(), heard, wasted })
+        Arc::new(Self { client, host, ears: Mutex::default(), doubts: Arc::default(), heard, wasted })
     }
 
     /// Listens for acquisition `number` until the returned ear is dropped.
@@ -90,6 +121,11 @@ impl Hints {
         let ear = Arc::new(Ear { state: Mutex::new(state), news: Notify::new() });
         self.ears().insert(number, ear.clone());
         Listening { hints: self.clone(), number, ear }
+    }
+
+    /// The nodes that may have forgotten what they granted.
+    pub(crate) fn doubts(&self) -> Arc<Doubts> {
+        self.doubts.clone()
     }
 
     /// How many listen.
@@ -126,6 +162,10 @@ impl Listener for Hints {
     fn missed(&self, _node: usize) {
         let ears: Vec<_> = self.ears().values().cloned().collect();
         ears.iter().for_each(|ear| ear.ask_now(self.host.now()));
+    }
+
+    fn doubted(&self, node: usize) {
+        self.doubts.add(node);
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::round::Round;
-use super::voters::{NodeSet, Voters};
+use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Operation, Verb};
-use crate::quorum::{ClaimTally, Verdict};
+use crate::quorum::{ClaimTally, NodeSet, Verdict};
 
 /// A claim on its way to the nodes, by an owner that holds the names on a quorum.
 #[derive(Debug)]
@@ -19,11 +19,6 @@ impl Holding {
     /// Claims again as the same owner, which sets its count.
     pub(crate) fn start(voters: &Arc<Voters>, claim: Operation) -> Self {
         Self::ask(voters, voters.everyone(), claim)
-    }
-
-    /// The same, for those who do not wait: a wrong count frees nothing and keeps nothing.
-    pub(crate) fn forget(voters: &Arc<Voters>, claim: Operation) {
-        Self::start(voters, claim);
     }
 
     /// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that has raised the fence.
@@ -40,6 +35,11 @@ impl Holding {
     /// Whether a quorum has set it.
     pub(crate) async fn verdict(&self) -> Verdict {
         self.round.verdict().await
+    }
+
+    /// The nodes that may have heard of it.
+    pub(crate) fn sent(&self) -> NodeSet {
+        self.round.look(ClaimTally::sent)
     }
 
     /// What each node said.

@@ -16,7 +16,7 @@ struct Answers {
 impl Count for Answers {
     type Verdict = ();
 
-    fn count(&mut self, _: &Reply) {
+    fn count(&mut self, _: usize, _: &Reply) {
         self.open -= 1;
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::baton::Baton;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::quorum::Tick;
 
 /// How the first in line fares, for those behind it.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) enum Head {
     Holding,
     /// Somebody else has it.
     Contended,
+    /// Too few nodes have answered in time so far.
+    Undecided,
     /// A quorum is out of reach.
     Unavailable(Vec<NodeReport>),
 }
@@ -28,8 +31,15 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
-    /// A lock that the one before hands over.
-    baton: Mutex<Option<Baton>>,
+    handed: Mutex<Handover>,
+}
+
+/// A lock that the one before hands over.
+#[derive(Debug, Default)]
+struct Handover {
+    baton: Option<Baton>,
+    /// Whether somebody looks after a while whether it was taken.
+    watched: bool,
 }
 
 #[derive(Debug)]
@@ -94,7 +104,31 @@ impl Queue {
 
 impl Entry {
     fn new() -> Self {
-        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new(), baton: Mutex::default() }
+        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new(), handed: Mutex::default() }
+    }
+
+    fn handed(&self) -> MutexGuard<'_, Handover> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches over the locks that callers of one name hand to each other.
+#[derive(Debug)]
+pub(crate) struct Handed(Weak<Entry>);
+
+impl Handed {
+    /// Releases a lock that was handed over before `since` and that nobody has taken. Returns
+    /// whether to look again later.
+    pub(crate) fn expire(&self, since: Tick) -> bool {
+        let Some(entry) = self.0.upgrade() else { return false };
+        let mut handed = entry.handed();
+        let unclaimed = handed.baton.take_if(|baton| baton.since() < since);
+        handed.watched = handed.baton.is_some();
+        let again = handed.watched;
+        drop(handed);
+        // Dropped outside of the lock: it is released now.
+        drop(unclaimed);
+        again
     }
 }
 
@@ -138,17 +172,18 @@ impl Place {
     }
 
     /// Gives up the place and hands the lock to the next. If all who follow go away, it is released.
-    pub(crate) fn hand_over(self, baton: Baton) {
-        *self.baton() = Some(baton);
+    /// What is returned must be asked later whether the lock was taken.
+    pub(crate) fn hand_over(self, baton: Baton) -> Option<Handed> {
+        let mut handed = self.entry.handed();
+        handed.baton = Some(baton);
+        let watched = std::mem::replace(&mut handed.watched, true);
+        drop(handed);
+        (!watched).then(|| Handed(Arc::downgrade(&self.entry)))
     }
 
     /// What the one before handed over.
     pub(super) fn take_baton(&self) -> Option<Baton> {
-        self.baton().take()
-    }
-
-    fn baton(&self) -> MutexGuard<'_, Option<Baton>> {
-        self.entry.baton.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entry.handed().baton.take()
     }
 
     /// Tells those behind how the first fares.
@@ -168,7 +203,7 @@ impl Place {
             let news = self.entry.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            if self.entry.turn.available_permits() > 0 || !matches!(self.head(), Head::Trying) {
+            if self.entry.turn.available_permits() > 0 || !matches!(self.head(), Head::Trying | Head::Undecided) {
                 return;
             }
             news.await;

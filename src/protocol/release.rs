@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::voters::{NodeSet, Open, Voters};
+use super::voters::{Open, Voters};
 use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Verb};
 use crate::quorum::tally::Freed;
-use crate::quorum::{ReleaseTally, Tick};
+use crate::quorum::{NodeSet, ReleaseTally, Tick};
+
+/// How many releases may be tried again at a time. Past that, what is left behind expires by itself.
+pub(crate) const LEFTOVERS: usize = 65_536;
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +50,8 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
+    /// From its second try on, it is one of so many that are tried again.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Cleanup {
@@ -57,6 +62,7 @@ impl Cleanup {
             waiting: whom.ask,
             unconfirmed: NodeSet::default(),
             tries: 1,
+            permit: None,
         };
         let cleanup = Arc::new(Self {
             voters: Arc::downgrade(voters),
@@ -112,6 +118,17 @@ impl Cleanup {
         state.waiting.is_empty() && !state.unconfirmed.is_empty()
     }
 
+    /// Has it tried again after a while, if there are not too many already.
+    fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
+        let mut state = self.state();
+        if state.permit.is_none() {
+            state.permit = voters.permit();
+        }
+        let permitted = state.permit.is_some();
+        drop(state);
+        permitted && voters.leave_over(self)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,7 +142,7 @@ impl Sink for Cleanup {
         if held(&reply) == Some(true) && self.whom.unheard.contains(node) {
             voters.meters.late_grant();
         }
-        if again && voters.host.now() < self.until && !voters.leave_over(self) {
+        if again && voters.host.now() < self.until && !self.try_later(&voters) {
             tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
         }
     }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::round::Round;
 use super::voters::Voters;
 use crate::host::before;
-use crate::node::{Operation, Outcome, Reply, Verb};
-use crate::quorum::renewal::RenewVote;
+use crate::node::{Operation, Verb};
 use crate::quorum::{Renewal, RenewalTally, Tick};
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
@@ -37,14 +36,9 @@ impl Renewing {
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         before(&self.voters.host, until, self.round.verdict()).await.unwrap_or(Renewal::Unclear)
     }
-}
 
-/// Only `extended` is a vote for us.
-pub(super) fn vote(reply: &Reply) -> RenewVote {
-    match reply {
-        Ok(Outcome::Extended) => RenewVote::Extended,
-        Ok(Outcome::Healed) => RenewVote::Healed,
-        Ok(Outcome::Lost { .. }) => RenewVote::Lost,
-        _ => RenewVote::Unknown,
+    /// The votes so far.
+    pub(crate) fn votes(&self) -> RenewalTally {
+        self.round.look(|tally| *tally)
     }
 }

@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Reply, Sink};
 use crate::quorum::tally::Cause;
-use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict};
+use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
 /// A way to count replies.
 pub(super) trait Count: Send + 'static {
@@ -16,7 +16,7 @@ pub(super) trait Count: Send + 'static {
     type Verdict: Copy + Send;
 
     /// Counts one node's reply.
-    fn count(&mut self, reply: &Reply);
+    fn count(&mut self, node: usize, reply: &Reply);
 
     /// What it comes to, as soon as that is known.
     fn verdict(&self) -> Option<Self::Verdict>;
@@ -90,7 +90,7 @@ impl<T: Count> Round<T> {
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let mut state = self.state();
-        state.tally.count(&reply);
+        state.tally.count(node, &reply);
         if let Some(slot) = state.replies.get_mut(node) {
             *slot = Some(reply);
         }
@@ -105,8 +105,8 @@ impl<T: Count> Sink for Round<T> {
 impl Count for ClaimTally {
     type Verdict = Verdict;
 
-    fn count(&mut self, reply: &Reply) {
-        self.count(super::acquire::vote(reply));
+    fn count(&mut self, node: usize, reply: &Reply) {
+        self.count(node, super::vote::claimed(reply));
     }
 
     fn verdict(&self) -> Option<Verdict> {
@@ -114,11 +114,17 @@ impl Count for ClaimTally {
     }
 }
 
+impl Votes for Arc<Round<ClaimTally>> {
+    fn tally(&self) -> ClaimTally {
+        self.look(|tally| *tally)
+    }
+}
+
 impl Count for RenewalTally {
     type Verdict = Renewal;
 
-    fn count(&mut self, reply: &Reply) {
-        self.count(super::renew::vote(reply));
+    fn count(&mut self, node: usize, reply: &Reply) {
+        self.count(node, super::vote::renewed(reply));
     }
 
     fn verdict(&self) -> Option<Renewal> {

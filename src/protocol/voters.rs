@@ -4,52 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::hints::Hints;
-use super::release::Cleanup;
+use super::release::{Cleanup, LEFTOVERS};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
 use crate::node::{Listener, Node, Operation, ReplyTo, Request, Sink};
+use crate::quorum::ballot::LIMIT;
 use crate::quorum::waiting::grace;
-use crate::quorum::{Ballots, Size};
-
-/// Some of the nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeSet(u64);
-
-impl NodeSet {
-    pub(crate) const fn of(node: usize) -> Self {
-        Self(1 << node)
-    }
-
-    pub(crate) const fn insert(&mut self, node: usize) {
-        self.0 |= 1 << node;
-    }
-
-    pub(crate) const fn remove(&mut self, node: usize) {
-        self.0 &= !(1 << node);
-    }
-
-    pub(crate) const fn contains(self, node: usize) -> bool {
-        self.0 & (1 << node) != 0
-    }
-
-    pub(crate) const fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-
-    /// The nodes in both.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    pub(crate) const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
+use crate::quorum::{Ballots, NodeSet, Size};
 
 /// The nodes, and what one client shares over all its locks.
 #[derive(Debug)]
@@ -58,12 +24,13 @@ pub(crate) struct Voters {
     pub(crate) size: Size,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) meters: Meters,
-    pub(crate) ballots: Ballots,
+    ballots: Ballots,
     pub(crate) hints: Arc<Hints>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
     leftovers: mpsc::Sender<Arc<Cleanup>>,
+    retries: Arc<Semaphore>,
 }
 
 /// How many releases have not ended.
@@ -75,7 +42,7 @@ pub(super) struct Cleanups {
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Open(Arc<Cleanups>);
+pub(crate) struct Open(Arc<Cleanups>);
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -108,6 +75,7 @@ impl Voters {
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
             leftovers,
+            retries: Arc::new(Semaphore::new(LEFTOVERS)),
         }
     }
 
@@ -119,9 +87,7 @@ impl Voters {
 
     /// All nodes.
     pub(crate) fn everyone(&self) -> NodeSet {
-        let mut all = NodeSet::default();
-        (0..self.nodes.len()).for_each(|node| all.insert(node));
-        all
+        NodeSet::first(self.size.nodes())
     }
 
     /// Asks `whom` to carry out `operation`. Each answers to `sink` once, whatever happens.
@@ -143,13 +109,29 @@ impl Voters {
         grace(self.round_trip())
     }
 
-    /// The next ballot.
-    pub(crate) fn ballot(&self) -> Result<u64> {
-        self.ballots.next(self.host.wall()).ok_or_else(|| {
+    /// The next ballot, above `told`.
+    pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
+        self.ballots.next(self.host.wall(), told).ok_or_else(|| {
             Error::config(
                 "the fencing tokens are used up: a node's gate key holds a fence near 2^53; delete that key by hand",
             )
         })
+    }
+
+    /// Takes note of a fence that a node told.
+    pub(crate) fn seen(&self, fence: u64) {
+        self.ballots.seen(fence, self.host.wall());
+    }
+
+    /// The place in all queues of an acquisition that begins now, in microseconds: by the nodes'
+    /// clocks, so that a client whose wall clock is wrong is neither before nor behind all others.
+    /// Of the nodes whose clock is known the median counts, of two in the middle the lower one.
+    pub(crate) fn ticket(&self) -> u64 {
+        let mut ahead: Vec<_> = self.nodes.iter().filter_map(|node| node.clock_ahead()).collect();
+        ahead.sort_unstable();
+        let Some(ahead) = ahead.get(ahead.len().saturating_sub(1) / 2) else { return micros(self.host.wall()) };
+        let now = self.host.now().since_origin().as_micros().cast_signed();
+        u64::try_from(now + ahead).unwrap_or(0).min(LIMIT)
     }
 
     /// How long a quorum takes to answer, lately: a moving average over rounds. Zero until measured.
@@ -177,6 +159,11 @@ impl Voters {
         self.leftovers.try_send(cleanup).is_ok()
     }
 
+    /// A place among the releases that are tried again.
+    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.retries.clone().try_acquire_owned().ok()
+    }
+
     /// Waits until no release is under way.
     pub(crate) async fn cleaned(&self) {
         loop {
@@ -191,22 +178,6 @@ impl Voters {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_of_nodes_knows_its_nodes() {
-        let mut set = NodeSet::of(5);
-        set.insert(63);
-        set.insert(0);
-        assert!(set.contains(0) && set.contains(5) && set.contains(63) && !set.contains(1) && !set.is_empty());
-        assert_eq!(
-            (set.len(), set.and(NodeSet::of(5)), set.and(NodeSet::of(1))),
-            (3, NodeSet::of(5), NodeSet::default())
-        );
-        set.remove(5);
-        set.remove(5);
-        assert!(set.len() == 2 && !set.contains(5) && NodeSet::default().is_empty());
-    }
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(0).min(LIMIT)
 }

@@ -6,6 +6,12 @@ use std::time::Duration;
 /// Ballots stay below 2^53, so that a node's Lua, which counts in doubles, compares them exactly.
 pub const LIMIT: u64 = 1 << 53;
 
+/// How far ahead of the wall clock a fence may be for the whole process to take note of it.
+///
+/// One corrupt fence must not lift every ballot of every name: what lies further ahead lifts the
+/// acquisition that met it, and nothing else.
+pub const FAR: Duration = Duration::from_secs(24 * 3_600);
+
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
 ///
 /// The wall clock only spares a round trip: where it is wrong, a node answers `stale` with its fence, and the next ballot
@@ -16,30 +22,29 @@ pub struct Ballots {
 }
 
 impl Ballots {
-    /// Takes note of a fence that a node told.
-    pub fn seen(&self, fence: u64) {
-        self.highest.fetch_max(fence, Ordering::AcqRel);
+    /// Takes note of a fence that a node told, unless it is [`FAR`] ahead of the wall clock.
+    pub fn seen(&self, fence: u64, wall: Duration) {
+        if fence <= micros(wall).saturating_add(micros(FAR)) {
+            self.highest.fetch_max(fence, Ordering::AcqRel);
+        }
     }
 
-    /// The next ballot, above every fence seen and every ballot dealt. `None` when the numbers below 2^53 are used up.
+    /// The next ballot, above every fence seen, every ballot dealt, and `told`, the highest fence
+    /// that this acquisition was told. `None` if there is no such number below 2^53.
     #[must_use]
-    pub fn next(&self, wall: Duration) -> Option<u64> {
-        let wall = u64::try_from(wall.as_micros()).unwrap_or(0);
-        let mut dealt = None;
-        let update = |highest: u64| {
-            dealt = next(highest, wall);
-            dealt
-        };
-        self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).ok()?;
-        dealt
+    pub fn next(&self, wall: Duration, told: u64) -> Option<u64> {
+        let wall = Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0);
+        let dealt = |highest: u64| highest.saturating_add(1).max(wall).min(LIMIT);
+        // What was told to one acquisition does not lift the others, if it is far ahead.
+        let highest = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| Some(dealt(highest)));
+        let ballot = highest.map_or(LIMIT, dealt).max(told.saturating_add(1));
+        (ballot < LIMIT).then_some(ballot)
     }
 }
 
-fn next(highest: u64, wall: u64) -> Option<u64> {
-    // A wall clock beyond the limit (the year 2255) is as wrong as a clock that stands still.
-    let wall = if wall < LIMIT { wall } else { 0 };
-    let ballot = highest.saturating_add(1).max(wall);
-    (ballot < LIMIT).then_some(ballot)
+/// A wall clock beyond the limit (the year 2255) is as wrong as a clock that stands still.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -47,30 +52,46 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
     #[test]
     fn a_ballot_is_the_wall_clock_where_no_fence_is_higher() {
-        assert_eq!(Ballots::default().next(Duration::from_micros(7)), Some(7));
+        assert_eq!(Ballots::default().next(micros(7), 0), Some(7));
     }
 
     #[test]
     fn a_wall_clock_beyond_the_limit_is_not_believed() {
-        assert_eq!(Ballots::default().next(Duration::from_micros(LIMIT)), Some(1));
-        assert_eq!(Ballots::default().next(Duration::from_micros(LIMIT - 1)), Some(LIMIT - 1));
+        assert_eq!(Ballots::default().next(micros(LIMIT), 0), Some(1));
+        assert_eq!(Ballots::default().next(micros(LIMIT - 1), 0), Some(LIMIT - 1));
     }
 
     #[test]
     fn a_wall_clock_that_went_back_never_deals_a_lower_ballot() {
         let ballots = Ballots::default();
-        assert_eq!(ballots.next(Duration::from_micros(1_000)), Some(1_000));
-        assert_eq!(ballots.next(Duration::from_micros(10)), Some(1_001));
+        assert_eq!(ballots.next(micros(1_000), 0), Some(1_000));
+        assert_eq!(ballots.next(micros(10), 0), Some(1_001));
     }
 
     #[test]
-    fn a_fence_at_the_limit_leaves_no_ballot_and_breaks_nothing() {
+    fn a_fence_up_to_a_day_ahead_lifts_all_ballots_and_one_further_ahead_only_those_of_its_acquisition() {
+        let (ballots, wall, day) = (Ballots::default(), micros(1_000), 86_400_000_000);
+        ballots.seen(1_000 + day + 1, wall);
+        assert_eq!(ballots.next(wall, 0), Some(1_000));
+        assert_eq!(ballots.next(wall, 1_000 + day + 1), Some(1_000 + day + 2));
+        assert_eq!(ballots.next(wall, 0), Some(1_002), "the others go on as before");
+        ballots.seen(1_000 + day, wall);
+        assert_eq!(ballots.next(wall, 0), Some(1_000 + day + 1));
+    }
+
+    #[test]
+    fn a_fence_at_the_limit_leaves_its_acquisition_no_ballot_and_the_others_theirs() {
         let ballots = Ballots::default();
-        ballots.seen(LIMIT - 1);
-        assert_eq!(ballots.next(Duration::ZERO), None);
-        assert_eq!(ballots.next(Duration::MAX), None);
+        ballots.seen(LIMIT - 1, Duration::ZERO);
+        assert_eq!(ballots.next(Duration::ZERO, LIMIT - 1), None);
+        assert_eq!(ballots.next(Duration::ZERO, u64::MAX), None);
+        assert_eq!(ballots.next(Duration::ZERO, 0), Some(3));
     }
 
     proptest! {
@@ -79,11 +100,13 @@ mod tests {
             let ballots = Ballots::default();
             let mut highest = 0;
             for (fence, wall) in steps {
-                ballots.seen(fence);
-                let ballot = ballots.next(Duration::from_micros(wall)).unwrap();
-                prop_assert!(ballot > highest.max(fence));
-                prop_assert!(ballot < LIMIT);
-                highest = ballot;
+                let wall = Duration::from_micros(wall);
+                ballots.seen(fence, wall);
+                let ballot = ballots.next(wall, fence).unwrap();
+                prop_assert!(ballot > fence && ballot < LIMIT);
+                let next = ballots.next(wall, 0).unwrap();
+                prop_assert!(next > highest);
+                highest = next;
             }
         }
     }

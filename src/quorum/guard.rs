@@ -1,12 +1,20 @@
 //! The restart guard and the clock guard: which node may vote on claims, and from when.
 //!
-//! A node that lost its memory can grant what it had already granted, and a node whose clock was stepped may have ended a hold early. Neither
-//! may vote on a claim until every hold it could have forgotten has ended by itself: `max_ttl` later.
+//! A node that lost its memory can grant what it had already granted, and a node whose clock was
+//! stepped may have ended a hold early. Neither may vote on a claim until every hold it could have
+//! forgotten has ended by itself: `max_ttl` later.
+//!
+//! Renewals are different: a node that holds the name for its owner now has it from that owner, so
+//! after a while its `extended` counts again. It must not count at once: another client's round may
+//! still count a grant which the node has forgotten. No vote counts for longer than [`MAX_ROUND`],
+//! so `1.02 * MAX_ROUND` later (two clocks, each 1 % wrong) there is no such round any more.
 //!
 //! # What cannot be seen
 //!
 //! - Memory that goes while the process stays: `FLUSHALL`, `FLUSHDB`, a `DEL` by hand, eviction under another policy than `noeviction`.
 //! - A server that restarted **before** this client first saw it, and whose wall clock was then set forward: it tells an uptime that is too long.
+//! - A clock that was stepped **before** this client first saw it, or forth and back between two answers to this client.
+//! - A master that became a replica and a master again between two probes (5 s), if no write reached it as a replica.
 //! - A replica that was promoted **before** this client first saw it: it tells its own uptime. Clients that knew the address before do see it.
 //! - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the old one. Only its clock can give it
 //!   away, if that is still wrong when it first answers.
@@ -21,9 +29,10 @@
 use std::time::Duration;
 
 use super::tick::Tick;
+use super::validity::MAX_ROUND;
 
 /// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own origins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Offset {
     low: i128,
     high: i128,
@@ -58,12 +67,31 @@ fn micros(duration: Duration) -> i128 {
 }
 
 /// Why a node's claims do not count at present.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doubt {
     /// It came up less than `max_ttl` ago, or is another process than the one before.
     Restarted,
     /// Its clock was stepped.
     ClockStepped,
+}
+
+/// Which replies of a node count at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Trust {
+    /// Whether its grants are votes.
+    pub grants: bool,
+    /// Whether its `extended` are votes.
+    pub extensions: bool,
+}
+
+/// What follows from a doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Doubted {
+    why: Doubt,
+    /// Until when it votes on no claim.
+    until: Tick,
+    /// From when on its `extended` counts.
+    settled: Tick,
 }
 
 /// What is known of one node's memory and clock, across all connections to it.
@@ -74,15 +102,16 @@ pub struct Guard {
     lineage: Option<String>,
     uptime: Option<(Duration, Tick)>,
     offset: Option<Offset>,
-    quarantine: Option<(Tick, Doubt)>,
+    doubted: Option<Doubted>,
     demoted: bool,
+    news: bool,
 }
 
 impl Guard {
     /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which two clocks may run apart.
     #[must_use]
     pub const fn new(max_ttl: Duration, rate: f64) -> Self {
-        Self { max_ttl, rate, lineage: None, uptime: None, offset: None, quarantine: None, demoted: false }
+        Self { max_ttl, rate, lineage: None, uptime: None, offset: None, doubted: None, demoted: false, news: false }
     }
 
     /// The node told what it is, in a reply to a request sent at `sent` and received at `received`: of whose `lineage` it is, up for `uptime`,
@@ -109,10 +138,10 @@ impl Guard {
         let replaced = self.lineage.as_deref().is_some_and(|known| known != lineage);
         let rewound = self.uptime.is_some_and(|(before, at)| went_back(before, now.since(at), uptime));
         if std::mem::take(&mut self.demoted) || replaced || rewound {
-            self.doubt(now + self.max_ttl, Doubt::Restarted);
+            self.doubt(now, Duration::ZERO, Doubt::Restarted);
             self.offset = None;
         } else if self.lineage.is_none() {
-            self.doubt(now + (self.max_ttl + UPTIME_ERROR).saturating_sub(uptime), Doubt::Restarted);
+            self.doubt(now, uptime.saturating_sub(UPTIME_ERROR), Doubt::Restarted);
         }
         self.lineage = Some(lineage.to_owned());
         self.uptime = Some((uptime, now));
@@ -135,7 +164,7 @@ impl Guard {
         let stepped = !expected.meets(seen);
         self.offset = Some(if stepped { seen } else { expected.intersected(seen) });
         if stepped {
-            self.doubt(received + self.max_ttl, Doubt::ClockStepped);
+            self.doubt(received, Duration::ZERO, Doubt::ClockStepped);
         }
         stepped && !self.max_ttl.is_zero()
     }
@@ -143,18 +172,48 @@ impl Guard {
     /// Why and for how much longer this node votes on no claim at `now`; `None` when it may vote.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
-        let (until, doubt) = self.quarantine?;
-        (now < until).then(|| (until.since(now), doubt))
+        let Doubted { why, until, .. } = self.doubted?;
+        (now < until).then(|| (until.since(now), why))
     }
 
-    fn doubt(&mut self, until: Tick, doubt: Doubt) {
+    /// Which of its replies count at `now`.
+    #[must_use]
+    pub fn trust(&self, now: Tick) -> Trust {
+        Trust { grants: self.quarantined(now).is_none(), extensions: self.settled(now) }
+    }
+
+    /// Whether this node's `extended` counts at `now`.
+    #[must_use]
+    pub fn settled(&self, now: Tick) -> bool {
+        self.doubted.is_none_or(|doubted| now >= doubted.settled)
+    }
+
+    /// How far the node's clock is ahead of ours, in microseconds: the middle of what its answers
+    /// allow. `None` before its first answer.
+    #[must_use]
+    pub fn clock_ahead(&self) -> Option<i128> {
+        self.offset.map(|offset| offset.low.midpoint(offset.high))
+    }
+
+    /// Whether a new doubt arose since this was asked last: whoever holds something there should
+    /// renew it.
+    pub const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.news, false)
+    }
+
+    /// Takes note of a doubt that began `age` before `now`.
+    fn doubt(&mut self, now: Tick, age: Duration, why: Doubt) {
         if self.max_ttl.is_zero() {
             return;
         }
-        let longest = self.quarantine.is_none_or(|(known, _)| known < until);
-        if longest {
-            self.quarantine = Some((until, doubt));
-        }
+        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
+        let settle = MAX_ROUND.mul_f64(1.02).min(self.max_ttl);
+        let until = now + self.max_ttl.saturating_sub(age);
+        let settled = now + settle.saturating_sub(age);
+        self.news |= now < until.max(settled);
+        let known = self.doubted.unwrap_or(Doubted { why, until, settled });
+        let why = if known.until < until { why } else { known.why };
+        self.doubted = Some(Doubted { why, until: until.max(known.until), settled: settled.max(known.settled) });
     }
 }
 
@@ -306,6 +365,53 @@ mod tests {
         assert_eq!((stepped, guard.quarantined(at(1))), (Some((MAX_TTL, Doubt::ClockStepped)), stepped));
         guard.admit("b", 21 * SECOND, at(1));
         assert_eq!(guard.quarantined(at(1)), stepped, "one that is no longer changes nothing");
+    }
+
+    #[test]
+    fn a_doubted_node_extends_nothing_until_no_running_round_counts_what_it_forgot() {
+        let ms = |ms| Tick::new(Duration::from_millis(ms));
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        assert!(guard.settled(at(0)), "it is not in doubt");
+        guard.admit("b", 1_000 * SECOND, at(10));
+        assert!(!guard.settled(at(10)) && !guard.settled(ms(15_099)));
+        assert!(guard.settled(ms(15_100)) && guard.quarantined(at(69)).is_some());
+    }
+
+    #[test]
+    fn what_expires_sooner_than_a_round_ends_is_in_doubt_for_as_long_only() {
+        let mut guard = Guard::new(2 * SECOND, 0.01);
+        guard.admit("a", 90 * SECOND, at(0));
+        guard.admit("b", 90 * SECOND, at(10));
+        assert!(!guard.settled(at(11)) && guard.settled(at(12)));
+    }
+
+    #[test]
+    fn a_young_node_has_been_in_doubt_since_it_came_up() {
+        let mut guard = guard();
+        guard.admit("a", 4 * SECOND, at(100));
+        assert!(!guard.settled(at(102)) && guard.settled(at(103)), "up for 3 seconds at least");
+    }
+
+    #[test]
+    fn each_doubt_is_news_once() {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.admit("a", 1_010 * SECOND, at(10));
+        assert!(!guard.take_news(), "nothing is in doubt");
+        guard.admit("b", 1_000 * SECOND, at(20));
+        assert!(guard.take_news() && !guard.take_news());
+        guard.observe(100 * SECOND, at(21), at(21));
+        guard.observe(200 * SECOND, at(22), at(22));
+        assert!(guard.take_news());
+    }
+
+    #[test]
+    fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
+        let mut guard = guard();
+        assert_eq!(guard.clock_ahead(), None);
+        guard.observe(100 * SECOND, at(10), at(12));
+        assert_eq!(guard.clock_ahead(), Some(89_000_000));
     }
 
     #[test]

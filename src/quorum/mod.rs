@@ -3,19 +3,25 @@
 //! Everything here takes `now`, votes or a random number and returns a decision, so every rule can be tested with a
 //! table. The thin async code around it is in the private `protocol` and `lease` modules.
 
+pub mod acquisition;
 pub mod backoff;
 pub mod ballot;
 pub mod guard;
+pub mod lease;
+pub mod node_set;
 pub mod renewal;
 pub mod tally;
 pub mod tick;
 pub mod validity;
 pub mod waiting;
 
+pub use acquisition::{Acquisition, Ask, Decision, Grant, Terms, Votes};
 pub use backoff::Backoff;
 pub use ballot::Ballots;
 pub use guard::Guard;
-pub use renewal::{Renewal, RenewalTally};
+pub use lease::{LostReason, Phase, Renewed, Tenure};
+pub use node_set::NodeSet;
+pub use renewal::{RenewVote, Renewal, RenewalTally};
 pub use tally::{ClaimTally, ReleaseTally, Size, Verdict, Vote};
 pub use tick::Tick;
 pub use validity::{Drift, Validity};

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::node_set::NodeSet;
 use super::tally::Size;
 use super::tick::Tick;
 use super::validity::Validity;
 
 /// What one node answered to a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RenewVote {
     /// It held the name for us, and now does for another ttl. The only vote that counts for us.
     Extended,
@@ -16,12 +17,15 @@ pub enum RenewVote {
     Healed,
     /// It holds the name for somebody else.
     Lost,
-    /// It did not answer, or not so that it can be understood.
+    /// It did not answer, gave no usable answer, or is in doubt: see
+    /// [`Guard::settled`](super::Guard::settled).
     Unknown,
+    /// It is certain that the node carried nothing out.
+    Unsent,
 }
 
 /// What a renewal came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewal {
     /// A quorum extended: the deadline moves.
     Extended,
@@ -35,38 +39,54 @@ pub enum Renewal {
 ///
 /// `Healed` never counts for us. It counts *against* us beside `Lost`: a node that healed has just said that it did not hold the name, and
 /// once that is true of so many nodes that no quorum can have held it, the lock was lost, whoever deleted its keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
-    extended: u32,
-    absent: u32,
-    unknown: u32,
+    extended: NodeSet,
+    absent: NodeSet,
+    unknown: NodeSet,
+    unsent: NodeSet,
 }
 
 impl RenewalTally {
     /// An empty tally.
     #[must_use]
-    pub const fn new(size: Size) -> Self {
-        Self { size, extended: 0, absent: 0, unknown: 0 }
+    pub fn new(size: Size) -> Self {
+        let none = NodeSet::default();
+        Self { size, extended: none, absent: none, unknown: none, unsent: none }
     }
 
-    /// Counts one node's vote. Each node must be counted once.
-    pub const fn count(&mut self, vote: RenewVote) {
+    /// Counts a node's vote. Each node must be counted once.
+    pub const fn count(&mut self, node: usize, vote: RenewVote) {
         match vote {
-            RenewVote::Extended => self.extended += 1,
-            RenewVote::Healed | RenewVote::Lost => self.absent += 1,
-            RenewVote::Unknown => self.unknown += 1,
+            RenewVote::Extended => self.extended.insert(node),
+            RenewVote::Healed | RenewVote::Lost => self.absent.insert(node),
+            RenewVote::Unknown => self.unknown.insert(node),
+            RenewVote::Unsent => self.unsent.insert(node),
         }
+    }
+
+    /// The nodes that extended.
+    #[must_use]
+    pub const fn extended(&self) -> NodeSet {
+        self.extended
+    }
+
+    /// The nodes that may have heard of the renewal.
+    #[must_use]
+    pub const fn sent(&self) -> NodeSet {
+        NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
     /// The verdict, as soon as no later vote can change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Renewal> {
-        if self.extended >= self.size.quorum() {
+        let answered = self.extended.or(self.absent).or(self.unknown).or(self.unsent);
+        if self.extended.len() >= self.size.quorum() {
             Some(Renewal::Extended)
-        } else if self.absent >= self.size.blocking() {
+        } else if self.absent.len() >= self.size.blocking() {
             Some(Renewal::Lost)
-        } else if self.extended + self.absent + self.unknown == self.size.nodes() {
+        } else if answered.len() == self.size.nodes() {
             Some(Renewal::Unclear)
         } else {
             None
@@ -94,7 +114,7 @@ mod tests {
 
     fn verdict(nodes: u32, votes: &[RenewVote]) -> Option<Renewal> {
         let mut tally = RenewalTally::new(Size::of(nodes));
-        votes.iter().for_each(|&vote| tally.count(vote));
+        votes.iter().enumerate().for_each(|(node, &vote)| tally.count(node, vote));
         tally.verdict()
     }
 

@@ -1,7 +1,9 @@
 //! Counting votes: when a round is won, when it is out of reach, and what its failure means.
 
+use super::node_set::NodeSet;
+
 /// How many nodes there are, and how many must agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Size(u32);
 
 impl Size {
@@ -31,7 +33,7 @@ impl Size {
 }
 
 /// What one node answered. Three answers, never two; a stale ballot is a refusal that has a cure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// The node holds the name for us.
     Granted,
@@ -39,8 +41,10 @@ pub enum Vote {
     Refused,
     /// The node said no: the ballot was not above its fence. A higher ballot may be granted.
     Stale,
-    /// The node did not answer, or not so that it can be understood. It may have granted.
+    /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
+    /// It is certain that the node carried nothing out: there is no connection, or it may not vote.
+    Unsent,
 }
 
 /// What a round of claims came to.
@@ -65,54 +69,109 @@ pub enum Cause {
     Undecided,
 }
 
-/// The votes of one round of claims.
-#[derive(Clone, Copy, Debug)]
+/// The votes of one request for a claim, by node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimTally {
     size: Size,
-    granted: u32,
-    refused: u32,
-    stale: u32,
-    unknown: u32,
+    granted: NodeSet,
+    refused: NodeSet,
+    stale: NodeSet,
+    unknown: NodeSet,
+    unsent: NodeSet,
 }
 
 impl ClaimTally {
     /// An empty tally.
     #[must_use]
-    pub const fn new(size: Size) -> Self {
-        Self { size, granted: 0, refused: 0, stale: 0, unknown: 0 }
+    pub fn new(size: Size) -> Self {
+        let none = NodeSet::default();
+        Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
     }
 
-    /// Counts one node's vote. Each node must be counted once.
-    pub const fn count(&mut self, vote: Vote) {
+    /// Counts a node's vote. The last vote of a node stands.
+    pub const fn count(&mut self, node: usize, vote: Vote) {
+        self.forget(node);
         match vote {
-            Vote::Granted => self.granted += 1,
-            Vote::Refused => self.refused += 1,
-            Vote::Stale => self.stale += 1,
-            Vote::Unknown => self.unknown += 1,
+            Vote::Granted => self.granted.insert(node),
+            Vote::Refused => self.refused.insert(node),
+            Vote::Stale => self.stale.insert(node),
+            Vote::Unknown => self.unknown.insert(node),
+            Vote::Unsent => self.unsent.insert(node),
         }
+    }
+
+    const fn forget(&mut self, node: usize) {
+        self.granted.remove(node);
+        self.refused.remove(node);
+        self.stale.remove(node);
+        self.unknown.remove(node);
+        self.unsent.remove(node);
+    }
+
+    /// The nodes that granted.
+    #[must_use]
+    pub const fn granted(&self) -> NodeSet {
+        self.granted
+    }
+
+    /// The nodes that called the ballot stale.
+    #[must_use]
+    pub const fn stale(&self) -> NodeSet {
+        self.stale
+    }
+
+    /// The nodes that said no because of somebody else.
+    #[must_use]
+    pub const fn refused(&self) -> NodeSet {
+        self.refused
+    }
+
+    /// The nodes that may have heard of the claim.
+    #[must_use]
+    pub const fn sent(&self) -> NodeSet {
+        NodeSet::first(self.size.nodes()).without(self.unsent)
+    }
+
+    /// The nodes that did not explicitly refuse. Unknown is not refused.
+    #[must_use]
+    pub const fn may_hold(&self) -> NodeSet {
+        self.sent().without(self.refused).without(self.stale)
+    }
+
+    /// The nodes whose answer is not known.
+    #[must_use]
+    pub const fn unheard(&self) -> NodeSet {
+        let heard = self.granted.or(self.refused).or(self.stale);
+        NodeSet::first(self.size.nodes()).without(heard)
     }
 
     /// The verdict, as soon as no later vote can change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Verdict> {
-        if self.granted >= self.size.quorum() {
+        let against = self.refused.len() + self.silent();
+        if self.granted.len() >= self.size.quorum() {
             Some(Verdict::Won)
-        } else if self.refused + self.unknown >= self.size.blocking() {
+        } else if against >= self.size.blocking() {
             Some(Verdict::Failed)
-        } else if self.refused + self.unknown + self.stale >= self.size.blocking() {
+        } else if against + self.stale.len() >= self.size.blocking() {
             Some(Verdict::Stale)
         } else {
             None
         }
     }
 
+    const fn silent(&self) -> u32 {
+        self.unknown.len() + self.unsent.len()
+    }
+
     /// What a failure means. A majority out of reach is never told as "somebody holds it".
     #[must_use]
     pub const fn cause(&self) -> Cause {
         // A quorum granted, and the round was lost all the same: the grants came too late.
-        if self.unknown >= self.size.blocking() || self.granted >= self.size.quorum() {
+        let (granted, quorum) = (self.granted.len(), self.size.quorum());
+        if self.silent() >= self.size.blocking() || granted >= quorum {
             Cause::Unavailable
-        } else if self.granted + self.refused + self.stale >= self.size.quorum() {
+        } else if granted + self.refused.len() + self.stale.len() >= quorum {
             Cause::Contended
         } else {
             Cause::Undecided
@@ -122,7 +181,8 @@ impl ClaimTally {
     /// Whether somebody was granted some votes, we were granted some, and nobody has seen a quorum: a split round.
     #[must_use]
     pub const fn is_split(&self) -> bool {
-        self.granted > 0 && self.refused > 0 && self.granted < self.size.quorum() && self.refused < self.size.quorum()
+        let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());
+        granted > 0 && refused > 0 && granted < quorum && refused < quorum
     }
 }
 
@@ -167,10 +227,11 @@ impl ReleaseTally {
     pub const fn verdict(&self) -> Option<Freed> {
         if self.held >= self.size.quorum() {
             Some(Freed::Held)
-        } else if self.unknown >= self.size.blocking() {
-            Some(Freed::Unknown)
-        } else if self.gone >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
+        } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
+        } else if self.unknown >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
+            // Some held it, some did not, and those that are silent decide which were the quorum.
+            Some(Freed::Unknown)
         } else {
             None
         }
@@ -193,7 +254,7 @@ mod tests {
 
     fn tally(nodes: u32, votes: &[Vote]) -> ClaimTally {
         let mut tally = ClaimTally::new(Size::of(nodes));
-        votes.iter().for_each(|&vote| tally.count(vote));
+        votes.iter().enumerate().for_each(|(node, &vote)| tally.count(node, vote));
         tally
     }
 
@@ -249,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn unknown_is_not_refused_and_what_was_never_sent_holds_nothing() {
+        let votes = [Vote::Granted, Vote::Refused, Vote::Stale, Vote::Unknown, Vote::Unsent];
+        let tally = tally(6, &votes);
+        let nodes = |set: NodeSet| set.iter().collect::<Vec<_>>();
+        assert_eq!(nodes(tally.may_hold()), [0, 3, 5]);
+        assert_eq!(nodes(tally.sent()), [0, 1, 2, 3, 5]);
+        assert_eq!(nodes(tally.unheard()), [3, 4, 5]);
+    }
+
+    #[test]
     fn a_release_tells_held_gone_and_unknown_apart() {
         let freed = |answers: &[Option<bool>]| {
             let mut tally = ReleaseTally::new(Size::of(3));
@@ -259,11 +330,18 @@ mod tests {
         assert_eq!(freed(&[Some(true), Some(true)]), Some(Freed::Held));
         assert_eq!(freed(&[Some(false), Some(false)]), Some(Freed::Gone));
         assert_eq!(freed(&[None, None]), Some(Freed::Unknown));
-        assert_eq!(freed(&[Some(true), None, Some(false)]), Some(Freed::Gone));
+        assert_eq!(freed(&[Some(true), None, Some(false)]), Some(Freed::Unknown), "one silent node decides");
+        assert_eq!(freed(&[None, Some(false), Some(false)]), Some(Freed::Gone));
     }
 
     fn any_vote() -> impl Strategy<Value = Vote> {
-        prop_oneof![Just(Vote::Granted), Just(Vote::Refused), Just(Vote::Stale), Just(Vote::Unknown)]
+        prop_oneof![
+            Just(Vote::Granted),
+            Just(Vote::Refused),
+            Just(Vote::Stale),
+            Just(Vote::Unknown),
+            Just(Vote::Unsent)
+        ]
     }
 
     proptest! {
@@ -273,8 +351,8 @@ mod tests {
         ) {
             let mut tally = ClaimTally::new(Size::of(votes.len() as u32));
             let mut first = None;
-            for &vote in &votes {
-                tally.count(vote);
+            for (node, &vote) in votes.iter().enumerate() {
+                tally.count(node, vote);
                 let now = tally.verdict();
                 match first {
                     None => first = now,

@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use super::tick::Tick;
 
+/// No vote counts longer than this after its request was sent, and no round waits longer.
+///
+/// The rule about nodes that lost their memory rests on it: once `1.02 * MAX_ROUND` has passed, no
+/// running round of any client still counts a grant that such a node has forgotten.
+pub const MAX_ROUND: Duration = Duration::from_secs(5);
+
 /// How far two clocks may run apart: `ttl * factor + constant`.
 ///
 /// The factor covers clocks of different rates, the constant the node's expiry resolution (1 ms) and ours (1 ms).
@@ -33,7 +39,7 @@ impl Drift {
 }
 
 /// A ttl and what may be believed of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Validity {
     ttl: Duration,
     drift: Duration,
@@ -64,10 +70,11 @@ impl Validity {
         t0 + self.length()
     }
 
-    /// Whether a round that began at `t0` and reached its quorum at `now` leaves more than `min_validity`.
+    /// Whether a round that began at `t0` and reached its quorum at `now` leaves more than
+    /// `min_validity`, and took less than [`MAX_ROUND`].
     #[must_use]
     pub fn suffices(self, t0: Tick, now: Tick, min_validity: Duration) -> bool {
-        now < self.deadline(t0).minus(min_validity)
+        now < self.deadline(t0).minus(min_validity) && now < t0 + MAX_ROUND
     }
 }
 
@@ -94,6 +101,13 @@ mod tests {
         let validity = Validity::new(ms(1_000), Drift::default());
         assert!(validity.suffices(at(0), at(987), Duration::ZERO));
         assert!(!validity.suffices(at(0), at(988), Duration::ZERO));
+    }
+
+    #[test]
+    fn votes_of_a_round_that_took_too_long_count_for_nothing() {
+        let validity = Validity::new(ms(60_000), Drift::default());
+        assert!(validity.suffices(at(7), at(5_006), Duration::ZERO));
+        assert!(!validity.suffices(at(7), at(5_007), Duration::ZERO), "MAX_ROUND after the first send");
     }
 
     #[test]

@@ -33,13 +33,14 @@ async fn a_single_try_takes_the_turn_of_one_who_goes_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_waits_for_news_no_longer_than_a_round() {
+async fn a_single_try_behind_a_caller_whom_no_node_answers_is_unavailable_and_not_contended() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
     sleep(1_500 * MS).await;
     let began = Instant::now();
-    assert!(stage.try_acquire().await.unwrap().unwrap().is_none());
+    let error = stage.try_acquire().await.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
     assert!(began.elapsed() <= 2_002 * MS, "{:?}", began.elapsed());
     // The first has ended its round in the meantime, and knows nothing still.
     stage.round(Verb::Release, |_, _| SILENCE).await;

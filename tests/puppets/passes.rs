@@ -51,7 +51,6 @@ async fn where_a_pass_was_stale_the_holder_before_is_released_once_others_were_e
 /// connection that was replaced. The pass finds the name held by somebody else, and the release of that holder is on the same old
 /// connection, before the claim. Unless a release of the holder before raises the fence first, the claim is granted to nobody.
 #[tokio::test(start_paused = true)]
-#[ignore = "issue 8, seed 1039688: a refused pass leaves the fence as it is, and src/protocol is being rewritten"]
 async fn where_a_pass_was_refused_the_holder_before_is_released_once_others_were_enough() {
     for refusal in [held(1), reserved(1, true)] {
         for refusing in [0, 2] {

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
+use quorumlock::quorum::validity::MAX_ROUND;
 use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
 
 use crate::dice::Dice;
@@ -188,7 +189,7 @@ impl Client {
         }
         let mut round = (ttl - ttl / 100 - 2 * MS) / 3;
         if !must && self.dice.chance(0.3) {
-            round = ttl.mul_f64(0.1 + 0.7 * self.dice.share());
+            round = ttl.mul_f64(0.1 + 0.7 * self.dice.share()).min(MAX_ROUND);
             options = options.round_timeout(round);
         }
         if self.dice.chance(0.1) {

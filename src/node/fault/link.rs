@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::relay::Relay;
 use crate::host::{Host, sleep_until};
+use crate::node::trust::trusted;
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, ReplyTo, Request, Sink, Verb};
 use crate::quorum::Tick;
+use crate::quorum::guard::Trust;
 
 /// How long an answer may take unless told otherwise, as real nodes have it by default.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,6 +32,8 @@ pub(super) struct State {
     pub(super) down: bool,
     pub(super) held_back: Option<Verb>,
     pub(super) quarantine: Tick,
+    /// From when on its renewals count.
+    pub(super) settled: Tick,
     /// On their way to the node, in the order of sending.
     pub(super) requests: VecDeque<Sent>,
     /// On their way back.
@@ -143,6 +147,7 @@ impl Link {
         if take(&mut state.replies_to_lose) {
             return;
         }
+        let reply = trusted(reply, Trust { grants: true, extensions: now >= state.settled });
         let due = state.due(now, state.reply_delay, state.replies.back().map(|answer| answer.due), &*self.host);
         state.replies.push_back(Answer { due, waiting, reply });
         drop(state);
@@ -176,6 +181,7 @@ impl State {
             down: false,
             held_back: None,
             quarantine: Tick::default(),
+            settled: Tick::default(),
             requests: VecDeque::new(),
             replies: VecDeque::new(),
             pumping: false,

@@ -16,6 +16,7 @@ use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
 use crate::quorum::guard::Doubt;
+use crate::quorum::validity::MAX_ROUND;
 use link::{Link, State, closed};
 use relay::Relay;
 
@@ -61,6 +62,10 @@ impl Node for FaultyNode {
     fn hints(&self) -> bool {
         let state = self.link.state();
         !state.down && state.node.hints()
+    }
+
+    fn clock_ahead(&self) -> Option<i128> {
+        self.link.state().node.clock_ahead()
     }
 
     fn close(&self) {
@@ -145,7 +150,8 @@ impl Faults {
         lost.iter().chain(&unheard).for_each(|waiting| waiting.answer(Err(closed())));
     }
 
-    /// A new process is behind the address, `node`, which votes on no claim for `quarantine`.
+    /// A new process is behind the address, `node`, which votes on no claim for `quarantine`, and
+    /// whose renewals count for nothing until running rounds have ended.
     pub fn restart(&self, node: Arc<dyn Node>, quarantine: Duration) {
         self.kill();
         let now = self.0.host.now();
@@ -153,11 +159,13 @@ impl Faults {
         state.node = node.clone();
         state.down = false;
         state.quarantine = now + quarantine;
+        state.settled = now + quarantine.min(MAX_ROUND.mul_f64(1.02));
         let relay = state.relay.clone();
         drop(state);
         if let Some(relay) = relay {
             node.listen(relay.index, relay.clone());
             relay.listener.missed(relay.index);
+            relay.listener.doubted(relay.index);
         }
     }
 

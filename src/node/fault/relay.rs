@@ -38,4 +38,8 @@ impl Listener for Relay {
     fn missed(&self, _: usize) {
         self.listener.missed(self.index);
     }
+
+    fn doubted(&self, _: usize) {
+        self.listener.doubted(self.index);
+    }
 }

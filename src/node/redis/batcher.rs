@@ -22,7 +22,9 @@ use super::{Job, Shared};
 use crate::host::{Host, before};
 use crate::node::hint::Hint;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
+use crate::node::trust::trusted;
 use crate::quorum::Tick;
+use crate::quorum::guard::Trust;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
 const BATCH: usize = 128;
@@ -255,10 +257,10 @@ impl Batcher {
         if let Some(why) = unheard {
             self.shared.without_hints(&why);
         }
-        let doubtful = self.observe(time, sent, received);
+        let trust = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
-            let reply = if doubtful { doubted(reply) } else { reply };
+            let reply = trusted(reply, trust);
             if demoted(&reply) {
                 self.shared.state().guard.demoted();
                 ended = Some("it has become a replica".to_owned());
@@ -268,18 +270,20 @@ impl Batcher {
         ended
     }
 
-    /// Returns whether grants that came with this time are in doubt: the clock was stepped now, or
-    /// a little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> bool {
+    /// Which replies that came with this time count: the clock may have been stepped now, or a
+    /// little before, while they were on their way.
+    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> Trust {
         let mut state = self.shared.state();
         state.round_trip = Some(received.since(sent));
         let stepped = state.guard.observe(time, sent, received);
-        let doubtful = state.guard.quarantined(received).is_some();
+        let trust = state.guard.trust(received);
+        let doubted = state.guard.take_news();
         drop(state);
         if stepped {
-            self.note(stepped, doubtful);
+            self.note(stepped, !trust.grants);
         }
-        doubtful
+        self.shared.tell_doubt(doubted);
+        trust
     }
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
@@ -320,8 +324,10 @@ impl Batcher {
         let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, sent, received);
         let quarantined = state.guard.quarantined(received).is_some();
         state.server = Some(server);
+        let doubted = state.guard.take_news();
         drop(state);
         self.note(stepped, quarantined);
+        self.shared.tell_doubt(doubted);
     }
 
     fn note(&self, stepped: bool, quarantined: bool) {
@@ -342,31 +348,13 @@ impl Future for Flight {
     }
 }
 
-/// A grant by a node that is quarantined since it was asked may rest on a hold that ended early. It
-/// is no vote, and must be cleaned up.
-fn doubted(reply: Reply) -> Reply {
-    match reply {
-        Ok(Outcome::Granted | Outcome::Passed { .. }) => {
-            Err(Fault::new(FaultKind::Rejected, "it is quarantined, so its grant cannot be trusted"))
-        }
-        other => other,
-    }
-}
-
 fn demoted(reply: &Reply) -> bool {
     matches!(reply, Err(fault) if fault.to_string().starts_with("READONLY"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::node::operation::Verb;
-
-    #[test]
-    fn only_grants_of_a_quarantined_node_are_doubted() {
-        assert!(doubted(Ok(Outcome::Granted)).is_err_and(|fault| !fault.nothing_ran()));
-        assert!(doubted(Ok(Outcome::Extended)).is_ok());
-    }
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {

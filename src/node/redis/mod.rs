@@ -142,6 +142,13 @@ impl Shared {
         }
     }
 
+    /// Tells whoever relies on this node that it may have forgotten what it granted.
+    fn tell_doubt(&self, doubted: bool) {
+        if doubted {
+            self.settings.listener.doubted(self.index);
+        }
+    }
+
     fn fail(&self, request: Request, fault: Fault) {
         self.meters.answered(request.operation.verb, fault.kind().as_str());
         request.reply.send(Err(fault));
@@ -236,6 +243,10 @@ impl Node for RedisNode {
     fn hints(&self) -> bool {
         let state = self.shared.state();
         state.hinting && matches!(state.link, Link::Up(_))
+    }
+
+    fn clock_ahead(&self) -> Option<i128> {
+        self.shared.state().guard.clock_ahead()
     }
 
     fn close(&self) {

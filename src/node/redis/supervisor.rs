@@ -98,6 +98,7 @@ fn publish(shared: &Shared, server: Server, asked: Tick, told: Tick, sender: mps
     let mut state = shared.state();
     state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
     let quarantined = state.guard.quarantined(now);
+    let doubted = state.guard.take_news();
     state.server = Some(server);
     state.link = Link::Up(sender);
     let told = state.node_state(now);
@@ -106,6 +107,7 @@ fn publish(shared: &Shared, server: Server, asked: Tick, told: Tick, sender: mps
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();
+    shared.tell_doubt(doubted);
     // Hints that were given while there was no connection are lost.
     shared.settings.listener.missed(shared.index);
 }
