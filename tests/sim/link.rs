@@ -207,7 +207,11 @@ impl Core {
             let refused = Err(Fault::new(FaultKind::Down, "connection refused"));
             return self.answer(now, number, Landed::Reply { call, reply: refused, timed: false, told: Vec::new() });
         }
-        if server.down || !hello && epoch != Some(server.epoch) {
+        // A proxy keeps the connection when its server is gone, and another process answers on it.
+        if server.down && self.plan.proxied {
+            return;
+        }
+        if server.down || !hello && epoch != Some(server.epoch) && !self.plan.proxied {
             return self.answer(now, number, Landed::Reset);
         }
         if server.hung {
@@ -305,6 +309,9 @@ impl Core {
 
     /// A server has crashed: most connections notice at once, some when they are used next.
     pub fn reset_connections(&mut self, now: Micros, node: usize) {
+        if self.plan.proxied {
+            return;
+        }
         for process in self.live() {
             let connection = self.link(process, node).connection;
             if let Some(connection) = connection.filter(|_| self.dice.chance(0.8)) {

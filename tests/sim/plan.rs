@@ -101,6 +101,8 @@ pub struct Plan {
     pub node_rates: Vec<u64>,
     pub slowest_process: u64,
     pub wall_skew: Duration,
+    /// Whether connections outlive the servers behind them.
+    pub proxied: bool,
     pub faults: Vec<FaultKind>,
     /// Weights of hints that come so many times.
     pub hints: [(u32, u32); 3],
@@ -133,6 +135,7 @@ impl Plan {
             node_rates: vec![1_000_000; nodes],
             slowest_process: 1_000_000,
             wall_skew: Duration::ZERO,
+            proxied: false,
             faults: Vec::new(),
             hints: [(0, 0), (1, 1), (0, 2)],
             fault_every: SECOND,
@@ -173,6 +176,7 @@ impl Plan {
             node_rates: Vec::new(),
             slowest_process: dice.pick(&[1_000_000, 997_000, 994_500]),
             wall_skew: Duration::ZERO,
+            proxied: false,
             faults: Vec::new(),
             hints: dice.pick(&[[(0, 0), (49, 1), (1, 2)], [(1, 0), (8, 1), (1, 2)], [(4, 0), (4, 1), (2, 2)]]),
             fault_every: ttl.mul_f64(0.5 + 3.0 * dice.share()).clamp(200 * MS, 5 * SECOND),
@@ -183,6 +187,7 @@ impl Plan {
         };
         plan.draw_clocks(dice);
         plan.draw_faults(dice);
+        plan.proxied = dice.chance(0.1);
         plan
     }
 

@@ -42,6 +42,12 @@ pub(super) fn source(lineage: &str) -> String {
     format!("{}\n-- {lineage}\n", script::SOURCE)
 }
 
+/// The same script by another digest, for EVAL, which leaves a script in the server's memory: a
+/// server of another lineage must not come to know the one that is loaded.
+pub(super) fn once(lineage: &str) -> String {
+    format!("{}-- once\n", source(lineage))
+}
+
 /// Loads the script and returns its digest.
 pub(super) async fn load(connection: &dyn Connection, lineage: &str) -> Result<String, Fault> {
     let script = source(lineage);

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, parse, source};
+use super::admission::{Server, once, parse, source};
 use super::script;
-use super::transport::{Answer, Arguments, Connection, Event, Value};
+use super::transport::{Answer, Argument, Arguments, Connection, Event, Value};
 use super::{Job, Shared};
 use crate::host::{Host, before};
 use crate::node::hint::Hint;
@@ -56,6 +56,8 @@ enum What {
     Verify(Vec<Job>, Value),
     /// Asks whether the server is still the same.
     Probe,
+    /// Loads the script again. If that fails, the next batch meets NOSCRIPT again.
+    Load,
     /// It landed.
     Nothing,
 }
@@ -170,9 +172,10 @@ impl Batcher {
     }
 
     /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
-    /// left of the call's time.
+    /// left of the call's time. Whoever answers now must not know the loaded script from this: another
+    /// client's connection may not have met NOSCRIPT yet.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
-        let answer = self.connection.send("EVAL", &self.script_call(&source(&self.lineage), &jobs));
+        let answer = self.connection.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
         self.launch(What::Again(jobs), sent, self.in_time(sent, answer));
     }
 
@@ -181,6 +184,14 @@ impl Batcher {
     fn verify(&mut self, jobs: Vec<Job>, value: Value, sent: Tick) {
         let answer = self.connection.send("INFO", &[]);
         self.launch(What::Verify(jobs, value), sent, self.in_time(sent, answer));
+    }
+
+    /// The server has lost its scripts, and is the same.
+    fn load_again(&mut self) {
+        let script = source(&self.lineage);
+        let sent = self.shared.host.now();
+        let answer = self.connection.send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(&script)]);
+        self.launch(What::Load, sent, answer);
     }
 
     fn in_time(&self, sent: Tick, answer: Answer<Value>) -> Answer<Value> {
@@ -234,13 +245,14 @@ impl Batcher {
                 self.probed(sent, received, &info)
             }
             (What::Probe, Err(fault)) => self.count(&fault),
-            (What::Nothing, _) => None,
+            (What::Load | What::Nothing, _) => None,
         }
     }
 
     fn verified(&mut self, jobs: Vec<Job>, value: Value, sent: Tick, received: Tick, info: &Value) -> Option<String> {
         self.timeouts = 0;
         if parse(info).is_some_and(|server| server.lineage == self.lineage) {
+            self.load_again();
             return self.answer(jobs, sent, received, value);
         }
         let why = "another server answers at this address";

@@ -2,6 +2,7 @@
 
 mod doubt;
 pub mod part;
+mod proxies;
 pub mod script;
 mod turns;
 
@@ -58,6 +59,7 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::waiter_dies_with_its_turn),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
+    scene!(proxies::one_client_notices_and_the_next_must_too),
 ];
 
 pub fn named(name: &str) -> Option<&'static Scene> {
