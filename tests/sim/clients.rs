@@ -1,4 +1,5 @@
-//! What clients do with their locks, as real ones do: wait, give up, hold too long, forget to release.
+//! What clients do with their locks, as real ones do: wait, give up, hold too long, forget to
+//! release.
 
 use std::future::Future;
 use std::pin::pin;
@@ -48,6 +49,11 @@ impl Leases {
             .partition::<Vec<_>, _>(|watch| watch.process == process);
         *self.watched.lock().unwrap() = kept;
         drop(gone);
+    }
+
+    /// The process of the lease that was acquired last.
+    pub fn some_holder(&self) -> Option<usize> {
+        self.watched.lock().unwrap().last().map(|watch| watch.process)
     }
 
     pub fn remove(&self, number: u32) {
@@ -189,13 +195,20 @@ impl Client {
         }
         let mut round = (ttl - ttl / 100 - 2 * MS) / 3;
         if !must && self.dice.chance(0.3) {
-            round = ttl.mul_f64(0.1 + 0.7 * self.dice.share()).min(MAX_ROUND);
+            round = self.round_time(ttl);
             options = options.round_timeout(round);
         }
         if self.dice.chance(0.1) {
             options = options.max_hold(ttl.mul_f64(1.0 + self.dice.share()));
         }
         self.ask_for(name, &options, round, timeout, must)
+    }
+
+    /// From next to nothing up to all that a ttl allows, which is not rare.
+    fn round_time(&mut self, ttl: Duration) -> Duration {
+        let most = (ttl - ttl / 100 - 2 * MS).min(MAX_ROUND);
+        let least = if self.dice.chance(0.3) { 0.9 } else { 0.02 };
+        most.mul_f64(least + (1.0 - least) * self.dice.share())
     }
 
     /// Takes note of what is asked for, with rounds of at most `round`.
@@ -367,7 +380,8 @@ impl Client {
         self.sample(watch);
     }
 
-    /// Writes: the careful ask whether they still may, the others trust the storage to check the token.
+    /// Writes: the careful ask whether they still may, the others trust the storage to check the
+    /// token.
     pub fn write(&mut self, watch: &Watch) {
         if self.dice.chance(0.1) || watch.lease.is_held() {
             let (process, name, lease) = (self.process, watch.name, watch.number);

@@ -1,4 +1,5 @@
-//! What a scene's script, or a directed fault, does to the world at one moment; and the moments that it may wait for.
+//! What a scene's script, or a directed fault, does to the world at one moment; and the moments
+//! that it may wait for.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +26,14 @@ pub enum Cue {
         node: usize,
         by_ms: i64,
     },
+    /// By some time, if everybody will see that.
+    StepSeenClock(usize),
+    Cut {
+        process: usize,
+        node: usize,
+        ways: [bool; 2],
+        last: Duration,
+    },
     StepWall {
         process: usize,
         by_ms: i64,
@@ -42,8 +51,9 @@ pub enum Cue {
     },
 }
 
-/// Messages of one direction between a process and a node that are held back: those that leave within `sent` arrive at `until` at the earliest, or
-/// never. What follows them on their connection waits behind them.
+/// Messages of one direction between a process and a node that are held back: those that leave
+/// within `sent` arrive at `until` at the earliest, or never. What follows them on their connection
+/// waits behind them.
 #[derive(Clone, Debug)]
 pub struct HeldBack {
     pub process: usize,
@@ -162,7 +172,8 @@ impl Core {
 }
 
 impl World {
-    /// Does what was to be done after what has just happened, before anybody runs who was told of it.
+    /// Does what was to be done after what has just happened, before anybody runs who was told of
+    /// it.
     pub fn cued(self: &Arc<Self>) {
         let now = self.now();
         let due = self.core.lock().unwrap().due(now);
@@ -177,6 +188,10 @@ impl World {
             }
             Cue::Crash { node, memory, down } => self.act(Action::Crash { node, memory, down }),
             Cue::StepClock { node, by_ms } => self.step_node(node, by_ms),
+            Cue::StepSeenClock(node) => {
+                self.step_clock(node);
+            }
+            Cue::Cut { process, node, ways, last } => self.cut_for(process, node, ways, last),
             Cue::StepWall { process, by_ms } => self.step_process(process, by_ms),
             Cue::Pause { process, last } => drop(self.pause(process, last, false)),
             Cue::Kill(process) => self.kill(process),

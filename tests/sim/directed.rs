@@ -1,11 +1,140 @@
-//! Faults that wait for their moment.
+//! Faults that wait for their moment: right after a node has granted, between two grants of one
+//! round, between a release and the claim behind it, between the last vote and the decision. And
+//! the fault that makes a quorum hang on one node.
 
-use crate::cue::Cue;
-use crate::judge::history::{Micros, What};
-use crate::world::Core;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cue::{Cue, HeldBack};
+use crate::faults::Action;
+use crate::judge::history::{Answer, Memory, Micros, Op, What};
+use crate::world::{Core, World, micros};
+
+/// What is done to the node that has just granted or released, or to whom it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directed {
+    Forget,
+    Restart,
+    StepClock,
+    /// Nothing more that it answers reaches this process; or nothing more that this process asks
+    /// reaches it.
+    CutAnswers,
+    CutRequests,
+    /// The process is cut off from another node.
+    CutOther,
+    Replace,
+    Pause,
+}
+
+impl Directed {
+    pub const ALL: [Self; 8] = [
+        Self::Forget,
+        Self::Restart,
+        Self::StepClock,
+        Self::CutAnswers,
+        Self::CutRequests,
+        Self::CutOther,
+        Self::Replace,
+        Self::Pause,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Forget => "directed_crash_empty",
+            Self::Restart => "directed_crash_with_data",
+            Self::StepClock => "directed_clock_step",
+            Self::CutAnswers => "directed_cut_of_answers",
+            Self::CutRequests => "directed_cut_of_requests",
+            Self::CutOther => "directed_cut_of_another_node",
+            Self::Replace => "directed_replacement",
+            Self::Pause => "directed_pause",
+        }
+    }
+}
+
+/// Whether something may go wrong at this moment.
+fn moment(what: What) -> Option<Op> {
+    match what {
+        What::Did(op, Answer::Granted | Answer::Released(true) | Answer::Extended | Answer::Healed)
+        | What::Delivered(op, Answer::Granted) => Some(op),
+        _ => None,
+    }
+}
 
 impl Core {
-    pub fn directed(&mut self, _now: Micros, _what: What) -> Vec<Cue> {
-        Vec::new()
+    pub fn directed(&mut self, now: Micros, what: What) -> Vec<Cue> {
+        if self.plan.directed.is_empty() || now >= micros(self.plan.length) {
+            return Vec::new();
+        }
+        let Some(op) = moment(what) else { return Vec::new() };
+        if !self.dice.chance(self.plan.directed_share) {
+            return Vec::new();
+        }
+        let kinds = self.plan.directed.clone();
+        let kind = self.dice.pick(&kinds);
+        *self.faults.entry(kind.name()).or_default() += 1;
+        vec![self.aimed(kind, op)]
+    }
+
+    fn aimed(&mut self, kind: Directed, op: Op) -> Cue {
+        let (process, node) = (op.process as usize, op.node as usize);
+        let last = self.fault_length();
+        let down = self.dice.log(Duration::from_millis(1), Duration::from_millis(200));
+        match kind {
+            Directed::Forget => Cue::Crash { node, memory: Memory::Empty, down },
+            Directed::Restart => Cue::Crash { node, memory: Memory::Kept, down },
+            Directed::StepClock => Cue::StepSeenClock(node),
+            Directed::CutAnswers => Cue::Cut { process, node, ways: [false, true], last },
+            Directed::CutRequests => Cue::Cut { process, node, ways: [true, false], last },
+            Directed::CutOther => Cue::Cut { process, node: self.some_node(), ways: [true; 2], last },
+            Directed::Replace => Cue::Replace { process, node },
+            Directed::Pause => Cue::Pause { process, last },
+        }
+    }
+
+    /// A process, and its nodes in some order: who holds something, as often as not.
+    fn squeezed(&mut self, holder: Option<usize>) -> Option<(usize, Vec<usize>)> {
+        let process = match holder {
+            Some(holder) if self.dice.chance(0.7) && !self.processes[holder].dead => holder,
+            _ => self.some_process()?,
+        };
+        let mut nodes: Vec<_> = (0..self.servers.len()).collect();
+        for left in (1..nodes.len()).rev() {
+            nodes.swap(left, self.dice.index(left + 1));
+        }
+        Some((process, nodes))
+    }
+}
+
+impl World {
+    /// One process is left with a bare quorum. Then it is cut off from one node of that too, and
+    /// reaches one of the others again, which may have forgotten in between; what others ask of the
+    /// node that it lost may be held back until its holds there are over.
+    pub fn squeeze(self: &Arc<Self>, last: Duration) -> bool {
+        let (now, holder) = (self.now(), self.leases.some_holder());
+        let mut core = self.core.lock().unwrap();
+        let Some((process, nodes)) = core.squeezed(holder) else { return false };
+        let (spare, quorum) = nodes.split_at(nodes.len() - (nodes.len() / 2 + 1));
+        let Some(&back) = spare.first() else { return false };
+        let lost = quorum[0];
+        let turn = now + micros(last.mul_f64(core.dice.share()));
+        let forgets = core.plan.forgets() && core.dice.chance(0.7);
+        let (down, ttl) = (core.dice.log(Duration::from_millis(1), last), core.plan.ttl);
+        let others = if core.dice.chance(0.5) { core.live() } else { Vec::new() };
+        for other in others.into_iter().filter(|&other| other != process) {
+            let until = turn + micros(core.dice.log(ttl / 4, 2 * ttl));
+            let sent = now..until;
+            core.hold_back(HeldBack { process: other, node: lost, way: 0, sent, until: Some(until) });
+        }
+        drop(core);
+        for &node in spare {
+            self.cue(Cue::Cut { process, node, ways: [true; 2], last: 2 * last });
+        }
+        self.cue_at(turn, Cue::Cut { process, node: lost, ways: [true; 2], last });
+        if forgets {
+            self.cue_at(turn, Cue::Crash { node: back, memory: Memory::Empty, down });
+        }
+        self.after(Duration::from_micros(turn - now), Action::Mend(vec![(process, back)]));
+        true
     }
 }

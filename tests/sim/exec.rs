@@ -1,4 +1,5 @@
-//! Runs the tasks of all processes, on one thread. A process that is paused is not polled, one that was killed is dropped.
+//! Runs the tasks of all processes, on one thread. A process that is paused is not polled, one that
+//! was killed is dropped.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -157,7 +158,8 @@ impl Exec {
         self.state.lock().unwrap().gates[process].paused = true;
     }
 
-    /// Goes on. Whom only a timer had woken is returned where timers stood still too, to be woken later.
+    /// Goes on. Whom only a timer had woken is returned where timers stood still too, to be woken
+    /// later.
     pub fn resume(&self, process: usize, timers_stood_still: bool) -> Vec<usize> {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];

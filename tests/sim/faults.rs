@@ -1,10 +1,11 @@
-//! What goes wrong, when, and for how long. Everything that begins here ends at the plan's length at the latest.
+//! What goes wrong, when, and for how long. Everything that begins here ends at the plan's length
+//! at the latest.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cue::Cue;
-use crate::judge::history::{Memory, What};
+use crate::judge::history::{Memory, Micros, SECOND, What};
 use crate::plan::FaultKind;
 use crate::process;
 use crate::storage::Write;
@@ -63,7 +64,7 @@ impl World {
             Action::Restart { node, epoch } => self.restart(node, epoch),
             Action::Resume(process) => self.resume(process),
             Action::Fell(process) => self.fell(process),
-            Action::Begin { region, clients } => drop(process::start(self, region, clients)),
+            Action::Begin { region, clients } => self.begin_process(region, clients),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
             Action::Cue(cue) => self.cue(cue),
@@ -96,6 +97,8 @@ impl World {
             FaultKind::LostReplies => self.storm(last, |share| Weather { lost_replies: share, ..Weather::default() }),
             FaultKind::Replaced => self.replace_some(),
             FaultKind::Partition => self.part(last, [true; 2]),
+            FaultKind::Cut => self.cut_one(last),
+            FaultKind::Squeeze => self.squeeze(last),
             FaultKind::OneWay => {
                 let way = self.core.lock().unwrap().dice.chance(0.5);
                 self.part(last, [way, !way])
@@ -106,7 +109,10 @@ impl World {
             FaultKind::CrashEmpty => self.crash_one(Memory::Empty, last),
             FaultKind::CrashOld => self.crash_one(Memory::Old, last),
             FaultKind::RollingRestart => self.roll(last),
-            FaultKind::NodeClockStep => self.step_clock(),
+            FaultKind::NodeClockStep => {
+                let node = self.core.lock().unwrap().some_node();
+                self.step_clock(node)
+            }
             FaultKind::WallStep => self.step_wall(),
             FaultKind::Pause => self.pause_one(last, false),
             FaultKind::Suspend => self.pause_one(last, true),
@@ -115,7 +121,7 @@ impl World {
         }
     }
 
-    fn after(&self, length: Duration, action: Action) {
+    pub fn after(&self, length: Duration, action: Action) {
         let at = self.now() + micros(length);
         self.core.lock().unwrap().schedule(at, Event::Act(action));
     }
@@ -153,6 +159,24 @@ impl World {
         links.iter().for_each(|&(process, node)| self.cut(process, node, ways));
         self.after(last, Action::Mend(links));
         true
+    }
+
+    /// One process cannot reach one node: mostly in one direction only.
+    fn cut_one(&self, last: Duration) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let Some(process) = core.some_process() else { return false };
+        let node = core.some_node();
+        let ways = core.dice.weighed(&[(2, [true, false]), (2, [false, true]), (1, [true; 2])]);
+        drop(core);
+        self.cut_for(process, node, ways, last);
+        true
+    }
+
+    pub fn cut_for(&self, process: usize, node: usize, ways: [bool; 2], last: Duration) {
+        if self.now() < micros(self.core.lock().unwrap().plan.length) {
+            self.cut(process, node, ways);
+            self.after(last, Action::Mend(vec![(process, node)]));
+        }
     }
 
     fn part_regions(&self, last: Duration) -> bool {
@@ -245,11 +269,11 @@ impl World {
         }
     }
 
-    /// Only where every process has seen this node's clock since the last step: who has not cannot know.
-    fn step_clock(&self) -> bool {
+    /// Only where every process has seen this node's clock since the last step: who has not cannot
+    /// know.
+    pub fn step_clock(&self, node: usize) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        let node = core.some_node();
         let stepped_at = core.servers[node].stepped_at.unwrap_or(0);
         let knows = |&process: &usize| {
             let seen = core.processes[process].links[node].clock_seen(&core.connections);
@@ -258,8 +282,7 @@ impl World {
         if !core.live().iter().all(knows) {
             return false;
         }
-        let step = core.plan.step();
-        let ms = (step + core.dice.around(step / 4)).as_millis() as i64;
+        let ms = core.clock_step().as_millis() as i64;
         let by_ms = if core.dice.chance(0.7) { ms } else { -ms };
         core.servers[node].step_clock(now, by_ms);
         core.history.record(now, What::ClockStepped { node: node as u8, by_ms });
@@ -335,7 +358,7 @@ impl World {
             return;
         }
         let last = core.fault_length();
-        let killed = core.plan.may_kill() && core.dice.chance(0.5);
+        let killed = core.dice.chance(0.5);
         drop(core);
         if killed {
             self.kill(process);
@@ -362,6 +385,21 @@ impl World {
         }
     }
 
+    /// A process begins, which has seen no node before. Where the clock of one was stepped, or it
+    /// forgot, it cannot know ("What is not" in README: a clock stepped before this client first
+    /// connected), so it waits until whatever that did is over.
+    fn begin_process(self: &Arc<Self>, region: usize, clients: usize) {
+        let now = self.now();
+        let core = self.core.lock().unwrap();
+        let over = |stepped: Micros| stepped + micros(core.plan.max_ttl.mul_f64(1.05)) + SECOND;
+        let safe = core.servers.iter().filter_map(|server| server.stepped_at).map(over).max().unwrap_or(0);
+        drop(core);
+        if now < safe {
+            return self.after(Duration::from_micros(safe - now), Action::Begin { region, clients });
+        }
+        process::start(self, region, clients);
+    }
+
     fn heal(self: &Arc<Self>) {
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();
@@ -386,7 +424,7 @@ impl World {
 
 impl Core {
     /// How long a fault lasts: mostly around a ttl, sometimes several.
-    fn fault_length(&mut self) -> Duration {
+    pub fn fault_length(&mut self) -> Duration {
         let ttl = self.plan.ttl;
         let length = self.dice.log(ttl / 10, 4 * ttl);
         length.min(Duration::from_secs(8))
@@ -396,14 +434,26 @@ impl Core {
         (0..self.processes.len()).filter(|&process| !self.processes[process].dead).collect()
     }
 
-    fn some_process(&mut self) -> Option<usize> {
+    pub fn some_process(&mut self) -> Option<usize> {
         let live = self.live();
         if live.is_empty() { None } else { Some(self.dice.pick(&live)) }
     }
 
-    fn some_node(&mut self) -> usize {
+    pub fn some_node(&mut self) -> usize {
         let nodes = self.servers.len();
         self.dice.index(nodes)
+    }
+
+    /// How far a node's clock is stepped: further than any hold lasts, or as little as a reply must
+    /// show. A step that is smaller than the uncertainty of a round trip is seen by nobody ("What
+    /// is not" in README).
+    fn clock_step(&mut self) -> Duration {
+        let most = self.plan.step();
+        let least = 2 * self.plan.node_timeout + Duration::from_millis(200);
+        if least < most && self.dice.chance(0.5) {
+            return self.dice.log(least, most);
+        }
+        most + self.dice.around(most / 4)
     }
 
     /// How far a process's wall clock is ahead of true time, in microseconds.

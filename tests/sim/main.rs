@@ -1,7 +1,8 @@
-//! A deterministic simulation: the real client over simulated nodes, networks, clocks and processes, and a judge who knows nothing of the client.
+//! A deterministic simulation: the real client over simulated nodes, networks, clocks and
+//! processes, and a judge who knows nothing of the client.
 //!
-//! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds, and each scene 200 times; `--seed S` replays one, readably, and
-//! `--scene NAME --seed S` one of a scene.
+//! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds, and each scene 200
+//! times; `--seed S` replays one, readably, and `--scene NAME --seed S` one of a scene.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
@@ -79,7 +80,8 @@ fn differing(args: &Args) -> Vec<Item> {
     items(&some).into_iter().filter(differs).collect()
 }
 
-/// With no arguments, as plain `cargo test` runs it: a moderate number of seeds, some of them twice.
+/// With no arguments, as plain `cargo test` runs it: a moderate number of seeds, some of them
+/// twice.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
     let seeds = if cfg!(debug_assertions) { 60 } else { 400 };
     let scenes = if cfg!(debug_assertions) { 20 } else { 200 };

@@ -1,8 +1,10 @@
-//! What a seed draws: the size of the world, its clocks, its network, its faults and its clients' habits.
+//! What a seed draws: the size of the world, its clocks, its network, its faults and its clients'
+//! habits.
 
 use std::time::Duration;
 
 use crate::dice::Dice;
+use crate::directed::Directed;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,6 +16,8 @@ pub enum FaultKind {
     LostReplies,
     Replaced,
     Partition,
+    Cut,
+    Squeeze,
     RegionPartition,
     OneWay,
     Hang,
@@ -30,12 +34,14 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::SlowNetwork,
         Self::LostRequests,
         Self::LostReplies,
         Self::Replaced,
         Self::Partition,
+        Self::Cut,
+        Self::Squeeze,
         Self::RegionPartition,
         Self::OneWay,
         Self::Hang,
@@ -58,6 +64,8 @@ impl FaultKind {
             Self::LostReplies => "lost_replies",
             Self::Replaced => "connection_replaced",
             Self::Partition => "partition",
+            Self::Cut => "one_node_cut_off",
+            Self::Squeeze => "quorum_hangs_on_one_node",
             Self::RegionPartition => "region_partition",
             Self::OneWay => "one_way_partition",
             Self::Hang => "node_hangs",
@@ -104,6 +112,9 @@ pub struct Plan {
     /// Whether connections outlive the servers behind them.
     pub proxied: bool,
     pub faults: Vec<FaultKind>,
+    /// What may happen at the worst moment, and how often it does.
+    pub directed: Vec<Directed>,
+    pub directed_share: f64,
     /// Weights of hints that come so many times.
     pub hints: [(u32, u32); 3],
     pub fault_every: Duration,
@@ -137,6 +148,8 @@ impl Plan {
             wall_skew: Duration::ZERO,
             proxied: false,
             faults: Vec::new(),
+            directed: Vec::new(),
+            directed_share: 0.0,
             hints: [(0, 0), (1, 1), (0, 2)],
             fault_every: SECOND,
             length: Duration::ZERO,
@@ -147,7 +160,7 @@ impl Plan {
     }
 
     pub fn draw(dice: &mut Dice) -> Self {
-        let nodes = dice.weighed(&[(2, 1), (5, 3), (1, 4), (3, 5), (1, 7)]);
+        let nodes = dice.weighed(&[(1, 1), (8, 3), (1, 4), (3, 5), (1, 7)]);
         let ttl = match dice.weighed(&[(4, 0), (4, 1), (1, 2)]) {
             0 => dice.log(100 * MS, 300 * MS),
             1 => dice.log(300 * MS, 1_000 * MS),
@@ -178,6 +191,8 @@ impl Plan {
             wall_skew: Duration::ZERO,
             proxied: false,
             faults: Vec::new(),
+            directed: Vec::new(),
+            directed_share: 0.0,
             hints: dice.pick(&[[(0, 0), (49, 1), (1, 2)], [(1, 0), (8, 1), (1, 2)], [(4, 0), (4, 1), (2, 2)]]),
             fault_every: ttl.mul_f64(0.5 + 3.0 * dice.share()).clamp(200 * MS, 5 * SECOND),
             length: (ttl * 30).clamp(6 * SECOND, 60 * SECOND),
@@ -205,27 +220,36 @@ impl Plan {
     fn draw_faults(&mut self, dice: &mut Dice) {
         let share = dice.pick(&[0.15, 0.3, 0.6]);
         self.faults = FaultKind::ALL.into_iter().filter(|_| dice.chance(share)).collect();
-        // A client that never saw a node before its clock was stepped cannot know: see the limits in PROTOCOL.md's guard. So no process is new then.
-        if !self.may_kill() {
-            self.faults.retain(|&fault| fault != FaultKind::Kill);
+        // One direction of one client's way to one node is what fails most.
+        if !self.faults.contains(&FaultKind::Cut) && dice.chance(0.6) {
+            self.faults.push(FaultKind::Cut);
         }
-        // Where a node forgets its fence, tokens grow by the wall clocks: they must not differ by more than its quarantine lasts.
-        let most = if self.faults.iter().any(|fault| fault.forgets()) { self.max_ttl.mul_f64(0.7) } else { 8 * SECOND };
+        self.directed_share = dice.pick(&[0.0, 0.003, 0.01, 0.03]);
+        let kinds = if self.directed_share > 0.0 { &Directed::ALL[..] } else { &[] };
+        self.directed = kinds.iter().copied().filter(|_| dice.chance(share.max(0.3))).collect();
+        // Where a node forgets its fence, tokens grow by the wall clocks: they must not differ by
+        // more than its quarantine lasts ("What is not" in README).
+        let most = if self.forgets() { self.max_ttl.mul_f64(0.95) } else { 8 * SECOND };
         self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
     }
 
-    /// Whether a process may be new in the middle of a run.
-    pub fn may_kill(&self) -> bool {
-        !self.faults.contains(&FaultKind::NodeClockStep)
+    /// Whether nodes may lose their memory.
+    pub fn forgets(&self) -> bool {
+        self.directed.contains(&Directed::Forget) || self.faults.iter().any(|fault| fault.forgets())
     }
 
-    /// How long after the faults a client that keeps asking may have to wait: for what was left behind, for the quarantine, and for its turn.
+    fn steps(&self) -> bool {
+        self.directed.contains(&Directed::StepClock) || self.faults.contains(&FaultKind::NodeClockStep)
+    }
+
+    /// How long after the faults a client that keeps asking may have to wait: for what was left
+    /// behind, for the quarantine, and for its turn.
     pub fn patience(&self) -> Duration {
         20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step()
     }
 
-    /// How far a node's clock is stepped: further than any hold lasts, since a step that is shorter than a reply's round trip cannot be seen in it.
+    /// How far a node's clock is stepped at most, on average: further than any hold lasts.
     pub fn step(&self) -> Duration {
-        if self.faults.contains(&FaultKind::NodeClockStep) { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
+        if self.steps() { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
     }
 }

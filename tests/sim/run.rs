@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 
 use crate::clients;
 use crate::dice::Dice;
-use crate::judge::history::{History, Micros, SECOND, What};
+use crate::judge::history::{Event, History, Micros, SECOND, What};
 use crate::judge::{Judgement, Watched, judge};
 use crate::plan::Plan;
 use crate::process;
@@ -72,7 +72,8 @@ pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
     }
 }
 
-/// Of all clients in processes that live; a process that is to begin has none yet, but then one is missing.
+/// Of all clients in processes that live; a process that is to begin has none yet, but then one is
+/// missing.
 fn expected(world: &World) -> u64 {
     let core = world.core.lock().unwrap();
     core.plan.clients as u64
@@ -120,7 +121,8 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     keys(world, plan).await;
 }
 
-/// What a killed process or a late message left behind ends by itself: a hold a ttl later, a place in line a little after that.
+/// What a killed process or a late message left behind ends by itself: a hold a ttl later, a place
+/// in line a little after that.
 async fn keys(world: &Arc<World>, plan: &Plan) {
     let find = |left: fn(&Server, Micros) -> bool| {
         let now = world.now();
@@ -131,8 +133,10 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     let waiting = || find(|server, now| !server.is_idle(now));
     let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + Duration::from_secs(2);
     // Clocks that were stepped back hold for longer.
-    let steps = world.core.lock().unwrap().faults.get("node_clock_step").copied().unwrap_or(0);
-    // A place that was taken while its owner left it stays for as long as nodes keep one, by the slowest clock, and the way there.
+    let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
+    let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
+    // A place that was taken while its owner left it stays for as long as nodes keep one, by the
+    // slowest clock, and the way there.
     let place = micros(patience(plan.ttl).mul_f64(1.005) + plan.far * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;
     world.run(limit, || held().is_none() && waiting().is_none()).await;

@@ -5,7 +5,8 @@ use super::script::{NEVER, Script, forgets, millis, pause};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Verb};
 
-/// A cannot reach n0, holds n1 and n2, and then cannot reach n1 any more. B's round has n0's grant, and its request to n1 is on the way.
+/// A cannot reach n0, holds n1 and n2, and then cannot reach n1 any more. B's round has n0's grant,
+/// and its request to n1 is on the way.
 fn cut_off_holder(script: &mut Script, ttl: u64, n1_from: u64) {
     script.hold_back(0, &[0], 0..script_free(ttl), NEVER);
     script.hold_back(0, &[1], n1_from..NEVER, NEVER);
@@ -17,8 +18,9 @@ const fn script_free(ttl: u64) -> u64 {
     ttl / 2 + ttl / 30
 }
 
-/// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2: its deadline moves by a ttl. Its key on n1 ends, and B's
-/// request gets there: B counts n0, which has forgotten it, and n1.
+/// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2:
+/// its deadline moves by a ttl. Its key on n1 ends, and B's request gets there: B counts n0, which
+/// has forgotten it, and n1.
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.world(3, 2, 3_000, 5_000);
     script.node_timeout(4_000);
@@ -28,8 +30,9 @@ pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
 }
 
-/// The same where A waits until its node has been in doubt for longer than a round may last, and B's process stands still in the middle of its round: when it
-/// goes on, n1's vote is there before its timer has run.
+/// The same where A waits until its node has been in doubt for longer than a round may last, and
+/// B's process stands still in the middle of its round: when it goes on, n1's vote is there before
+/// its timer has run.
 pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.world(3, 2, 10_000, 12_000);
     script.node_timeout(20_000);
@@ -43,7 +46,8 @@ pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.once_answered(Verb::Claim, 1, Answer::Granted, 0, pause(1, paused));
 }
 
-/// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held is over for it, though the clock is right again.
+/// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held
+/// is over for it, though the clock is right again.
 pub fn stepped_there_and_back(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(0, &[0], 0..NEVER, NEVER);
@@ -55,7 +59,8 @@ pub fn stepped_there_and_back(script: &mut Script) {
     script.asks(100, 1, Part::default());
 }
 
-/// All three nodes restart empty, one a little after the other, while one process holds and another waits.
+/// All three nodes restart empty, one a little after the other, while one process holds and another
+/// waits.
 pub fn rolling_restart_under_a_holder(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.asks(0, 0, Part::default());
@@ -80,7 +85,8 @@ pub fn newcomer_meets_a_restarted_node(script: &mut Script) {
     script.asks(at, 1, Part { timeout: millis(1_000), ..Part::default() });
 }
 
-/// The node on which a round got its first vote restarts before the second vote comes: that vote is of a node that has forgotten it.
+/// The node on which a round got its first vote restarts before the second vote comes: that vote is
+/// of a node that has forgotten it.
 pub fn restarted_between_two_grants_of_one_round(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     script.node_timeout(1_000);

@@ -1,4 +1,5 @@
-//! Scenes: scripted moments that random worlds rarely meet, each run some hundred times with other times, and judged as all runs are.
+//! Scenes: scripted moments that random worlds rarely meet, each run some hundred times with other
+//! times, and judged as all runs are.
 
 mod doubt;
 pub mod part;
@@ -66,7 +67,8 @@ pub fn named(name: &str) -> Option<&'static Scene> {
     SCENES.iter().find(|scene| scene.name == name)
 }
 
-/// The parts that were begun: in which process, and whether it has ended. And the processes that were shut down.
+/// The parts that were begun: in which process, and whether it has ended. And the processes that
+/// were shut down.
 #[derive(Debug, Default)]
 pub struct Parts(Mutex<Vec<(usize, bool)>>, Mutex<Vec<usize>>);
 

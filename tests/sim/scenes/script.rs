@@ -1,5 +1,6 @@
-//! The language of scenes: a world without any fault of its own, and what happens in it when. Times are milliseconds since all connections stand; each is
-//! a little later than it says, differently in each run.
+//! The language of scenes: a world without any fault of its own, and what happens in it when. Times
+//! are milliseconds since all connections stand; each is a little later than it says, differently
+//! in each run.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -78,7 +79,8 @@ impl Script {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
 
-    /// Does it when that answer has reached the process for the `nth` time, whichever node gave it, and before the process runs.
+    /// Does it when that answer has reached the process for the `nth` time, whichever node gave it,
+    /// and before the process runs.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
         self.once(Seen::Answered, verb, process, None, answer, nth, then);
     }

@@ -5,7 +5,8 @@ use super::script::{NEVER, Script, forgets, millis, pause};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Verb};
 
-/// A claim is held back, its round fails, its release takes another connection and comes first. Then the claim arrives.
+/// A claim is held back, its round fails, its release takes another connection and comes first.
+/// Then the claim arrives.
 pub fn release_overtakes_its_claim(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     let late = script.about(350, 600);
@@ -28,7 +29,8 @@ pub fn stepped_right_after_a_grant(script: &mut Script) {
     script.asks(30, 1, Part { hold: millis(500), ..Part::default() });
 }
 
-/// The last vote has come, and before the client has seen that the round is won it stands still until the grants are over, or nearly.
+/// The last vote has come, and before the client has seen that the round is won it stands still
+/// until the grants are over, or nearly.
 pub fn paused_between_the_last_vote_and_the_decision(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     let length = script.about(900, 300);
@@ -46,7 +48,8 @@ pub fn paused_holder_with_a_renewal_under_way(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// A process shuts down while a claim of it is on its way: nothing is left held, and another has the name long before a ttl is over.
+/// A process shuts down while a claim of it is on its way: nothing is left held, and another has
+/// the name long before a ttl is over.
 pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.jitter = 2;
@@ -56,7 +59,8 @@ pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     script.asks(400, 1, Part { timeout: millis(500), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// Two callers of one process: the first passes on to the second, and the answer of one node to the pass is lost, of a second one it is late.
+/// Two callers of one process: the first passes on to the second, and the answer of one node to the
+/// pass is lost, of a second one it is late.
 pub fn pass_with_lost_answers(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.node_timeout(400);
@@ -68,7 +72,8 @@ pub fn pass_with_lost_answers(script: &mut Script) {
     script.asks(60, 1, Part { hold: millis(100), ..Part::default() });
 }
 
-/// A pass is held back on a connection that is replaced; the next pass takes the new one and comes first, where somebody else holds the node still.
+/// A pass is held back on a connection that is replaced; the next pass takes the new one and comes
+/// first, where somebody else holds the node still.
 pub fn pass_overtaken_by_the_next_pass(script: &mut Script) {
     script.world(5, 2, 2_000, 3_000);
     let late = script.about(600, 500);
@@ -102,7 +107,8 @@ pub fn restarted_between_a_release_and_the_claim_behind_it(script: &mut Script) 
     script.once_done(Verb::Release, 0, node, Answer::Released(true), forgets(node));
 }
 
-/// One holder after the other on quorums that share one node only, by wall clocks of which the first is far ahead.
+/// One holder after the other on quorums that share one node only, by wall clocks of which the
+/// first is far ahead.
 pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     let ahead = script.about(1_000, 60_000) as i64;
@@ -113,7 +119,8 @@ pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(100), ..Part::default() });
 }
 
-/// The answers of a grant are lost, and what they told of must not stay: another has the name as soon as the round has failed.
+/// The answers of a grant are lost, and what they told of must not stay: another has the name as
+/// soon as the round has failed.
 pub fn answers_of_grants_are_lost(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.hold_one_way(0, &[0, 1], 1, 0..150, NEVER);
@@ -121,7 +128,8 @@ pub fn answers_of_grants_are_lost(script: &mut Script) {
     script.asks(300, 1, Part { timeout: millis(600), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// A late renewal arrives after the release of its lock, when another holds the name or nobody does.
+/// A late renewal arrives after the release of its lock, when another holds the name or nobody
+/// does.
 pub fn renewal_after_its_release(script: &mut Script) {
     script.world(3, 2, 900, 1_500);
     let node = script.dice.index(3);
