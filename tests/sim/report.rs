@@ -47,10 +47,6 @@ impl Item {
         self.scene.map_or_else(|| run(self.seed), |scene| play(scene, self.seed))
     }
 
-    fn is_known(&self) -> bool {
-        self.scene.is_some_and(|scene| scene.known)
-    }
-
     /// Which arguments replay it.
     fn replay(&self) -> String {
         let scene = self.scene.map_or(String::new(), |scene| format!("--scene {} ", scene.name));
@@ -66,7 +62,6 @@ struct Played {
     /// In so many of them a promise was broken.
     broken: u64,
     first: Option<u64>,
-    known: bool,
 }
 
 /// A run that broke a promise.
@@ -87,7 +82,7 @@ impl Summary {
             while !stop.load(Ordering::Relaxed) {
                 let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
                 let run = item.run();
-                if until_found && !run.judgement.violations.is_empty() && !item.is_known() {
+                if until_found && !run.judgement.violations.is_empty() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 summary.lock().unwrap().add(*item, &run);
@@ -116,9 +111,6 @@ impl Summary {
         sum.rejected_writes += tally.rejected_writes;
         sum.stale_unchecked_writes += tally.stale_unchecked_writes;
         run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
-        if item.is_known() {
-            return;
-        }
         let violations = &run.judgement.violations;
         violations.iter().for_each(|violation| *self.rules.entry(violation.rule.name()).or_default() += 1);
         if let Some(first) = violations.first() {
@@ -131,7 +123,6 @@ impl Summary {
         let played = self.scenes.entry(scene.name).or_default();
         played.runs += 1;
         played.acquired += run.judgement.tally.acquired;
-        played.known = scene.known;
         if !run.judgement.violations.is_empty() {
             played.broken += 1;
             played.first = Some(played.first.map_or(run.seed, |first| first.min(run.seed)));
@@ -165,8 +156,8 @@ impl Summary {
             json!({"scene": scene, "seed": seed, "replay": replay, "violations": said, "history": found.around})
         };
         let played = |(name, played): (&&str, &Played)| {
-            let Played { runs, broken, first, known, .. } = played;
-            ((*name).to_owned(), json!({"runs": runs, "broken": broken, "first": first, "known": known}))
+            let Played { runs, broken, first, .. } = played;
+            ((*name).to_owned(), json!({"runs": runs, "broken": broken, "first": first}))
         };
         json!({
             "seeds": self.seeds,
@@ -204,9 +195,6 @@ impl Summary {
             self.rules.values().sum::<u64>(),
             self.took.as_secs_f64(),
         );
-        for (name, Played { runs, broken, first, .. }) in self.scenes.iter().filter(|(_, played)| played.known) {
-            println!("known: {name} breaks a promise in {broken} of {runs} runs, first in {first:?}");
-        }
         for item in &self.differing {
             println!(
                 "{} gave two histories: something in the library or the simulation is not deterministic",
