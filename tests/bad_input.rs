@@ -464,6 +464,26 @@ mod tls {
         drop(server);
     }
 
+    #[tokio::test]
+    async fn a_system_certificate_that_cannot_be_read_does_not_keep_the_others_from_being_trusted() {
+        let folder = tempfile::TempDir::new().unwrap();
+        certify(folder.path());
+        let (server, port) = encrypted(folder.path()).await;
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        let good = std::fs::read_to_string(folder.path().join("ca.pem")).unwrap();
+        let bundle = folder.path().join("bundle.pem");
+        let broken = [format!("{begin}\nMAAA\n{end}\n"), format!("{begin}\n!\n{end}\n")];
+        for broken in broken {
+            std::fs::write(&bundle, format!("{broken}{good}")).unwrap();
+            let said = child(&format!("rediss://localhost:{port}"), &bundle);
+            assert!(said.contains("voted over TLS"), "{broken}: {said}");
+            std::fs::write(&bundle, &broken).unwrap();
+            let said = child(&format!("rediss://localhost:{port}"), &bundle);
+            assert!(said.contains("none of the system's certificates can be read"), "{broken}: {said}");
+        }
+        drop(server);
+    }
+
     fn child(url: &str, trusted: &Path) -> String {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tls::child_that_votes_over_tls", "--ignored", "--nocapture"])

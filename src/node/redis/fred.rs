@@ -11,6 +11,7 @@ use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConfig, TlsConnector};
 use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
 use futures::FutureExt;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::ReusableBoxFuture;
 
@@ -178,12 +179,24 @@ fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
     })
 }
 
+/// Who is trusted: the system's certificates, as far as they can be read. rustls is told which
+/// provider to use: it panics where a program has linked two and chosen none.
 fn certificates() -> Result<TlsConfig, Fault> {
-    let connector = TlsConnector::default_rustls();
-    connector.map(TlsConfig::from).map_err(|error| {
-        let message = format!("the system's certificates cannot be read: {}", error.details());
-        Fault::new(FaultKind::Down, message).caused_by(error)
-    })
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (_, unread) = roots.add_parsable_certificates(found.certs);
+    for error in &found.errors {
+        tracing::debug!(%error, "a system certificate cannot be read");
+    }
+    if roots.is_empty() {
+        let why = found.errors.first().map_or_else(|| format!("{unread} are garbled"), ToString::to_string);
+        let message = format!("none of the system's certificates can be read ({why}); SSL_CERT_FILE names others");
+        return Err(Fault::new(FaultKind::Down, message));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = versions.map_err(|error| Fault::new(FaultKind::Down, format!("TLS cannot be used: {error}")))?;
+    Ok(TlsConnector::from(config.with_root_certificates(roots).with_no_client_auth()).into())
 }
 
 fn performance(timeout: Duration) -> PerformanceConfig {
@@ -256,6 +269,12 @@ fn fault(error: FredError) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rustls_is_told_its_provider_and_takes_none_for_the_process() {
+        certificates().unwrap();
+        assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
 
     #[test]
     fn an_io_error_is_told_by_its_message() {
