@@ -164,6 +164,10 @@ impl Node for Recorder {
         self.inner.hints()
     }
 
+    fn clock_ahead(&self) -> Option<i128> {
+        self.inner.clock_ahead()
+    }
+
     fn close(&self) {
         self.inner.close();
     }
