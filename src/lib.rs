@@ -2,8 +2,9 @@
 //!
 //! N independent Redis (or Valkey) masters vote; whoever has a quorum of them, `N / 2 + 1`, within the lock's validity owns it. The
 //! algorithm is Redlock's (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known holes closed: locks are never returned after
-//! they expired, a lost lock is never brought back to life, a slow node stalls nobody, a restarted node cannot forget, and every lock has a fencing
-//! token.
+//! they expired, a lost lock is never brought back to life, a slow node stalls nobody, what a restarted node
+//! forgot is not granted again, and every lock has a fencing token. The repository's
+//! `docs/protocol.md` says how, and why that is safe.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -39,25 +40,48 @@
 //!
 //! # What is promised
 //!
-//! * **Mutual exclusion**, as long as a quorum of nodes keeps what it stored for the ttl, and clocks run apart by less than
-//!   the drift (1 % and 2 ms by default). Clocks need not agree. A guard says that it is held only for `ttl - drift` from *before* the nodes were asked, on a clock that
-//!   counts suspended time.
-//! * **Fencing tokens grow**: whoever holds a lock has a greater token than everyone who held it before.
+//! * **Mutual exclusion**, also when nodes restart empty, their clocks are stepped, and messages are
+//!   late, lost or out of order. Clocks need not agree; they may run apart by the drift (1 % and 2 ms
+//!   by default). A guard says that it is held only for `ttl - drift` from *before* the nodes were
+//!   asked, on a clock that counts suspended time.
+//! * **Fencing tokens grow** from holder to holder, while nodes keep their fences.
 //! * **Unknown is not refused**: what a node may have granted is released, also when its answer never came, when a future is dropped, and when a quorum
 //!   was there and too late.
 //! * **First come, first served**, across processes: nodes keep a line a name and wake the first. A waiter that died costs a turn, 100 ms to 2 s.
 //! * **Loss is told by the deadline**, by a timer of its own, and is final.
-//! * **Restarted nodes do not vote** until every lock that they could have forgotten has expired. The same goes for nodes whose clock was stepped.
-//!   See [`quorum::guard`] for what can and what cannot be seen.
+//! * **Restarted nodes have no vote on claims** until every lock that they could have forgotten has
+//!   expired; nor have nodes whose clock was stepped.
 //!
 //! # What is not
 //!
-//! * A process that is paused between checking its guard and writing to its storage may write after somebody else. Only the storage can refuse
-//!   that, by the token.
-//! * A node that forgets without restarting (keys deleted by hand, an evicting `maxmemory-policy`, a failover behind one address that keeps its run id) can
-//!   grant twice.
-//! * Strict order across processes: within one process the lock passes from caller to caller up to eight times in a row while others wait
-//!   ([`LockOptions::max_passes`]; zero makes it strict), and callers that turned [`fair`](LockOptions::fair) off overtake.
+//! * A process that is paused between checking its lock and writing may write late. Only the storage
+//!   can refuse that, by the token.
+//! * A node that forgets while it runs on can grant twice: keys deleted by hand, `FLUSHALL`, eviction,
+//!   a server restored from a live snapshot, `REPLICAOF` and back between two probes (5 s).
+//! * A client cannot know what happened to a node before it first connected, if no trace is left: a
+//!   stepped clock, a promoted replica, a restart after which the clock was set forward. Each
+//!   `quorumlock run` is a new client.
+//! * It does not see a step of a node's clock that is undone before the node's next answer, or that is
+//!   smaller than 1 % of the time since the last answer plus a round trip.
+//! * Clocks must not run apart by more than 1 %, not even for a while: chrony corrects an offset by up
+//!   to 8 % unless `maxslewrate` is set. And the client's clock must count suspended time: it does not
+//!   on macOS and BSD, nor in a virtual machine that its host paused.
+//! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes, databases and
+//!   key prefix, that no ttl is above another client's [`max_ttl`](QuorumBuilder::max_ttl), and that no
+//!   running client was cloned or restored from a snapshot.
+//! * Tokens rest on clocks where fences are gone: after a node forgot, and where a name was neither
+//!   acquired nor released for [`fence_retention`](QuorumBuilder::fence_retention) (1 h). There they
+//!   grow only if no client's wall clock has been ahead of another's by `max_ttl`, or by that hour, and
+//!   no node ever told a fence so far ahead.
+//! * A forced release frees the name at once. The holder learns of it with its next renewal, and may
+//!   believe to hold the name until then.
+//! * Strict order across processes: a process passes the lock on within itself up to eight times in a
+//!   row while others wait ([`LockOptions::max_passes`]; zero makes it strict). Callers that turned
+//!   [`fair`](LockOptions::fair) off overtake.
+//!
+//! After any of the second to fourth, keep the node away from clients (stop it, or close its port)
+//! for `max_ttl`; then nothing that it forgot is held any more. [`quorum::guard`] has the whole list
+//! about nodes.
 //!
 //! # Runtime
 //!

@@ -86,8 +86,11 @@ impl QuorumBuilder {
         self
     }
 
-    /// For how long a node keeps a name's fence after its last change, and 10 ttl at least. Default 1 h. Fencing tokens grow as long as the wall clocks of
-    /// clients differ by less.
+    /// For how long a node keeps a name's fence after the name was last acquired or released, and 10
+    /// ttl at least. Default 1 h.
+    ///
+    /// Once it is gone, the next token is the client's wall clock. So fencing tokens grow as long as no
+    /// client's wall clock was ahead of another's by this much, and no node told a fence that was.
     pub fn fence_retention(mut self, retention: Duration) -> Self {
         self.settings.fence_retention = retention;
         self

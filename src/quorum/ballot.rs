@@ -9,7 +9,7 @@ pub const LIMIT: u64 = 1 << 53;
 /// How far ahead of the wall clock a fence may be for the whole process to take note of it.
 ///
 /// One corrupt fence must not lift every ballot of every name: what lies further ahead lifts the
-/// acquisition that met it, and nothing else.
+/// acquisitions that were told it, which are those of its name.
 pub const FAR: Duration = Duration::from_secs(24 * 3_600);
 
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.

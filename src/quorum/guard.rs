@@ -6,8 +6,9 @@
 //!
 //! Renewals are different: a node that holds the name for its owner now has it from that owner, so
 //! after a while its `extended` counts again. It must not count at once: another client's round may
-//! still count a grant which the node has forgotten. No vote counts for longer than [`MAX_ROUND`],
-//! so `1.02 * MAX_ROUND` later (two clocks, each 1 % wrong) there is no such round any more.
+//! still count a grant which the node has forgotten. No vote for a claim counts for longer than
+//! [`MAX_ROUND`], so `1.02 * MAX_ROUND` later (two clocks that run apart by 1 %, with room) there is no
+//! such round any more. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
 //!
 //! # What cannot be seen
 //!
@@ -20,6 +21,7 @@
 //!   away, if that is still wrong when it first answers.
 //! - A step of the clock that is smaller than what drift could have done since the last answer: 1 % of that time, which a probe every 5 s keeps under 50 ms,
 //!   and one round trip.
+//! - A clock that is corrected without a step and faster than by 1 %, until the difference is one that can be seen.
 //! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a snapshot, that takes over **behind an open connection**
 //!   is seen at the next probe only.
 //!

@@ -2,6 +2,9 @@
 //!
 //! Everything here takes `now`, votes or a random number and returns a decision, so every rule can be tested with a
 //! table. The thin async code around it is in the private `protocol` and `lease` modules.
+//!
+//! The repository's `docs/protocol.md` says what the rules do together, why that is safe, and which
+//! check fails without each.
 
 pub mod acquisition;
 pub mod backoff;

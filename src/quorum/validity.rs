@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::tick::Tick;
 
-/// No vote counts longer than this after its request was sent, and no round waits longer.
+/// No vote for a claim counts longer than this after its request was sent, and no round waits longer.
 ///
 /// The rule about nodes that lost their memory rests on it: once `1.02 * MAX_ROUND` has passed, no
 /// running round of any client still counts a grant that such a node has forgotten.
