@@ -208,8 +208,8 @@ impl Default for Settings {
             prefix: "quorumlock:".to_owned(),
             client_name: "quorumlock".to_owned(),
             max_ttl: 60 * SECOND,
-            node_timeout: SECOND,
-            connect_timeout: 5 * SECOND,
+            node_timeout: 2 * SECOND,
+            connect_timeout: 10 * SECOND,
             fence_retention: 3_600 * SECOND,
             max_waiters: 65_536,
         }

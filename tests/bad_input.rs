@@ -348,7 +348,7 @@ mod servers_that_are_none {
         let silent = Fake::start(|_| Vec::new()).await;
         let short = builder(&[silent.url()]).node_timeout(Duration::from_millis(100));
         let error = short.connect().await.unwrap_err();
-        assert!(error.to_string().contains("no answer while connecting"), "{error}");
+        assert!(error.to_string().contains("no answer to HELLO"), "{error}");
         let closed = refused(&["redis://127.0.0.1:1".to_owned()]).await;
         assert!(closed.to_string().contains("Connection refused"), "{closed}");
     }

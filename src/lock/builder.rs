@@ -27,6 +27,9 @@ pub struct QuorumBuilder {
 impl QuorumBuilder {
     /// Adds one node: `redis://[user[:password]@]host[:port][/database]`, `rediss://...` for TLS, or
     /// `redis+unix:///path/to/socket`. Each must be a master of its own, independent of the others. See [`redis::Endpoint`].
+    ///
+    /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep, can fill this
+    /// process's memory or end it by a stack overflow: redis-protocol 6, which fred reads replies with, bounds neither.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.addresses.push(address.into());
         self
@@ -74,13 +77,15 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long one node may take for one answer. Default 1 s. After three timeouts in a row its connection is made anew.
+    /// How long one node may take for one answer, and for each step of connecting to it. Default 2 s, for nodes
+    /// whose round trip is a second at most. After three timeouts in a row its connection is made anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a quorum. Default 5 s.
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 10 s. Connecting takes a node five round
+    /// trips, one or two more with TLS and one more with a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

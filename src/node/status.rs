@@ -28,6 +28,8 @@ pub enum NodeState {
     },
     /// It can be reached and must not take part: it is a replica.
     Replica,
+    /// It can be reached and must not take part: it runs in cluster mode.
+    Cluster,
     /// It can be reached and must not take part: it is the same server as another node.
     Duplicate {
         /// That node.
@@ -56,6 +58,9 @@ impl fmt::Display for NodeState {
             Self::Connecting => f.write_str("connecting"),
             Self::Down { why } => write!(f, "down: {why}"),
             Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),
+            Self::Cluster => f.write_str(
+                "refused: it runs in cluster mode, where names lie in different slots; set cluster-enabled no",
+            ),
             Self::Duplicate { of } => write!(f, "refused: it is the same server as {of}; name each server once"),
         }
     }

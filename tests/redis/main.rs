@@ -4,6 +4,7 @@
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+mod connecting;
 mod refusing;
 mod restart;
 mod rights;

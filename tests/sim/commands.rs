@@ -1,10 +1,9 @@
 //! The commands that the library sends, read from what it writes, and what a server answers to them.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::redis::transport::{Argument, Arguments, Value};
+use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Stance, Verb};
 
 use crate::calls::Reply;
@@ -133,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     fn digest(&self, said: &str) -> u64 {
-        if self.script.whole { digest(said) } else { u64::from_str_radix(said, 16).unwrap_or(0) }
+        if self.script.whole { digest(said) } else { abridged(said) }
     }
 
     fn key(&mut self, index: usize, key: &str) {
@@ -200,11 +199,13 @@ fn number(argument: Argument<'_>) -> i64 {
     }
 }
 
-/// Stands for a script's SHA-1.
+/// The digest of a script, as far as it is told apart here.
 fn digest(script: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    script.hash(&mut hasher);
-    hasher.finish()
+    abridged(&transport::digest(script))
+}
+
+fn abridged(digest: &str) -> u64 {
+    digest.get(..16).and_then(|digest| u64::from_str_radix(digest, 16).ok()).unwrap_or(0)
 }
 
 impl Core {
@@ -219,7 +220,7 @@ impl Core {
             Command::Name => Ok("OK".into()),
             Command::Load(digest) => {
                 server.scripts.insert(digest);
-                Ok(format!("{digest:040x}").into())
+                Ok(format!("{digest:016x}{:024x}", 0).into())
             }
             Command::Subscribe(channel) => {
                 server.subscribers.insert(channel, number);

@@ -223,6 +223,7 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Connecting => "connecting",
         NodeState::Down { .. } => "down",
         NodeState::Replica => "replica",
+        NodeState::Cluster => "cluster",
         NodeState::Duplicate { .. } => "duplicate",
         _ => "other",
     }

@@ -1,10 +1,16 @@
 //! What is asked of a server before any vote of its connection counts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{join4, ready};
+
 use super::script;
-use super::transport::{Argument, Connection, Value};
+use super::transport::{Answer, Argument, Connection, Value};
+use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
+use crate::quorum::Tick;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,18 +22,66 @@ pub(super) struct Server {
     pub(super) version: String,
     pub(super) uptime: Duration,
     pub(super) master: bool,
+    /// Whether it runs in cluster mode.
+    pub(super) cluster: bool,
     /// The server's clock.
     pub(super) time: Option<Duration>,
     /// Whether it may evict keys that it should keep.
     pub(super) evicts: Option<String>,
 }
 
-/// Asks a server what it is.
-pub(super) async fn identify(connection: &dyn Connection) -> Result<Server, Fault> {
-    let info = connection.send("INFO", &[]).await?;
-    parse(&info).ok_or_else(|| {
-        Fault::new(FaultKind::Garbled, "INFO told no run_id, uptime and role; is this a Redis or Valkey server?")
-    })
+/// What a server told when it was greeted.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) server: Server,
+    /// When it was asked what it is, and when it told.
+    pub(super) asked: Tick,
+    pub(super) told: Tick,
+    /// Whether it wakes this connection; or why it refuses to.
+    pub(super) hinting: Result<bool, Fault>,
+}
+
+/// Asks all that has to be known before anything else is, in one round trip, since each takes long
+/// to a far node: whether it takes the script, what it is, and unless `channel` is none, to be
+/// subscribed to it. The subscription comes last: where it is refused, a reply too many follows.
+pub(super) async fn greet(
+    connection: &dyn Connection,
+    host: &Arc<dyn Host>,
+    name: &str,
+    channel: Option<&str>,
+) -> Result<Greeting, Fault> {
+    let asked = host.now();
+    let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
+    let loaded = load(connection, script::SOURCE);
+    let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
+    let subscribed = channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(channel));
+    let (named, loaded, (info, told), subscribed) = join4(named, loaded, info, subscribed).await;
+    loaded.map_err(during("SCRIPT LOAD"))?;
+    let server = parse(&info.map_err(during("INFO"))?).ok_or_else(stranger)?;
+    if let Err(fault) = named {
+        tracing::debug!(%fault, "the connection could not be named");
+    }
+    let hinting = match subscribed {
+        Err(fault) if !is_refusal(&fault) => return Err(during("SUBSCRIBE")(fault)),
+        subscribed => subscribed.map(|()| channel.is_some()),
+    };
+    Ok(Greeting { server, asked, told, hinting })
+}
+
+fn is_refusal(fault: &Fault) -> bool {
+    matches!(fault.kind(), FaultKind::Rejected | FaultKind::Busy)
+}
+
+/// Says which question was not answered.
+pub(super) fn during(step: &'static str) -> impl Fn(Fault) -> Fault {
+    move |fault| match fault.kind() {
+        FaultKind::Timeout => Fault::new(FaultKind::Timeout, format!("no answer to {step} within node_timeout")),
+        _ => fault,
+    }
+}
+
+fn stranger() -> Fault {
+    Fault::new(FaultKind::Garbled, "INFO told no run_id, uptime and role; is this a Redis or Valkey server?")
 }
 
 /// Reads the reply to INFO.
@@ -48,17 +102,9 @@ pub(super) fn once(lineage: &str) -> String {
     format!("{}-- once\n", source(lineage))
 }
 
-/// Loads the script and returns its digest.
-pub(super) async fn load(connection: &dyn Connection, lineage: &str) -> Result<String, Fault> {
-    let script = source(lineage);
-    let arguments = [Argument::Word("LOAD"), Argument::Text(&script)];
-    let digest = connection.send("SCRIPT", &arguments).await?;
-    digest.text().map(str::to_owned).ok_or_else(|| Fault::new(FaultKind::Garbled, "SCRIPT LOAD told no digest"))
-}
-
-/// Names the connection, for `CLIENT LIST`. Servers that forbid it are none the worse for it.
-pub(super) async fn name(connection: &dyn Connection, name: &str) -> Result<Value, Fault> {
-    connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]).await
+/// Loads a script; the answer is its digest.
+pub(super) fn load(connection: &dyn Connection, source: &str) -> Answer<Value> {
+    connection.send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)])
 }
 
 impl Server {
@@ -75,6 +121,7 @@ impl Server {
             // Negative where the clock was set back behind the server's start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
+            cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),
             time: field("server_time_usec").and_then(|time| time.parse().ok()).map(Duration::from_micros),
             evicts: (limited && policy != "noeviction").then(|| policy.to_owned()),
         })
@@ -118,6 +165,15 @@ mod tests {
     #[test]
     fn a_policy_without_a_limit_evicts_nothing() {
         assert_eq!(Server::parse(&INFO.replace("1048576", "0")).unwrap().evicts, None);
+    }
+
+    #[test]
+    fn a_server_in_cluster_mode_is_known_as_one() {
+        let cluster = |mode: &str| Server::parse(&format!("{INFO}{mode}\r\n")).unwrap().cluster;
+        assert_eq!(
+            ["redis_mode:cluster", "server_mode:cluster", "redis_mode:standalone"].map(cluster),
+            [true, true, false]
+        );
     }
 
     #[test]

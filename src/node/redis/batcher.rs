@@ -10,16 +10,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{BoxFuture, Fuse, FusedFuture, join};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, once, parse, source};
+use super::admission::{Server, during, load, once, parse, source};
 use super::script;
-use super::transport::{Answer, Argument, Arguments, Connection, Event, Value};
+use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::{Job, Shared};
-use crate::host::{Host, before};
+use crate::host::{Host, before, sleep_until};
 use crate::node::hint::Hint;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::trusted;
@@ -34,6 +35,11 @@ const FLIGHTS: usize = 16;
 const TIMEOUTS: u32 = 3;
 /// How often a server is asked whether it is still the same.
 const PROBE: Duration = Duration::from_secs(5);
+/// How many messages are taken in a row while replies and callers wait.
+const MESSAGES: u32 = 64;
+/// How far apart it is told at least that messages were missed, since all who wait then ask every
+/// node.
+const MISSED: Duration = Duration::from_secs(1);
 
 /// Why a generation ended.
 pub(super) struct End(pub(super) String);
@@ -70,27 +76,55 @@ struct Landed {
     result: Result<Value, Fault>,
 }
 
+/// Who has the script: what SCRIPT LOAD and the INFO behind it came to.
+struct Confirmation {
+    digest: Result<Value, Fault>,
+    info: Result<Value, Fault>,
+    sent: Tick,
+    received: Tick,
+}
+
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
     digest: String,
     lineage: String,
+    /// Until it is confirmed that the server that was admitted has the script, calls are sent and no
+    /// reply counts: they may be another server's.
+    confirming: Fuse<BoxFuture<'static, Confirmation>>,
     jobs: mpsc::Receiver<Job>,
     flights: FuturesUnordered<Flight>,
     timeouts: u32,
+    /// How many messages came in a row.
+    messages: u32,
+    /// When to tell that messages were missed.
+    missed: Option<Tick>,
 }
 
 impl Batcher {
     pub(super) fn new(
         shared: Arc<Shared>,
         connection: Box<dyn Connection>,
-        digest: String,
         lineage: String,
         jobs: mpsc::Receiver<Job>,
     ) -> Self {
-        let flights = FuturesUnordered::new();
-        Self { shared, connection, digest, lineage, jobs, flights, timeouts: 0 }
+        let script = source(&lineage);
+        let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
+        // Messages that were published while there was no connection are lost.
+        let missed = Some(shared.host.now());
+        Self {
+            shared,
+            connection,
+            digest: digest(&script),
+            lineage,
+            confirming,
+            jobs,
+            flights: FuturesUnordered::new(),
+            timeouts: 0,
+            messages: 0,
+            missed,
+        }
     }
 
     /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
@@ -103,21 +137,33 @@ impl Batcher {
         let closed = closing.cancelled();
         tokio::pin!(closed);
         loop {
-            tokio::select! {
+            let full = self.messages >= MESSAGES;
+            let confirmed = self.confirming.is_terminated();
+            let ended = tokio::select! {
                 biased;
-                event = poll_fn(|context| self.connection.poll_event(context)) => match event {
-                    Event::Ended(why) => return self.end(why),
-                    Event::Message(text) => self.pushed(&text),
-                    Event::Missed => self.shared.settings.listener.missed(self.shared.index),
-                },
-                Some(landed) = self.flights.next(), if !self.flights.is_empty() => {
-                    if let Some(why) = self.land(landed) {
-                        return self.end(why);
-                    }
+                event = poll_fn(|context| self.connection.poll_event(context)), if !full => self.happened(event),
+                confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
+                Some(landed) = self.flights.next(), if confirmed && !self.flights.is_empty() => self.land(landed),
+                _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
+                    self.take_off(&mut batch);
+                    None
                 }
-                _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => self.take_off(&mut batch),
-                _ = probe.tick() => self.probe(),
+                () = due(&self.shared, self.missed), if self.missed.is_some() => {
+                    self.tell_missed();
+                    None
+                }
+                _ = probe.tick(), if confirmed => {
+                    self.probe();
+                    None
+                }
                 () = &mut closed => return self.finish().await,
+                () = tokio::task::yield_now(), if full => None,
+            };
+            if full {
+                self.messages = 0;
+            }
+            if let Some(why) = ended {
+                return self.end(why);
             }
         }
     }
@@ -127,17 +173,24 @@ impl Batcher {
         self.jobs.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
-        let drained = async {
-            let mut batch = Vec::new();
-            while self.jobs.recv_many(&mut batch, BATCH).await > 0 {
-                self.take_off(&mut batch);
-            }
-            while let Some(landed) = self.flights.next().await {
-                self.land(landed);
-            }
-        };
-        let _ = before(&host, until, drained).await;
+        let _ = before(&host, until, self.drained()).await;
         End("the quorum was closed".to_owned())
+    }
+
+    async fn drained(&mut self) {
+        let mut batch = Vec::new();
+        while self.jobs.recv_many(&mut batch, BATCH).await > 0 {
+            self.take_off(&mut batch);
+        }
+        if !self.confirming.is_terminated() {
+            let confirmation = (&mut self.confirming).await;
+            if self.confirm(confirmation).is_some() {
+                return;
+            }
+        }
+        while let Some(landed) = self.flights.next().await {
+            self.land(landed);
+        }
     }
 
     /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
@@ -188,9 +241,8 @@ impl Batcher {
 
     /// The server has lost its scripts, and is the same.
     fn load_again(&mut self) {
-        let script = source(&self.lineage);
         let sent = self.shared.host.now();
-        let answer = self.connection.send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(&script)]);
+        let answer = load(&*self.connection, &source(&self.lineage));
         self.launch(What::Load, sent, answer);
     }
 
@@ -210,11 +262,54 @@ impl Batcher {
         script::Call { script, retention: settings.retention, channel: &settings.channel, operations }
     }
 
+    /// Returns why the generation must end, if it must.
+    fn happened(&mut self, event: Event) -> Option<String> {
+        match event {
+            Event::Ended(why) => return Some(why),
+            Event::Message(text) => {
+                self.messages += 1;
+                self.pushed(&text);
+            }
+            Event::Missed => {
+                self.messages += 1;
+                self.missed.get_or_insert(self.shared.host.now());
+            }
+        }
+        None
+    }
+
     fn pushed(&self, text: &str) {
         let Shared { index, settings, .. } = &*self.shared;
         match Hint::parse(settings.listener.client(), text) {
             Some(hint) => settings.listener.hint(*index, &hint),
             None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
+        }
+    }
+
+    /// Tells that messages were missed, unless that was told a moment ago: then later.
+    fn tell_missed(&mut self) {
+        let now = self.shared.host.now();
+        let next = self.shared.state().missed_next;
+        self.missed = Some(next).filter(|&next| now < next);
+        if self.missed.is_none() {
+            self.shared.state().missed_next = now + MISSED;
+            self.shared.settings.listener.missed(self.shared.index);
+        }
+    }
+
+    /// Takes note of who has the script. Returns why the generation must end, if it must.
+    fn confirm(&mut self, confirmation: Confirmation) -> Option<String> {
+        let Confirmation { digest, info, sent, received } = confirmation;
+        let digest = digest.map_err(during("SCRIPT LOAD"));
+        let both = digest.and_then(|digest| Ok((digest, info.map_err(during("INFO"))?)));
+        match both.map(|(digest, info)| (digest, parse(&info))) {
+            Ok((digest, Some(server))) => {
+                // Where it has another name for the script, that is the right one.
+                self.digest = digest.text().map_or_else(|| self.digest.clone(), str::to_owned);
+                self.compared(sent, received, server)
+            }
+            Ok((_, None)) => Some(script::garbled().to_string()),
+            Err(fault) => Some(fault.to_string()),
         }
     }
 
@@ -318,7 +413,11 @@ impl Batcher {
     }
 
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
-        let server = parse(value)?;
+        self.compared(sent, received, parse(value)?)
+    }
+
+    /// Whether the server is still the one that was admitted. Returns what it is else.
+    fn compared(&self, sent: Tick, received: Tick, server: Server) -> Option<String> {
         if server.lineage != self.lineage {
             return Some("another server answers at this address".to_owned());
         }
@@ -348,6 +447,17 @@ impl Batcher {
         }
         self.shared.meters.quarantined(quarantined);
     }
+}
+
+/// Loads the script into the server that was admitted, and asks behind it who has it now.
+fn confirming(connection: &dyn Connection, script: &str, host: Arc<dyn Host>) -> BoxFuture<'static, Confirmation> {
+    let sent = host.now();
+    let both = join(load(connection, script), connection.send("INFO", &[]));
+    both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
+}
+
+async fn due(shared: &Shared, at: Option<Tick>) {
+    sleep_until(&shared.host, at.unwrap_or(Tick::NEVER)).await;
 }
 
 impl Future for Flight {

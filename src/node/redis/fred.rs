@@ -11,8 +11,10 @@ use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConfig, TlsConnector};
 use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
 use futures::FutureExt;
+use futures::future::join;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::JoinError;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::endpoint::{Address, Endpoint};
@@ -20,6 +22,8 @@ use super::script::{advice, refusal};
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::reply::{Fault, FaultKind};
 
+/// What is told when fred's task did not end by itself.
+const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
@@ -55,12 +59,31 @@ struct FredConnection {
 impl FredConnection {
     /// Connects and authenticates.
     async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
-        let client = Client::new(config(endpoint)?, Some(performance(timeout)), Some(connection(timeout)), None);
+        let limits = Limits::of(endpoint, timeout);
+        let client = Client::new(config(endpoint)?, Some(performance(timeout)), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
-        let this = Self { client, task, message };
-        this.client.wait_for_connect().await.map_err(|error| unreached(endpoint, error))?;
+        let mut this = Self { client, task, message };
+        this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, error))?;
         Ok(this)
+    }
+
+    /// Waits until fred has connected; else returns why not, and whether the server was reached.
+    /// fred does not tell that by its error: what fails later than it may take to reach a server
+    /// failed after that.
+    async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
+        let connected = self.client.wait_for_connect();
+        let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
+        tokio::pin!(connected, reaching);
+        let mut reached = false;
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut connected => return result.map_err(|error| (error, reached)),
+                ended = &mut self.task => return Err((ended_early(ended), reached)),
+                () = &mut reaching, if !reached => reached = true,
+            }
+        }
     }
 
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -93,12 +116,13 @@ impl Connection for FredConnection {
     }
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
-    /// effect.
+    /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
+    /// from then on all replies are shifted.
     fn subscribe(&self, channel: &str) -> Answer<()> {
         let (client, channel) = (self.client.clone(), channel.to_owned());
         let subscribed = async move {
-            client.subscribe(channel).await.map_err(fault)?;
-            call(&client, "PING", vec![]).await.map(drop).map_err(fault)
+            let (subscribed, heard) = join(client.subscribe(channel), call(&client, "PING", vec![])).await;
+            subscribed.and(heard.map(drop)).map_err(fault)
         };
         started(subscribed.boxed())
     }
@@ -107,7 +131,7 @@ impl Connection for FredConnection {
         match self.task.poll_unpin(context) {
             Poll::Ready(Ok(Ok(()))) => Poll::Ready(Event::Ended("the connection ended".to_owned())),
             Poll::Ready(Ok(Err(error))) => Poll::Ready(Event::Ended(error.details().to_owned())),
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended("the connection's task was ended".to_owned())),
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(PANICKED.to_owned())),
             Poll::Pending => self.poll_message(context),
         }
     }
@@ -207,11 +231,29 @@ fn performance(timeout: Duration) -> PerformanceConfig {
     }
 }
 
+/// How long fred may take: `step` for each round trip.
+struct Limits {
+    step: Duration,
+    /// For TCP, and two more round trips for TLS.
+    reach: Duration,
+    /// For HELLO, CLIENT ID, INFO, and SELECT where a database is named.
+    greet: Duration,
+}
+
+impl Limits {
+    fn of(endpoint: &Endpoint, step: Duration) -> Self {
+        let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
+        let reach = step.saturating_mul(if tls { 3 } else { 1 });
+        let greet = step.saturating_mul(if endpoint.database > 0 { 4 } else { 3 });
+        Self { step, reach, greet }
+    }
+}
+
 /// One attempt a command: fred's default of three ran a script twice whose reply was lost.
-fn connection(timeout: Duration) -> ConnectionConfig {
+fn connection(limits: &Limits) -> ConnectionConfig {
     let mut connection = ConnectionConfig {
-        connection_timeout: timeout,
-        internal_command_timeout: timeout,
+        connection_timeout: limits.reach,
+        internal_command_timeout: limits.greet,
         max_command_attempts: 1,
         max_command_buffer_len: 2 * super::QUEUE,
         reconnect_on_auth_error: false,
@@ -222,11 +264,21 @@ fn connection(timeout: Duration) -> ConnectionConfig {
     connection
 }
 
-fn unreached(endpoint: &Endpoint, error: FredError) -> Fault {
+/// fred's task ended before it told of a connection.
+fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) => FredError::new(FredKind::IO, "the connection ended"),
+        Err(_) => FredError::new(FredKind::Unknown, PANICKED),
+    }
+}
+
+fn unreached(endpoint: &Endpoint, reached: bool, error: FredError) -> Fault {
     let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
     let message = match error.kind() {
-        FredKind::Timeout if tls => "no answer while connecting; does this port speak TLS?".to_owned(),
-        FredKind::Timeout => "no answer while connecting".to_owned(),
+        FredKind::Timeout if reached => "connected, but no answer to HELLO, CLIENT ID or INFO in time".to_owned(),
+        FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS?".to_owned(),
+        FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
         FredKind::Auth => advice(error.details()),
         FredKind::Tls => format!("TLS failed: {}", error.details()),
         FredKind::IO if tls => distrust(error.details())

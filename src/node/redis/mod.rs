@@ -12,6 +12,8 @@ mod fred;
 mod registry;
 mod script;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "test-util")]
 pub mod transport;
 #[cfg(not(feature = "test-util"))]
@@ -90,6 +92,8 @@ struct State {
     hinting: bool,
     /// Whether it was said that they do not.
     told_silent: bool,
+    /// When it may be told again that messages were missed.
+    missed_next: Tick,
     round_trip: Option<Duration>,
 }
 
@@ -200,8 +204,10 @@ impl RedisNode {
         let label: Arc<str> = dialer.address().into();
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
+        let missed_next = host.now();
         let state =
-            Mutex::new(State { link, guard, server: None, hinting: false, told_silent: false, round_trip: None });
+            State { link, guard, server: None, hinting: false, told_silent: false, missed_next, round_trip: None };
+        let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);

@@ -35,6 +35,15 @@ impl Registry {
         Ok(())
     }
 
+    /// Forgets the server of node `index`, whose connection has ended: it may be behind another
+    /// address by now.
+    pub(crate) fn leave(&self, index: usize) {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = servers.get_mut(index) {
+            *entry = None;
+        }
+    }
+
     /// Tells all who wait that a node's state changed.
     pub(crate) fn changed(&self) {
         self.changes.send_replace(());
@@ -58,5 +67,14 @@ mod tests {
         assert_eq!(registry.enter(0, "run", &"a".into()), Ok(()));
         assert_eq!(registry.enter(0, "restarted", &"a".into()), Ok(()));
         assert_eq!(registry.enter(1, "run", &"b".into()), Ok(()));
+    }
+
+    #[test]
+    fn a_server_whose_connection_ended_may_be_another_node() {
+        let registry = Registry::new(2);
+        assert_eq!(registry.enter(0, "run", &"a".into()), Ok(()));
+        registry.leave(0);
+        assert_eq!(registry.enter(1, "run", &"b".into()), Ok(()));
+        assert_eq!(registry.enter(0, "run", &"a".into()), Err("b".into()));
     }
 }

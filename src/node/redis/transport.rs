@@ -47,7 +47,8 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
     /// Listens to a channel. What is published after the answer came is pushed over this
-    /// connection.
+    /// connection. Where the server refuses, the connection is of no further use: replies may be
+    /// taken for those to other commands.
     fn subscribe(&self, channel: &str) -> Answer<()>;
 
     /// What happens next. Not asked again after the connection ended.
@@ -63,6 +64,13 @@ pub enum Event {
     Message(String),
     /// Messages were lost.
     Missed,
+}
+
+/// The name under which a server knows a script that was loaded: its SHA-1.
+#[must_use]
+pub fn digest(script: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, script.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One argument of a command.
@@ -159,6 +167,11 @@ impl From<String> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_what_redis_says_to_script_load() {
+        assert_eq!(digest("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    }
 
     #[test]
     fn numbers_are_read_from_digits_too_and_other_texts_are_none() {

@@ -1,0 +1,257 @@
+//! One node over a transport that the test plays, on a virtual clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::ready;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, mpsc};
+
+use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::{Job, Link, RedisNode, Registry, Settings, supervisor};
+use crate::host::{Host, TokioTime};
+use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, Operation, Outcome};
+use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How a server behaves.
+#[derive(Debug, Default)]
+struct Script {
+    dials: AtomicU32,
+    /// How many of the first dials panic.
+    panics: u32,
+    /// What connections do when they are asked what happened.
+    event: Option<fn() -> Poll<Event>>,
+    /// Holds back the answer to each connection's second INFO until it is notified.
+    confirm: Option<Arc<Notify>>,
+    /// Whose run id that answer has.
+    confirmed_by: Option<&'static str>,
+}
+
+#[derive(Debug)]
+struct Played(Arc<Script>);
+
+#[derive(Debug)]
+struct Line {
+    script: Arc<Script>,
+    infos: AtomicU32,
+}
+
+impl Dialer for Played {
+    fn address(&self) -> String {
+        "redis://played".to_owned()
+    }
+
+    fn dial(&self, _: Duration) -> Dialing<'_> {
+        let panics = self.0.dials.fetch_add(1, Relaxed) < self.0.panics;
+        assert!(!panics, "as rustls does that has no provider");
+        let line: Box<dyn Connection> = Box::new(Line { script: self.0.clone(), infos: AtomicU32::new(0) });
+        async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(line)
+        }
+        .boxed()
+    }
+}
+
+impl Line {
+    fn info(&self) -> Answer<Value> {
+        let second = self.infos.fetch_add(1, Relaxed) == 1;
+        let run = self.script.confirmed_by.filter(|_| second).unwrap_or("played");
+        let info = format!("run_id:{run}\r\nuptime_in_seconds:1000\r\nrole:master\r\n");
+        let held = self.script.confirm.clone().filter(|_| second);
+        async move {
+            if let Some(held) = held {
+                held.notified().await;
+            }
+            Ok(info.into())
+        }
+        .boxed()
+    }
+}
+
+impl Connection for Line {
+    fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
+        match command {
+            "INFO" => self.info(),
+            "EVALSHA" => ready(Ok(granted(arguments))).boxed(),
+            _ => ready(Ok("OK".into())).boxed(),
+        }
+    }
+
+    fn subscribe(&self, _: &str) -> Answer<()> {
+        ready(Ok(())).boxed()
+    }
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Event> {
+        self.script.event.map_or(Poll::Pending, |event| event())
+    }
+}
+
+/// Grants every claim of a call.
+fn granted(arguments: &dyn Arguments) -> Value {
+    let mut claims = 0;
+    arguments.each(&mut |argument| claims += usize::from(argument == Argument::Word("claim")));
+    let mut reply = vec![Value::Integer(1_000_000), "".into()];
+    reply.extend((0..claims).map(|_| Value::Array(vec!["granted".into()])));
+    Value::Array(reply)
+}
+
+#[derive(Debug, Default)]
+struct Missed(AtomicU32);
+
+impl Listener for Missed {
+    fn client(&self) -> &'static str {
+        "host/1/uuid"
+    }
+
+    fn hint(&self, _: usize, _: &Hint) {}
+
+    fn missed(&self, _: usize) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
+    let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+    let settings = Settings {
+        timeout: SECOND,
+        max_ttl: Duration::ZERO,
+        drift: 0.01,
+        retention: 3_600 * SECOND,
+        client_name: "test".into(),
+        channel: "wake:".into(),
+        listener,
+    };
+    RedisNode::new(0, Arc::new(Played(script.clone())), settings, host, Arc::new(Registry::new(1)))
+}
+
+struct Inbox(UnboundedSender<Reply>);
+
+impl Sink for Inbox {
+    fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
+        let _ = self.0.send(reply);
+    }
+}
+
+fn claim(sink: Arc<dyn Sink>) -> Request {
+    let names = [Name::new("p:", "a").unwrap()].into();
+    let (verb, owner, ttl) = (Verb::Claim, "host/1/uuid/1.0".into(), SECOND);
+    let operation = Operation { verb, owner, ttl, ballot: 1, count: 1, ..Operation::inspect(names) };
+    Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
+}
+
+/// Claims, and returns the answer's receiver.
+fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
+    let (sender, answers) = mpsc::unbounded_channel();
+    node.submit(claim(Arc::new(Inbox(sender))));
+    answers
+}
+
+async fn until(node: &RedisNode, reached: impl Fn(&NodeState) -> bool) {
+    let began = tokio::time::Instant::now();
+    while !reached(&node.status().state) {
+        assert!(began.elapsed() < 60 * SECOND, "it is {}", node.status().state);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn is_down(state: &NodeState, reason: &str) -> bool {
+    matches!(state, NodeState::Down { why } if why.contains(reason))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_panics_leaves_the_node_down_with_the_reason_and_is_dialed_again() {
+    let script = Arc::new(Script { panics: 3, ..Script::default() });
+    let node = node(&script, Arc::default());
+    until(&node, |state| is_down(state, "panicked")).await;
+    until(&node, |state| *state == NodeState::Up).await;
+    assert_eq!(script.dials.load(Relaxed), 4);
+    assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_panics_takes_no_supervisor_with_it() {
+    let script = Arc::new(Script { event: Some(|| panic!("a bug below")), ..Script::default() });
+    let node = node(&script, Arc::default());
+    until(&node, |state| is_down(state, "panicked")).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(script.dials.load(Relaxed) > 3, "it is dialed again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_ends_at_once_is_made_again_after_growing_pauses() {
+    let ended = || Poll::Ready(Event::Ended("flapping".to_owned()));
+    let script = Arc::new(Script { event: Some(ended), ..Script::default() });
+    let listener = Arc::new(Missed::default());
+    let node = node(&script, listener.clone());
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(is_down(&node.status().state, "flapping"));
+    let (dials, told) = (script.dials.load(Relaxed), listener.0.load(Relaxed));
+    assert!((20..200).contains(&dials), "{dials} connections in a minute");
+    assert!(told <= dials.min(61), "{told} times all who wait were told to ask");
+}
+
+/// A virtual clock would stand still: there is always something to do.
+#[tokio::test]
+async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
+    for flood in [|| Poll::Ready(Event::Message("hello".to_owned())), || Poll::Ready(Event::Missed)] {
+        let script = Arc::new(Script { event: Some(flood), ..Script::default() });
+        let listener = Arc::new(Missed::default());
+        let node = node(&script, listener.clone());
+        until(&node, |state| *state == NodeState::Up).await;
+        assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted);
+        assert!(listener.0.load(Relaxed) <= 2, "all who wait ask once, not each time");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_reply_counts_before_it_is_confirmed_who_gave_it() {
+    for (by, granted) in [("played", true), ("another", false)] {
+        let confirm = Arc::new(Notify::new());
+        let script = Script { confirm: Some(confirm.clone()), confirmed_by: Some(by), ..Script::default() };
+        let node = node(&Arc::new(script), Arc::default());
+        until(&node, |state| *state == NodeState::Up).await;
+        let mut answers = claimed(&node);
+        let early = tokio::time::timeout(SECOND / 2, answers.recv()).await;
+        assert!(early.is_err(), "{early:?}");
+        confirm.notify_one();
+        let answer = answers.recv().await.unwrap();
+        assert_eq!(answer.is_ok(), granted, "{answer:?}");
+        if let Err(fault) = answer {
+            assert!(!fault.nothing_ran(), "it may be granted over there, and is released");
+        }
+    }
+}
+
+/// Asks the node again as soon as it is answered, as a caller does.
+struct Again(Arc<super::Shared>, UnboundedSender<FaultKind>);
+
+impl Sink for Again {
+    fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
+        let _ = self.1.send(reply.unwrap_err().kind());
+        assert!(self.0.state.try_lock().is_ok(), "it is answered under the node's lock, and would wait for ever");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
+    let script = Arc::new(Script { event: Some(|| Poll::Pending), ..Script::default() });
+    let node = node(&script, Arc::default());
+    let (sender, mut jobs) = mpsc::channel::<Job>(1);
+    // Between this and the send below, the batcher has answered all that was queued, and has gone.
+    let permit = sender.clone().try_reserve_owned().unwrap();
+    node.shared.state().link = Link::Up(sender);
+    jobs.close();
+    drop(jobs);
+    let (told, mut answers) = mpsc::unbounded_channel();
+    let request = claim(Arc::new(Again(node.shared.clone(), told)));
+    drop(permit.send(Job { request, submitted: node.shared.host.now() }));
+    supervisor::lower(&node.shared, NodeState::Replica, true);
+    assert_eq!(answers.recv().await, Some(FaultKind::Closed));
+}

@@ -1,0 +1,147 @@
+//! Getting connected: far nodes, what is asked and when, who is refused, servers that change places.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::{NodeState, Quorum, QuorumBuilder, Released};
+
+use crate::common::fake::{Fake, well};
+use crate::common::proxy::{Proxy, Way};
+use crate::common::server::Server;
+use crate::common::{eventually, servers};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn builder<A: Into<String>>(nodes: impl IntoIterator<Item = A>) -> QuorumBuilder {
+    Quorum::builder().nodes(nodes).max_ttl(Duration::ZERO)
+}
+
+fn state(quorum: &Quorum, node: usize) -> NodeState {
+    quorum.nodes().swap_remove(node).state
+}
+
+#[tokio::test]
+async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
+    let servers = servers(3).await;
+    let far = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
+    far.iter().for_each(|proxy| proxy.both(Way::Delay(SECOND / 2)));
+    let quorum = builder(far.iter().map(Proxy::url)).connect().await.unwrap();
+    let guard = quorum.lock("far").acquire(10 * SECOND).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// The reply to a script call of one claim that was granted.
+fn granted() -> Vec<u8> {
+    b"*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n".to_vec()
+}
+
+/// A master that answers nothing until it has heard the last word of what can be sent together.
+async fn patient() -> Fake {
+    let held = Mutex::new((false, Vec::new()));
+    Fake::start(move |words| {
+        let mut held = held.lock().unwrap();
+        let (greeted, answers) = &mut *held;
+        let last = matches!(&*words[0], "PING" | "EVALSHA");
+        *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
+        answers.extend(if words[0] == "EVALSHA" { granted() } else { well(words) });
+        if last || !*greeted { std::mem::take(answers) } else { Vec::new() }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_node_takes_one_round_trip_and_the_first_claim_another() {
+    let fake = patient().await;
+    let quorum = builder([fake.url()]).connect().await.unwrap();
+    assert!(quorum.lock("first").try_acquire().await.unwrap().is_some());
+}
+
+/// What is said of a master that answers `silent` with nothing.
+async fn said_of(silent: &'static str) -> String {
+    let state = Mutex::new((false, false));
+    let fake = Fake::start(move |words| {
+        let mut state = state.lock().unwrap();
+        let (greeted, quiet) = &mut *state;
+        if words[0] == "HELLO" {
+            (*greeted, *quiet) = (false, silent == "HELLO");
+        }
+        *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
+        // fred asks for INFO too, before; and what comes behind has to wait.
+        *quiet |= *greeted && words[0] == silent;
+        if *quiet { Vec::new() } else { well(words) }
+    })
+    .await;
+    let patience = builder([fake.url()]).node_timeout(SECOND / 10).connect_timeout(SECOND);
+    patience.connect().await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_node_that_is_slow_to_connect_is_told_with_the_step_that_was_slow() {
+    for (silent, step) in [
+        ("HELLO", "connected, but no answer to HELLO"),
+        ("INFO", "no answer to INFO within node_timeout"),
+        ("SCRIPT", "no answer to SCRIPT LOAD within node_timeout"),
+        ("PING", "no answer to SUBSCRIBE within node_timeout"),
+    ] {
+        let said = said_of(silent).await;
+        assert!(said.contains(step), "{silent}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other() {
+    let late = Mutex::new(None);
+    let fake = Fake::start(move |words| {
+        let mut late = late.lock().unwrap();
+        let answer = if words[0] == "EVALSHA" { granted() } else { well(words) };
+        match (&*words[0], &mut *late) {
+            ("HELLO", late) => *late = None,
+            ("SUBSCRIBE", late) => {
+                *late = Some(Vec::new());
+                return b"-NOPERM this user has no permissions to access one of the channels\r\n".to_vec();
+            }
+            // From then on each answer comes with the next command.
+            (_, Some(late)) => return std::mem::replace(late, answer),
+            _ => {}
+        }
+        answer
+    })
+    .await;
+    let quorum = builder([fake.url()]).connect().await.unwrap();
+    assert!(quorum.lock("aligned").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn two_servers_that_swap_addresses_both_vote_again() {
+    let servers = servers(2).await;
+    let addresses = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
+    let quorum = builder(addresses.iter().map(Proxy::url)).connect().await.unwrap();
+    let up = async || (0..2).all(|node| state(&quorum, node) == NodeState::Up);
+    eventually("both are up", up).await;
+    addresses[0].retarget(servers[1].port());
+    addresses[1].retarget(servers[0].port());
+    addresses.iter().for_each(Proxy::reset);
+    eventually("the swap is noticed", async || !up().await).await;
+    eventually("both are up again", up).await;
+    assert!(quorum.lock("swapped").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_server_in_cluster_mode_is_refused() {
+    let cluster = Server::with(&["--cluster-enabled", "yes"]).await;
+    let builder = builder([cluster.url()]).connect_timeout(SECOND / 2);
+    let error = builder.connect().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("cluster-enabled no"), "{error}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_load_scripts_is_told_at_connect() {
+    let fake = Fake::start(|words| match &*words[0] {
+        "SCRIPT" => b"-NOPERM this user has no permissions to run the 'script|load' command\r\n".to_vec(),
+        _ => well(words),
+    })
+    .await;
+    let error = builder([fake.url()]).connect_timeout(SECOND / 2).connect().await.unwrap_err();
+    assert!(error.to_string().contains("script|load"), "{error}");
+}
