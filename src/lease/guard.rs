@@ -73,7 +73,8 @@ impl Lease {
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
     /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
-    /// runtime that the quorum was connected on has ended.
+    /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it has no
+    /// timer of its own, and ends when that runtime notices.
     ///
     /// # Cancel safety
     /// Safe.
@@ -87,7 +88,7 @@ impl Lease {
 
     /// Waits until the deadline has passed, wherever it moves to.
     async fn expired(&self) -> LostReason {
-        while let Some(deadline) = self.0.deadline() {
+        while let Some(deadline) = self.0.deadline().filter(|_| can_wait()) {
             sleep_until(self.0.host(), deadline).await;
             if let Some(reason) = self.0.time_is_over() {
                 return reason;
@@ -99,20 +100,22 @@ impl Lease {
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled by a release.
     ///
     /// Within another runtime than the one that the quorum was connected on, a task of that runtime
-    /// watches the lock for the token, until the lock or the token has ended.
+    /// watches the lock for the token, until the lock has ended or the token is cancelled. A token taken
+    /// elsewhere is cancelled by the quorum's own runtime only, as long as that runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         let token = self.0.ended.child_token();
-        if let Some(runtime) = self.0.host().elsewhere() {
-            runtime.spawn(self.clone().cancel_when_lost(token.clone()));
+        if let Some(runtime) = self.0.host().elsewhere()
+            && let Some(over) = self.0.over()
+        {
+            runtime.spawn(self.clone().watch(token.clone(), over));
         }
         token
     }
 
-    async fn cancel_when_lost(self, token: CancellationToken) {
-        if token.run_until_cancelled(self.lost()).await.is_some() {
-            token.cancel();
-        }
+    /// Notices the loss, which cancels the token; ends with the token, and with the lock.
+    async fn watch(self, token: CancellationToken, over: CancellationToken) {
+        over.run_until_cancelled(token.run_until_cancelled(self.lost())).await;
     }
 
     pub(crate) fn lost_error(&self) -> Error {

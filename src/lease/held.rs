@@ -47,6 +47,14 @@ struct State {
     place: Option<Place>,
     /// The ear for nodes that offer a turn after all.
     listening: Option<Listening>,
+    /// Cancelled when it is over, however it ends, if anybody watches for that.
+    over: Option<CancellationToken>,
+}
+
+/// What is to be dropped outside of the lock when nothing happens to a lease any more.
+struct Stopped {
+    _listening: Option<Listening>,
+    _over: Option<DropGuard>,
 }
 
 const RENEW: usize = 0;
@@ -58,7 +66,7 @@ impl Held {
         let Won { claim, grant, place, listening, passes, others_wait, open } = won;
         let voters = &leases.voters;
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, grant, voters.host.now());
-        let state = State { tenure, holds: 1, timers: [None; 2], place: Some(place), listening };
+        let state = State { tenure, holds: 1, timers: [None; 2], place: Some(place), listening, over: None };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -99,6 +107,13 @@ impl Held {
         let reason = self.lost()?;
         self.lose(reason);
         Some(reason)
+    }
+
+    /// A token that is cancelled when it is over, however it ends; `None` where it has ended.
+    pub(super) fn over(&self) -> Option<CancellationToken> {
+        let mut state = self.state();
+        let held = state.tenure.phase() == Phase::Held;
+        held.then(|| state.over.get_or_insert_default().clone())
     }
 
     pub(super) fn host(&self) -> &Arc<dyn Host> {
@@ -244,9 +259,9 @@ impl Held {
             return Dropped::Released(self.end(state));
         };
         let (may_hold, since) = (state.tenure.may_hold(), state.tenure.since());
-        let listening = self.stop(&mut state);
+        let stopped = self.stop(&mut state);
         drop(state);
-        drop(listening);
+        drop(stopped);
         let voters = &self.leases.voters;
         let baton = Baton::new(voters.clone(), self.claim.clone(), may_hold, self.passes);
         if let Some(handed) = place.hand_over(baton) {
@@ -258,25 +273,25 @@ impl Held {
         Dropped::Passed
     }
 
-    /// No timer and no hint does anything from now on. What it listened with is to be dropped
-    /// outside of the lock.
-    fn stop(&self, state: &mut State) -> Option<Listening> {
+    /// No timer and no hint does anything from now on, and whoever watches for its end is told when
+    /// what is returned is dropped, outside of the lock.
+    fn stop(&self, state: &mut State) -> Stopped {
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
-        state.listening.take()
+        Stopped { _listening: state.listening.take(), _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
     /// Releases what has ended on every node.
     fn end(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
-        let listening = self.stop(&mut state);
+        let stopped = self.stop(&mut state);
         let voters = &self.leases.voters;
         let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
         let cleanup = Cleanup::start(voters, self.claim.with_verb(Verb::Release), whom);
         let (place, since) = (state.place.take(), state.tenure.since());
         drop(state);
-        drop((place, listening));
+        drop((place, stopped));
         voters.meters.freed(self.now().since(since));
         cleanup
     }

@@ -153,7 +153,8 @@ impl QuorumLock {
     async fn try_until(&self, patience: Patience) -> Result<Won> {
         let names = self.names.as_ref().map_err(Error::config)?;
         let leases = &self.inner.leases;
-        let claimant = Claimant { voters: &leases.voters, queue: &self.inner.queue, names, rules: &self.rules };
+        let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);
+        let claimant = Claimant { voters, queue, names, rules: &self.rules, shut };
         claimant.acquire(patience).await
     }
 }

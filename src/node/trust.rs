@@ -8,7 +8,9 @@ use crate::quorum::guard::Trust;
 /// A grant of a node that is quarantined by now may rest on a hold that ended early; the node may
 /// have carried it out, so it must be cleaned up. `Extended` of a node that was doubted a moment ago
 /// would count a name which another round counts as well.
-#[must_use]
+///
+/// # Errors
+/// The fault that the reply was, or `Doubted`.
 pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     match reply {
         Ok(Outcome::Granted | Outcome::Passed { .. }) if !trust.grants => {

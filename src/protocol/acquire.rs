@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::attempt::{Attempt, Victory};
 use super::hints::Listening;
 use super::queue::{Head, Place, Queue};
@@ -61,6 +63,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
     pub(crate) rules: &'a Rules,
+    /// Cancelled when the quorum is shut down.
+    pub(crate) shut: &'a CancellationToken,
 }
 
 /// A round that was not won.
@@ -77,6 +81,10 @@ impl Claimant<'_> {
         let ticket = self.voters.ticket();
         let place = self.turn(patience).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.terms(), place.take_baton());
+        // From here on a shutdown waits for this attempt; one that did not see it may have ended.
+        if self.shut.is_cancelled() {
+            return Err(Error::closed());
+        }
         for failures in 0u32.. {
             let turn = attempt.turn();
             let defeat = match self.round(&mut attempt, ticket, failures, patience).await? {

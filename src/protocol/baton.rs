@@ -18,13 +18,15 @@ pub(crate) struct Baton {
     passes: u32,
     since: Tick,
     taken: bool,
+    /// Unless it is taken, a release follows: a shutdown waits for that.
+    _open: Open,
 }
 
 impl Baton {
     /// What `claim` was granted, passed `passes` times in a row.
     pub(crate) fn new(voters: Arc<Voters>, claim: Arc<Operation>, may_hold: NodeSet, passes: u32) -> Self {
-        let since = voters.host.now();
-        Self { voters, claim, may_hold, passes, since, taken: false }
+        let (since, open) = (voters.host.now(), voters.open_cleanup());
+        Self { voters, claim, may_hold, passes, since, taken: false, _open: open }
     }
 
     fn whom(&self) -> Whom {

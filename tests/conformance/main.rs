@@ -40,5 +40,8 @@ mod operations;
 mod renewing;
 mod restarts;
 mod rounds;
+mod runtimes;
 mod servers;
+mod shared;
+mod two_holders;
 mod waiting;

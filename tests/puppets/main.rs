@@ -4,10 +4,14 @@
 
 mod answers;
 mod callers;
+mod closing;
+mod doubts;
+mod fences;
 mod holders;
 mod meters;
 mod passes;
 mod releases;
 mod rounds;
 mod stage;
+mod tickets;
 mod waiters;

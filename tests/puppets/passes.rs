@@ -1,11 +1,13 @@
 //! Handing over within a process: one round, and nothing is left with the holder before.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use quorumlock::node::{FaultKind, Operation, Verb};
 use quorumlock::{LockGuard, QuorumBuilder, Result};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::answers::{Answer, fault, granted, held, passed, released, reserved, stale};
 use crate::stage::{MS, SECOND, Stage};
@@ -100,6 +102,37 @@ async fn a_lock_whose_next_holder_went_away_is_released_everywhere() {
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!(release.owner, claim.owner);
     stage.quiet_for(SECOND).await;
+}
+
+/// A caller whose future exists and is not polled, as in a `select!` whose other branch is running.
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_next_holder_is_never_polled_is_released_in_bounded_time() {
+    let stage = Stage::new(3);
+    let lock = stage.quorum.lock("it");
+    let (guard, claim) = stage.won().await;
+    let mut next = pin!(lock.acquire(60 * SECOND));
+    assert!((&mut next).now_or_never().is_none());
+    let given_up = Instant::now();
+    drop(guard);
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, release.ballot), (&claim.owner, claim.ballot));
+    assert!(given_up.elapsed() <= 252 * MS, "ten round trips, 250 ms at least: {:?}", given_up.elapsed());
+    stage.quiet_for(10 * SECOND).await;
+    // When it is polled again, it asks like anybody.
+    let (guard, claim) = tokio::join!(next, stage.round(Verb::Claim, |_, _| granted()));
+    assert_eq!(guard.unwrap().token(), claim.ballot);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_next_holder_takes_it_in_time_is_released_by_nobody() {
+    let stage = Stage::new(3);
+    for _ in 0..3 {
+        let (_, next) = pass(&stage, |_| passed(false)).await;
+        stage.quiet_for(3 * SECOND).await;
+        drop(next);
+        stage.round(Verb::Release, |_, _| released()).await;
+    }
+    assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
 fn passing(most: u32) -> impl FnOnce(QuorumBuilder) -> QuorumBuilder {

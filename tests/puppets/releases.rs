@@ -5,7 +5,7 @@ use quorumlock::{LockGuard, Released};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::answers::{SILENCE, fault, granted, released};
+use crate::answers::{SILENCE, fault, granted, held, nothing_held, released, stale};
 use crate::stage::{MS, SECOND, Stage};
 
 fn release(guard: LockGuard) -> JoinHandle<quorumlock::Result<Released>> {
@@ -57,6 +57,49 @@ async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     sleep(MS).await;
     assert_eq!(stage.quorum.in_use(), (0, 0, 0));
+}
+
+/// Issue 8, item 15: the node that does not answer decides whether two of three had held it.
+#[tokio::test(start_paused = true)]
+async fn one_held_it_and_one_did_not_and_one_is_silent_is_unknown_and_not_expired() {
+    for silent in [fault(FaultKind::Timeout), SILENCE] {
+        let stage = Stage::new(3);
+        let (guard, _) = stage.won().await;
+        let releasing = release(guard);
+        let answer = |node, _: &_| match node {
+            0 => released(),
+            1 => nothing_held(),
+            _ => silent.clone(),
+        };
+        stage.round(Verb::Release, answer).await;
+        let error = releasing.await.unwrap().unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_did_not_hold_it_tell_that_it_had_expired() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    let releasing = release(guard);
+    stage.round(Verb::Release, |node, _| if node == 0 { SILENCE } else { nothing_held() }).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+}
+
+/// Issue 8, item 15: node 0 granted the first ballot, and the second was never sent to it.
+#[tokio::test(start_paused = true)]
+async fn what_a_lower_ballot_was_granted_is_released_though_the_higher_one_was_never_sent() {
+    let stage = Stage::new(3);
+    let trying = stage.try_acquire();
+    let first = stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { stale(1) }).await;
+    let answer = |node, _: &_| if node == 0 { fault(FaultKind::Down) } else { held(60) };
+    let second = stage.round(Verb::Claim, answer).await;
+    assert_eq!(first.owner, second.owner);
+    let release = stage.only(&[0], Verb::Release, |_, _| fault(FaultKind::Down)).await;
+    assert_eq!((&release.owner, release.ballot), (&second.owner, second.ballot));
+    assert!(trying.await.unwrap().unwrap().is_none());
+    // It may hold it still, so it is asked again.
+    stage.only(&[0], Verb::Release, |_, _| released()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
 //! Nodes whose answers the test gives, and a client of them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub struct Puppet {
     asked: Mutex<VecDeque<Request>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
     hints: bool,
+    /// What is known of its clock.
+    ahead: Mutex<Option<i128>>,
+    closed: AtomicBool,
 }
 
 impl Node for Puppet {
@@ -40,6 +44,14 @@ impl Node for Puppet {
         self.hints
     }
 
+    fn clock_ahead(&self) -> Option<i128> {
+        *self.ahead.lock().unwrap()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
     fn listen(&self, _: usize, listener: Arc<dyn Listener>) {
         *self.listener.lock().unwrap() = Some(listener);
     }
@@ -50,18 +62,44 @@ impl Node for Puppet {
 }
 
 /// Tokio's clock, and one and the same random number.
-#[derive(Debug)]
 struct Clock {
     time: TokioTime,
     random: AtomicU64,
+    meanwhile: Mutex<Option<(Reading, Happens)>>,
+}
+
+type Happens = Box<dyn FnOnce() + Send>;
+
+/// A clock that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    Now,
+    Wall,
+}
+
+impl Clock {
+    fn read(&self, reading: Reading) {
+        let meanwhile = self.meanwhile.lock().unwrap().take_if(|(awaited, _)| *awaited == reading);
+        if let Some((_, happens)) = meanwhile {
+            happens();
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 impl Host for Clock {
     fn now(&self) -> Tick {
+        self.read(Reading::Now);
         self.time.now()
     }
 
     fn wall(&self) -> Duration {
+        self.read(Reading::Wall);
         self.time.wall()
     }
 
@@ -89,10 +127,12 @@ impl Stage {
     }
 
     pub fn with(nodes: usize, hints: bool, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Self {
-        let clock = Arc::new(Clock { time: TokioTime::new(Handle::current()), random: AtomicU64::new(0) });
+        let time = TokioTime::new(Handle::current());
+        let clock = Arc::new(Clock { time, random: AtomicU64::new(0), meanwhile: Mutex::default() });
         let puppet = |node| {
-            let (asked, listener) = (Mutex::default(), Mutex::default());
-            Arc::new(Puppet { label: format!("puppet://{node}").into(), asked, listener, hints })
+            let (asked, listener, ahead) = (Mutex::default(), Mutex::default(), Mutex::default());
+            let (label, closed) = (format!("puppet://{node}").into(), AtomicBool::new(false));
+            Arc::new(Puppet { label, asked, listener, hints, ahead, closed })
         };
         let puppets: Vec<_> = (0..nodes).map(puppet).collect();
         let ports = puppets.iter().cloned().map(|puppet| puppet as Arc<dyn Node>).collect();
@@ -107,6 +147,12 @@ impl Stage {
 
     pub fn acquire(&self, timeout: Duration) -> JoinHandle<Result<LockGuard>> {
         let lock = self.quorum.lock("it");
+        tokio::spawn(async move { lock.acquire(timeout).await })
+    }
+
+    /// The same for another name.
+    pub fn acquire_other(&self, name: &str, timeout: Duration) -> JoinHandle<Result<LockGuard>> {
+        let lock = self.quorum.lock(name);
         tokio::spawn(async move { lock.acquire(timeout).await })
     }
 
@@ -215,6 +261,26 @@ impl Stage {
     /// Hints of a node may have been missed.
     pub fn missed(&self, node: usize) {
         self.listener(node).missed(node);
+    }
+
+    /// A node may have forgotten what it granted.
+    pub fn doubted(&self, node: usize) {
+        self.listener(node).doubted(node);
+    }
+
+    /// A node's clock is so many microseconds ahead of the client's.
+    pub fn clock_ahead(&self, node: usize, micros: i128) {
+        *self.puppets[node].ahead.lock().unwrap() = Some(micros);
+    }
+
+    /// Another thread does something while the client reads a clock the next time.
+    pub fn meanwhile(&self, reading: Reading, happens: impl FnOnce() + Send + 'static) {
+        *self.clock.meanwhile.lock().unwrap() = Some((reading, Box::new(happens)));
+    }
+
+    /// Whether the connections to all nodes were ended.
+    pub fn closed(&self) -> bool {
+        self.puppets.iter().all(|puppet| puppet.closed.load(Ordering::Relaxed))
     }
 
     fn listener(&self, node: usize) -> Arc<dyn Listener> {

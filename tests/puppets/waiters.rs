@@ -50,6 +50,18 @@ async fn a_turn_on_a_quorum_of_nodes_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_with_the_first_answers_is_taken_at_once() {
+    let stage = Stage::with(3, true, ttl);
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
+    // Before the caller runs again: in the same bytes as the answers, and before the last of them.
+    (0..2).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+    assert!(stage.asked_after().await <= MS, "and not after a third of its ttl");
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_on_fewer_nodes_is_taken_a_little_later_and_later_with_every_failure() {
     let stage = Stage::with(3, true, ttl);
     let (_waiting, mut claim) = waiter(&stage, |_| held(60)).await;

@@ -1,0 +1,149 @@
+//! A quorum that was connected on one runtime, and used on another: that one may end, or stand still.
+
+use std::future::pending;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorumlock::{LockGuard, LostReason, Quorum};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::common::eventually;
+
+const TTL: Duration = Duration::from_millis(400);
+/// For a machine that stalls.
+const SLACK: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What becomes of the runtime that connected.
+#[derive(Clone, Copy, Debug)]
+enum Home {
+    Ended,
+    /// It exists, and nobody drives it.
+    Still,
+}
+
+/// A quorum whose runtime has ended or stands still.
+fn quorum(home: Home) -> (Quorum, Option<Runtime>) {
+    let runtime = runtime();
+    let quorum = runtime.block_on(async { Quorum::builder().ttl(TTL).in_memory(3) }).unwrap();
+    (quorum, matches!(home, Home::Still).then_some(runtime))
+}
+
+/// A lock of such a quorum.
+async fn orphan(home: Home) -> (LockGuard, Option<Runtime>) {
+    let (quorum, home) = thread::spawn(move || quorum(home)).join().unwrap();
+    (quorum.lock("it").acquire(SECOND).await.unwrap(), home)
+}
+
+/// Runs it on a runtime of its own, once for each fate of the runtime that connected.
+fn each<F: Future<Output = Option<Runtime>>>(test: impl Fn(Home) -> F) {
+    for home in [Home::Ended, Home::Still] {
+        let here = runtime();
+        let home = here.block_on(async { tokio::time::timeout(30 * SECOND, test(home)).await });
+        drop(home.unwrap_or_else(|_| panic!("never told")));
+    }
+}
+
+#[test]
+fn lost_tells_by_the_deadline() {
+    each(async |home| {
+        let (guard, home) = orphan(home).await;
+        let left = guard.remaining();
+        let began = Instant::now();
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(!guard.is_held());
+        assert!((left..left + SLACK).contains(&(began.elapsed() + Duration::from_millis(2))), "{:?}", began.elapsed());
+        home
+    });
+}
+
+#[test]
+fn run_drops_its_body_by_the_deadline() {
+    each(async |home| {
+        let (quorum, home) = thread::spawn(move || quorum(home)).join().unwrap();
+        let began = Instant::now();
+        let ran = quorum.lock("it").run(SECOND, |_| pending::<()>()).await;
+        assert!(ran.unwrap_err().is_lost());
+        assert!(began.elapsed() < TTL + SLACK, "{:?}", began.elapsed());
+        home
+    });
+}
+
+#[test]
+fn a_cancellation_token_is_cancelled_by_the_deadline() {
+    each(async |home| {
+        let (guard, home) = orphan(home).await;
+        let token = guard.cancellation();
+        let began = Instant::now();
+        token.cancelled().await;
+        assert!(!guard.is_held());
+        assert!(began.elapsed() < TTL + SLACK, "{:?}", began.elapsed());
+        home
+    });
+}
+
+/// The tasks of this runtime when all tokens of one lock were given out and `end` has been done with its guard.
+fn watchers_left(end: impl AsyncFnOnce(LockGuard)) {
+    let (quorum, home) = quorum(Home::Still);
+    let here = runtime();
+    here.block_on(async {
+        let tasks = || here.metrics().num_alive_tasks();
+        let guard = quorum.lock("it").acquire(SECOND).await.unwrap();
+        let tokens: Vec<_> = (0..3).map(|_| guard.cancellation()).collect();
+        assert_eq!(tasks(), 3);
+        tokens[0].cancel();
+        eventually("its own watcher has ended", async || tasks() == 2).await;
+        let lease = guard.lease();
+        end(guard).await;
+        eventually("no watcher stays", async || tasks() == 0).await;
+        assert!(lease.cancellation().is_cancelled() == tokens[1].is_cancelled());
+        assert_eq!(tasks(), 0, "nothing is watched that has ended");
+    });
+    drop(home);
+}
+
+#[test]
+fn who_watches_for_a_token_ends_with_the_lock() {
+    watchers_left(async |guard| {
+        let token = guard.cancellation();
+        guard.release().await.unwrap();
+        assert!(!token.is_cancelled(), "a release is no loss");
+    });
+    watchers_left(async |guard| {
+        let token = guard.cancellation();
+        drop(guard);
+        assert!(!token.is_cancelled(), "a release is no loss");
+    });
+    watchers_left(async |guard| {
+        let token = guard.cancellation();
+        guard.lost().await;
+        assert!(token.is_cancelled());
+    });
+}
+
+#[test]
+fn lost_outside_of_any_runtime_is_told_by_the_runtime_that_connected() {
+    let home = runtime();
+    let guard = home.block_on(async {
+        let quorum = Quorum::builder().ttl(TTL).in_memory(3).unwrap();
+        let options = quorum.options().auto_renew(false);
+        quorum.lock_with("it", &options).unwrap().acquire(SECOND).await.unwrap()
+    });
+    let (told, telling) = mpsc::channel();
+    thread::spawn(move || told.send(futures::executor::block_on(guard.lost())));
+    let reason = home.block_on(async {
+        for _ in 0..1_000 {
+            if let Ok(reason) = telling.try_recv() {
+                return Some(reason);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        None
+    });
+    assert_eq!(reason, Some(LostReason::Expired));
+}

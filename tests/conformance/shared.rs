@@ -1,0 +1,108 @@
+//! What one caller does to others: a corrupt fence, a shutdown, a future that nobody polls, a wall clock that is wrong.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use quorumlock::QuorumBuilder;
+
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// No token below 2^53 is above it.
+const CORRUPT: u64 = (1 << 53) - 1;
+const DAY: u64 = 24 * 3_600 * 1_000_000;
+
+fn now() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(wall.as_micros()).unwrap()
+}
+
+async fn a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    world.raise(0, "corrupt", CORRUPT).await;
+    for client in [&client, &other, &client] {
+        for name in ["corrupt", "sound"] {
+            let guard = client.lock(name).acquire(SECOND).await.unwrap();
+            assert!(guard.token() < now() + DAY, "{}", guard.token());
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+async fn corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name(world: impl World) {
+    let client = world.client().await;
+    for node in 0..2 {
+        world.raise(node, "corrupt", CORRUPT).await;
+    }
+    let error = client.lock("corrupt").acquire(Duration::ZERO).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("delete the name's gate key"), "{error}");
+    let guard = client.lock("sound").acquire(SECOND).await.unwrap();
+    assert!(guard.token() < now() + DAY);
+}
+
+async fn a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only(world: impl World) {
+    let client = world.client().await;
+    let fence = now() + 2 * DAY;
+    for node in 0..3 {
+        world.raise(node, "ahead", fence).await;
+    }
+    let mut last = fence;
+    for _ in 0..3 {
+        let ahead = client.lock("ahead").acquire(SECOND).await.unwrap();
+        assert!(ahead.token() > last);
+        last = ahead.token();
+        ahead.release().await.unwrap();
+        let sound = client.lock("sound").acquire(SECOND).await.unwrap();
+        assert!(sound.token() < now() + DAY);
+        sound.release().await.unwrap();
+    }
+}
+
+async fn a_claim_under_way_at_a_shutdown_leaves_the_name_free(world: impl World) {
+    let other = world.client().await;
+    for _ in 0..20 {
+        let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
+        let lock = client.lock("it");
+        let (acquired, ()) = tokio::join!(lock.acquire(SECOND), client.shutdown(10 * SECOND));
+        assert!(acquired.map_or(true, |guard| !guard.is_held()));
+        let guard = other.lock("it").try_acquire().await.unwrap().expect("nobody holds it");
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(600 * SECOND)).await, world.client().await);
+    let lock = client.lock("it");
+    let guard = lock.acquire(SECOND).await.unwrap();
+    let mut next = pin!(lock.acquire(600 * SECOND));
+    assert!((&mut next).now_or_never().is_none());
+    guard.release().await.unwrap();
+    // Not a ttl later.
+    let guard = other.lock("it").acquire(20 * SECOND).await.unwrap();
+    guard.release().await.unwrap();
+    assert!(next.await.unwrap().is_held());
+}
+
+async fn a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable(world: impl World) {
+    let settings = |builder: QuorumBuilder| builder.ttl(SECOND / 2).node_timeout(SECOND);
+    let client = world.client_with(settings).await;
+    world.hang(0);
+    world.hang(1);
+    let lock = client.lock("it");
+    let first = tokio::spawn(async move { lock.acquire(600 * SECOND).await });
+    for _ in 0..10 {
+        let tried = client.lock("it").try_acquire().await;
+        assert!(tried.as_ref().is_err_and(quorumlock::Error::is_unavailable), "{tried:?}");
+    }
+    first.abort();
+    world.resume(0);
+    world.resume(1);
+}
+
+both! {
+    3 nodes: a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another,
+        corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name, a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only,
+        a_claim_under_way_at_a_shutdown_leaves_the_name_free, a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else,
+        a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable;
+}

@@ -1,0 +1,142 @@
+//! Issue 8, item 1: a grant that is on its way for long, a node that forgets in the meantime, and a holder whose quorum hangs on that node.
+//!
+//! A holds two of three nodes, and cannot reach one of them any more. The third grants to B, and forgets it. It holds the name for A after A's next
+//! renewal; were its `extended` a vote, A's deadline would move while B still counts what it granted.
+
+use std::time::Duration;
+
+use quorumlock::{Lease, QuorumBuilder, QuorumLock};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A gives up a round soon.
+fn hasty(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.options(quorumlock::LockOptions::default().round_timeout(SECOND / 5))
+}
+
+/// B waits for long.
+fn patient(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.options(quorumlock::LockOptions::default().round_timeout(SECOND * 19 / 10))
+}
+
+/// Acquires the lock; at that moment it is not held by the other any more. Returns the token.
+async fn believes(lock: QuorumLock, other: Lease) -> u64 {
+    let guard = lock.acquire(10 * SECOND).await.expect("nodes 0 and 1 grant it");
+    // In this order: each ends at its time and never begins again.
+    let (other, this) = (other.is_held(), guard.is_held());
+    assert!(this && !other, "two hold it");
+    guard.token()
+}
+
+mod memory {
+    use std::sync::Arc;
+
+    use quorumlock::host::{Host, TokioTime};
+    use quorumlock::node::fault::{Faults, FaultyNode};
+    use quorumlock::node::{MemoryNode, Node};
+    use quorumlock::{LostReason, Quorum};
+    use tokio::runtime::Handle;
+    use tokio::time::{Instant, sleep, sleep_until};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(3);
+    const MAX_TTL: Duration = Duration::from_secs(5);
+
+    /// A client with a network of its own.
+    struct Side {
+        quorum: Quorum,
+        links: Vec<Faults>,
+    }
+
+    fn side(host: &Arc<dyn Host>, stores: &[Arc<MemoryNode>], settings: fn(QuorumBuilder) -> QuorumBuilder) -> Side {
+        let link = |store: &Arc<MemoryNode>| FaultyNode::new(store.clone(), host.clone());
+        let (nodes, links): (Vec<_>, Vec<_>) = stores.iter().map(link).unzip();
+        let nodes = nodes.into_iter().map(|node| node as Arc<dyn Node>).collect();
+        let quorum = settings(Quorum::builder().max_ttl(MAX_TTL)).ttl(TTL).over(host.clone(), nodes).unwrap();
+        Side { quorum, links }
+    }
+
+    fn store(host: &Arc<dyn Host>) -> Arc<MemoryNode> {
+        Arc::new(MemoryNode::new("memory://", host.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_grant_and_a_node_that_forgot_make_no_two_holders() {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+        let stores: Vec<_> = (0..3).map(|_| store(&host)).collect();
+        let (a, b) = (side(&host, &stores, hasty), side(&host, &stores, patient));
+        let began = Instant::now();
+        a.links[0].pause();
+        let first = a.quorum.lock("it").acquire(SECOND).await.unwrap();
+        a.links[1].pause();
+
+        sleep_until(began + TTL / 2).await;
+        b.links[1].timeout(4 * SECOND);
+        b.links[1].pause();
+        let second = tokio::spawn(believes(b.quorum.lock("it"), first.lease()));
+        sleep(Duration::from_millis(1)).await;
+        let fresh = store(&host);
+        a.links[0].restart(fresh.clone(), MAX_TTL);
+        b.links[0].restart(fresh, MAX_TTL);
+
+        // The key of A has ended on node 1.
+        sleep_until(began + TTL + Duration::from_millis(60)).await;
+        b.links[1].resume();
+        let second = second.await.unwrap();
+        assert!(began.elapsed() < TTL + Duration::from_millis(70), "in its first round: {:?}", began.elapsed());
+        assert!(second > first.token());
+        assert_eq!(first.lost().await, LostReason::Expired);
+    }
+}
+
+mod redis {
+    use quorumlock::{NodeState, Quorum};
+    use tokio::time::sleep_until;
+
+    use super::*;
+    use crate::common::proxy::{Proxy, Way};
+    use crate::common::server::Server;
+    use crate::common::{eventually, servers};
+
+    /// A node votes when it is a second older than that.
+    const TTL: Duration = Duration::from_secs(2);
+
+    /// A client with a network of its own, of nodes that all vote.
+    async fn side(servers: &[Server], settings: fn(QuorumBuilder) -> QuorumBuilder) -> (Quorum, Vec<Proxy>) {
+        let proxies = futures::future::join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
+        let builder = settings(Quorum::builder()).ttl(TTL).max_ttl(TTL).node_timeout(4 * SECOND);
+        let quorum = builder.nodes(proxies.iter().map(Proxy::url)).connect().await.unwrap();
+        eventually("all nodes vote", async || quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+        (quorum, proxies)
+    }
+
+    fn free(server: &Server) -> bool {
+        server.command(&["EXISTS", "quorumlock:{it}"]) == "0"
+    }
+
+    #[tokio::test]
+    async fn a_late_grant_and_a_node_that_forgot_make_no_two_holders() {
+        let mut servers = servers(3).await;
+        let ((a, from_a), (b, from_b)) = (side(&servers, hasty).await, side(&servers, patient).await);
+        from_a[0].requests(Way::Held);
+        let began = tokio::time::Instant::now();
+        let first = a.lock("it").acquire(SECOND).await.unwrap();
+        from_a[1].both(Way::Held);
+
+        sleep_until(began + TTL / 2).await;
+        from_b[1].requests(Way::Held);
+        let second = tokio::spawn(believes(b.lock("it"), first.lease()));
+        eventually("node 0 grants to B", async || !free(&servers[0])).await;
+        // Its answer is on the way for a moment.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        servers[0].restart().await;
+        from_a[0].requests(Way::Open);
+        from_a[0].reset();
+        eventually("A has healed node 0", async || !free(&servers[0]) || !first.is_held()).await;
+
+        eventually("the key of A has ended on node 1", async || free(&servers[1])).await;
+        from_b[1].requests(Way::Open);
+        assert!(second.await.unwrap() > first.token());
+    }
+}

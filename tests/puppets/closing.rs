@@ -1,0 +1,89 @@
+//! The end of a quorum: connections are closed when what it may hold was released, and not before.
+
+use futures::FutureExt;
+use quorumlock::node::Verb;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::answers::{SILENCE, granted, released};
+use crate::stage::{MS, Reading, SECOND, Stage};
+
+fn shutdown(stage: &Stage) -> JoinHandle<()> {
+    let quorum = stage.quorum.clone();
+    tokio::spawn(async move { quorum.shutdown(10 * SECOND).await })
+}
+
+/// What was asked to release answers now; until then nothing is closed.
+async fn closes_when_released(stage: &Stage, closing: JoinHandle<()>) {
+    sleep(MS).await;
+    assert!(!closing.is_finished() && !stage.closed());
+    (0..3).for_each(|node| stage.answer(node, released));
+    closing.await.unwrap();
+    assert!(stage.closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_under_way_is_released_before_connections_end() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let closing = shutdown(&stage);
+    assert!(acquiring.await.unwrap().unwrap_err().is_closed());
+    let release = stage.round(Verb::Release, |_, _| SILENCE).await;
+    assert_eq!((&release.owner, release.ballot), (&claim.owner, claim.ballot));
+    closes_when_released(&stage, closing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_connections_end() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let (begun, closing) = std::sync::mpsc::channel();
+    let quorum = stage.quorum.clone();
+    // The caller looks at the time when it has its votes; from there on it asks nobody whether it may go on.
+    stage.meanwhile(Reading::Now, move || {
+        let mut shutdown = Box::pin(async move { quorum.shutdown(10 * SECOND).await });
+        assert!((&mut shutdown).now_or_never().is_none(), "it waits for the caller");
+        begun.send(tokio::spawn(shutdown)).unwrap();
+    });
+    (0..3).for_each(|node| stage.answer(node, granted));
+    assert!(acquiring.await.unwrap().unwrap_err().is_closed());
+    let release = stage.round(Verb::Release, |_, _| SILENCE).await;
+    assert_eq!((&release.owner, release.ballot), (&claim.owner, claim.ballot));
+    closes_when_released(&stage, closing.recv().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_between_two_holders_is_released_before_connections_end() {
+    let stage = Stage::new(3);
+    let (guard, claim) = stage.won().await;
+    let next = stage.acquire(60 * SECOND);
+    sleep(MS).await;
+    drop(guard);
+    // The shutdown begins before the next caller has run.
+    let (release, ()) = tokio::join!(
+        biased;
+        async {
+            let release = stage.round(Verb::Release, |_, _| SILENCE).await;
+            assert!(!stage.closed());
+            (0..3).for_each(|node| stage.answer(node, released));
+            release
+        },
+        stage.quorum.shutdown(10 * SECOND),
+    );
+    assert_eq!(release.owner, claim.owner);
+    assert!(next.await.unwrap().unwrap_err().is_closed() && stage.closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_begins_while_another_thread_shuts_down_asks_nobody() {
+    let stage = Stage::new(3);
+    let quorum = stage.quorum.clone();
+    stage.meanwhile(Reading::Wall, move || {
+        assert!(quorum.shutdown(10 * SECOND).now_or_never().is_some(), "nothing is under way, so it waits for nothing");
+    });
+    let error = stage.quorum.lock("it").acquire(60 * SECOND).await.unwrap_err();
+    assert!(error.is_closed() && stage.closed(), "{error}");
+    stage.quiet_for(10 * SECOND).await;
+}

@@ -1,0 +1,66 @@
+//! Nodes that may have forgotten what they granted: a holder whose deadline rests on them renews at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::{FaultKind, Operation, Outcome, Verb};
+use quorumlock::{LockGuard, LockOptions};
+use tokio::time::sleep;
+
+use crate::answers::{Answer, fault, granted, held, released};
+use crate::stage::{MS, SECOND, Stage};
+
+const TTL: Duration = Duration::from_secs(9);
+
+fn extended() -> Answer {
+    Some(Ok(Outcome::Extended))
+}
+
+/// A holder of nodes 0 and 1 of three.
+async fn holder(options: LockOptions) -> (Stage, LockGuard, Arc<Operation>) {
+    let stage = Stage::with(3, true, |builder| builder.options(options.ttl(TTL)));
+    let (guard, claim) = stage.won_with(|node| if node == 2 { held(60) } else { granted() }).await;
+    (stage, guard, claim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+    let (stage, guard, claim) = holder(LockOptions::default()).await;
+    sleep(SECOND).await;
+    let before = guard.remaining();
+    stage.doubted(0);
+    assert!(stage.asked_after().await <= MS, "not after a third of its ttl");
+    let answer = |node, _: &_| if node == 0 { fault(FaultKind::Doubted) } else { extended() };
+    let renewal = stage.round(Verb::Renew, answer).await;
+    assert_eq!(renewal.owner, claim.owner);
+    stage.quiet_for(MS).await;
+    assert!(guard.remaining() > before, "nodes 1 and 2 stand behind it now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_leaves_a_quorum_behind_the_deadline_hurries_nobody() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(TTL));
+    let (_guard, _) = stage.won().await;
+    stage.doubted(2);
+    stage.quiet_for(SECOND).await;
+    stage.doubted(1);
+    assert!(stage.asked_after().await <= MS, "only node 0 is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_about_a_node_that_did_not_grant_hurries_nobody() {
+    let (stage, _guard, _) = holder(LockOptions::default()).await;
+    stage.doubted(2);
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_renews_nothing_that_is_not_to_be_renewed() {
+    let (stage, guard, _) = holder(LockOptions::default().auto_renew(false)).await;
+    stage.doubted(0);
+    stage.quiet_for(SECOND).await;
+    drop(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+    stage.doubted(1);
+    stage.quiet_for(SECOND).await;
+}

@@ -1,0 +1,82 @@
+//! Fences that are wrong: one may lift the acquisition that met it, and no other.
+
+use std::time::{Duration, SystemTime};
+
+use quorumlock::node::Verb;
+
+use crate::answers::{granted, released, stale};
+use crate::stage::{SECOND, Stage};
+
+/// No ballot below 2^53 is above it.
+const CORRUPT: u64 = (1 << 53) - 1;
+const DAY: u64 = 24 * 3_600 * 1_000_000;
+
+fn now() -> u64 {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(wall.as_micros()).unwrap()
+}
+
+/// Acquires another name; its ballot is about now.
+async fn others_go_on(stage: &Stage) {
+    let acquiring = stage.acquire_other("other", SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(claim.ballot < now() + DAY / 24, "{}", claim.ballot);
+    let guard = acquiring.await.unwrap().unwrap();
+    assert_eq!(guard.token(), claim.ballot);
+    drop(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrupt_fence_on_one_node_keeps_nobody_from_any_name() {
+    let stage = Stage::new(3);
+    for _ in 0..2 {
+        let (guard, claim) = stage.won_with(|node| if node == 0 { stale(CORRUPT) } else { granted() }).await;
+        assert!(claim.ballot < now() + DAY / 24 && guard.token() == claim.ballot);
+        drop(guard);
+        stage.round(Verb::Release, |_, _| released()).await;
+        others_go_on(&stage).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_two_days_ahead_lifts_only_the_acquisition_that_met_it() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    let fence = now() + 2 * DAY;
+    stage.round(Verb::Claim, |_, _| stale(fence)).await;
+    let lifted = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert_eq!(lifted.ballot, fence + 1);
+    assert_eq!(acquiring.await.unwrap().unwrap().token(), fence + 1);
+    stage.round(Verb::Release, |_, _| released()).await;
+    others_go_on(&stage).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_an_hour_ahead_lifts_all_that_follow() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    let fence = now() + DAY / 24 + Duration::from_secs(60).as_micros() as u64;
+    stage.round(Verb::Claim, |_, _| stale(fence)).await;
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    let guard = acquiring.await.unwrap().unwrap();
+    let other = stage.acquire_other("other", SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(claim.ballot > guard.token(), "no round trip more for each name");
+    drop((guard, other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others_go_on() {
+    let stage = Stage::new(3);
+    let trying = stage.try_acquire();
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { stale(CORRUPT) }).await;
+    stage.round(Verb::Release, |_, _| released()).await;
+    let error = trying.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    for node in &error.nodes()[..2] {
+        assert!(node.said.contains("delete the name's gate key"), "{}", node.said);
+    }
+    assert!(error.to_string().contains("delete"), "{error}");
+    others_go_on(&stage).await;
+}

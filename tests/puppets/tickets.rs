@@ -1,0 +1,42 @@
+//! The place in line: by the nodes' clocks, whatever the client's wall clock shows.
+
+use quorumlock::node::{Operation, Stance, Verb};
+
+use crate::answers::held;
+use crate::stage::{SECOND, Stage};
+
+/// An hour and more by any of these nodes' clocks.
+const HOUR: i128 = 3_600 * 1_000_000;
+
+async fn ticket(ahead: [Option<i128>; 3]) -> u64 {
+    let stage = Stage::new(3);
+    for (node, ahead) in ahead.into_iter().enumerate() {
+        if let Some(ahead) = ahead {
+            stage.clock_ahead(node, ahead);
+        }
+    }
+    let _waiting = stage.acquire(60 * SECOND);
+    let claim: std::sync::Arc<Operation> = stage.round(Verb::Claim, |_, _| held(60)).await;
+    let Stance::Wait { ticket, .. } = claim.stance else { panic!("it waits") };
+    ticket
+}
+
+fn about(hours: i128) -> std::ops::Range<u64> {
+    let at = u64::try_from(hours * HOUR).unwrap();
+    at..at + 60_000_000
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_the_median_of_the_nodes_clocks() {
+    assert!(about(2).contains(&ticket([Some(9 * HOUR), Some(HOUR), Some(2 * HOUR)]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_known_clocks_the_lower_one_counts() {
+    assert!(about(3).contains(&ticket([Some(7 * HOUR), None, Some(3 * HOUR)]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_nodes_clock_is_known_the_wall_clock_counts() {
+    assert!(ticket([None; 3]).await > about(400_000).start, "the year 2015 is long ago");
+}
