@@ -66,6 +66,8 @@
 //! * Clocks must not run apart by more than 1 %, not even for a while: chrony corrects an offset by up
 //!   to 8 % unless `maxslewrate` is set. And the client's clock must count suspended time: it does not
 //!   on macOS and BSD, nor in a virtual machine that its host paused.
+//! * An address must lead all clients to the same server. A failover that leaves the old server
+//!   running, or a load balancer, makes two nodes of one, and nobody sees that.
 //! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes, databases and
 //!   key prefix, that no ttl is above another client's [`max_ttl`](QuorumBuilder::max_ttl), and that no
 //!   running client was cloned or restored from a snapshot.

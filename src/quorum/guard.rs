@@ -22,6 +22,8 @@
 //! - A step of the clock that is smaller than what drift could have done since the last answer: 1 % of that time, which a probe every 5 s keeps under 50 ms,
 //!   and one round trip.
 //! - A clock that is corrected without a step and faster than by 1 %, until the difference is one that can be seen.
+//! - An address that leads clients to different servers at the same time, after a failover that left the old server running: one client holds on
+//!   the old one, and another is granted by the new one once `max_ttl` is over.
 //! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a snapshot, that takes over **behind an open connection**
 //!   is seen at the next probe only.
 //!

@@ -1,4 +1,4 @@
-//! One suite of scenarios over memory nodes and over real servers: what PROTOCOL promises must be true of both.
+//! One suite of scenarios over memory nodes and over real servers: what docs/protocol.md says must be true of both.
 //!
 //! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a paused clock) and `redis::` (in real time). Scenarios
 //! that need what only one of them can do say so and are in one only.

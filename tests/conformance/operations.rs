@@ -1,4 +1,4 @@
-//! The operations of PROTOCOL, one node at a time, rule by rule.
+//! The operations of docs/protocol.md, one node at a time, rule by rule.
 
 use std::sync::Arc;
 use std::time::Duration;
