@@ -84,7 +84,7 @@ fn differing(args: &Args) -> Vec<Item> {
 /// twice.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
     let seeds = if cfg!(debug_assertions) { 60 } else { 400 };
-    let scenes = if cfg!(debug_assertions) { 20 } else { 200 };
+    let scenes = if cfg!(debug_assertions) { 10 } else { 200 };
     let mut parsed =
         Args { seeds, scenes, first: 0, one: None, scene: None, json: false, twice: 6, until_found: false };
     let mut args = args;
