@@ -9,13 +9,13 @@ use crate::judge::history::{Answer, Verb};
 /// Then the claim arrives.
 pub fn release_overtakes_its_claim(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
-    let late = script.about(350, 600);
+    let late = script.about(250, 180);
     script.hold_one_way(0, &[0, 1], 0, 0..60, late);
-    script.asks(0, 0, Part { round_timeout: Some(millis(200)), timeout: millis(100), ..Part::default() });
+    script.asks(0, 0, Part { round_timeout: Some(millis(200)), timeout: millis(0), ..Part::default() });
     for node in 0..2 {
         script.at(100, Cue::Replace { process: 0, node });
     }
-    script.asks(300, 1, Part { hold: millis(1_500), ..Part::default() });
+    script.asks(480, 1, Part { timeout: millis(800), must: true, hold: millis(300), ..Part::default() });
 }
 
 /// The clock of a node jumps ahead by more than the ttl right after it has granted.
@@ -116,7 +116,8 @@ pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, Part { hold: millis(100), ..Part::default() });
-    script.asks(100, 1, Part { hold: millis(100), ..Part::default() });
+    // Not before the first has gone: a claim that is refused is told the fence.
+    script.asks(300, 1, Part { hold: millis(100), ..Part::default() });
 }
 
 /// The answers of a grant are lost, and what they told of must not stay: another has the name as
