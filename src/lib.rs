@@ -71,6 +71,9 @@
 //! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes, databases and
 //!   key prefix, that no ttl is above another client's [`max_ttl`](QuorumBuilder::max_ttl), and that no
 //!   running client was cloned or restored from a snapshot.
+//! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a client's
+//!   memory or crash it: redis-protocol 6, which reads replies, bounds neither. Use `rediss://` where
+//!   others can reach the connection.
 //! * Tokens rest on clocks where fences are gone: after a node forgot, and where a name was neither
 //!   acquired nor released for [`fence_retention`](QuorumBuilder::fence_retention) (1 h). There they
 //!   grow only if no client's wall clock has been ahead of another's by `max_ttl`, or by that hour, and
