@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{Quorum, Released};
+use quorumlock::{NodeState, Quorum, Released};
 
 use crate::common::logs::Logs;
 use crate::common::server::Server;
@@ -46,6 +46,13 @@ async fn without_the_right_to_the_channel_a_contended_lock_is_released_and_hande
     assert_eq!(hand_over(&first, &second, "contended").await, Released::Released);
 }
 
+/// The ids of the connections of that user.
+fn connections(server: &Server) -> Vec<String> {
+    let list = server.command(&["CLIENT", "LIST"]);
+    let ours = list.lines().filter(|line| line.contains("user=locks"));
+    ours.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
 #[tokio::test]
 async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_missing() {
     let logs = Logs::capture();
@@ -57,11 +64,17 @@ async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_mi
         text.lines().filter(|line| line.starts_with("WARN") && line.contains("&quorumlock:wake:*")).count()
     };
     assert_eq!(warnings(), 6, "three nodes of two clients\n{}", logs.text());
+    let (old, quorums) = (servers.iter().map(connections).collect::<Vec<_>>(), [&first, &second]);
     for server in &servers {
         assert_eq!(server.command(&["CLIENT", "KILL", "USER", "locks"]), "2");
     }
-    let connections = |server: &Server| server.command(&["CLIENT", "LIST"]).matches("user=locks").count();
-    eventually("both are connected again", async || servers.iter().all(|server| connections(server) == 2)).await;
+    let fresh = |(server, old): (&Server, &Vec<String>)| {
+        let now = connections(server);
+        now.len() == 2 && now.iter().all(|id| !old.contains(id))
+    };
+    let up = |quorum: &&Quorum| quorum.nodes().iter().all(|node| node.state == NodeState::Up);
+    let again = async || servers.iter().zip(&old).all(fresh) && quorums.iter().all(up);
+    eventually("both are connected again", again).await;
     hand_over(&second, &first, "again").await;
     assert_eq!(warnings(), 6, "it is said once\n{}", logs.text());
 }
