@@ -1,5 +1,6 @@
 //! The commands that the library sends, read from what it writes, and what a server answers to them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub struct Script {
     digest: u64,
     /// The whole script came with it.
     whole: bool,
-    channel: String,
+    channel: Arc<str>,
     operations: Vec<(Operation, Op)>,
 }
 
@@ -43,18 +44,18 @@ impl Command {
         match command {
             "INFO" => Self::Info,
             "EVALSHA" | "EVAL" => Self::Script(Box::new(script(core, now, connection, command == "EVAL", said))),
-            "SCRIPT" | "CLIENT" => by_two_words(said).unwrap_or(Self::Unknown(command)),
+            "SCRIPT" | "CLIENT" => by_two_words(core, said).unwrap_or(Self::Unknown(command)),
             _ => Self::Unknown(command),
         }
     }
 }
 
-fn by_two_words(said: &dyn Arguments) -> Option<Command> {
+fn by_two_words(core: &mut Core, said: &dyn Arguments) -> Option<Command> {
     let (mut load, mut command) = (false, None);
     said.each(&mut |argument| match text(argument) {
         "LOAD" => load = true,
         "SETNAME" => command = Some(Command::Name),
-        script if load => command = Some(Command::Load(digest(script))),
+        script if load => command = Some(Command::Load(core.names.digest(script))),
         _ => {}
     });
     command
@@ -77,19 +78,38 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
     Script { operations, ..script }
 }
 
-/// Names that were met, by their keys.
+/// What was met before, so that it need not be made again.
 #[derive(Debug, Default)]
-pub struct Names(Vec<Arc<[Name]>>);
+pub struct Names {
+    names: Vec<Arc<[Name]>>,
+    channel: Arc<str>,
+    /// The digests of scripts, by their lengths and their last lines.
+    digests: BTreeMap<(usize, String), u64>,
+}
 
 impl Names {
+    fn channel(&mut self, text: &str) -> Arc<str> {
+        if *self.channel != *text {
+            self.channel = text.into();
+        }
+        self.channel.clone()
+    }
+
+    /// The digest of a script, as far as it is told apart here.
+    fn digest(&mut self, script: &str) -> u64 {
+        let last = script.trim_end().rfind('\n').map_or(script, |line| &script[line..]);
+        let key = (script.len(), last.to_owned());
+        *self.digests.entry(key).or_insert_with(|| abridged(&transport::digest(script)))
+    }
+
     fn by_key(&mut self, key: &str) -> Arc<[Name]> {
-        if let Some(known) = self.0.iter().find(|known| known[0].lock_key() == key) {
+        if let Some(known) = self.names.iter().find(|known| known[0].lock_key() == key) {
             return known.clone();
         }
         let (prefix, rest) = key.split_once('{').expect("a lock's key has braces");
         let text = rest.strip_suffix('}').expect("a lock's key ends with its brace");
         let name: Arc<[Name]> = [Name::new(prefix, text).expect("a name the library accepted")].into();
-        self.0.push(name.clone());
+        self.names.push(name.clone());
         name
     }
 }
@@ -125,14 +145,14 @@ impl<'a> Reader<'a> {
             1 => self.keys = number(argument) as usize,
             at if at < 2 + self.keys => self.key(at - 2, text(argument)),
             at if at == 2 + self.keys => assert!(number(argument) > 0, "fences are kept"),
-            at if at == 3 + self.keys => self.script.channel.push_str(text(argument)),
+            at if at == 3 + self.keys => self.script.channel = self.names.channel(text(argument)),
             at => self.field((at - 4 - self.keys) % FIELDS, argument),
         }
         self.at += 1;
     }
 
-    fn digest(&self, said: &str) -> u64 {
-        if self.script.whole { digest(said) } else { abridged(said) }
+    fn digest(&mut self, said: &str) -> u64 {
+        if self.script.whole { self.names.digest(said) } else { abridged(said) }
     }
 
     fn key(&mut self, index: usize, key: &str) {
@@ -197,11 +217,6 @@ fn number(argument: Argument<'_>) -> i64 {
         Argument::Integer(number) => number,
         other => text(other).parse().expect("a number"),
     }
-}
-
-/// The digest of a script, as far as it is told apart here.
-fn digest(script: &str) -> u64 {
-    abridged(&transport::digest(script))
 }
 
 fn abridged(digest: &str) -> u64 {

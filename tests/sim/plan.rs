@@ -184,8 +184,7 @@ impl Plan {
             far,
             tail: dice.pick(&[0.0, 0.001, 0.01]),
             longest_delay: dice.log(ttl / 2, 3 * ttl).min(4 * SECOND),
-            // Admission's six round trips share two of these (issue 8, item 6).
-            node_timeout: ttl.mul_f64(0.2 + dice.share()).clamp(40 * MS, SECOND).max(8 * far),
+            node_timeout: ttl.mul_f64(0.2 + dice.share()).clamp(40 * MS, SECOND),
             node_rates: Vec::new(),
             slowest_process: dice.pick(&[1_000_000, 997_000, 994_500]),
             wall_skew: Duration::ZERO,

@@ -41,6 +41,7 @@ impl Quorums {
 pub struct SimHost {
     world: Arc<World>,
     process: usize,
+    clock: Clock,
     dice: Mutex<Dice>,
 }
 
@@ -52,7 +53,7 @@ impl fmt::Debug for SimHost {
 
 impl Host for SimHost {
     fn now(&self) -> Tick {
-        self.world.core.lock().unwrap().processes[self.process].tick(self.world.now())
+        self.clock.tick(self.world.now())
     }
 
     fn wall(&self) -> Duration {
@@ -69,9 +70,16 @@ impl Host for SimHost {
     }
 }
 
-impl Process {
-    /// Its monotonic clock.
-    pub fn tick(&self, now: Micros) -> Tick {
+/// A monotonic clock.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// Parts per million of true time.
+    rate: u64,
+    origin: Micros,
+}
+
+impl Clock {
+    const fn tick(self, now: Micros) -> Tick {
         let passed = now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000;
         Tick::new(Duration::from_micros(self.origin + passed))
     }
@@ -91,8 +99,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let nodes = core.servers.len();
     let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
-    let process =
-        Process { region, clients, rate, origin, wall, links, paused_at: None, suspended: false, dead: false, inbox };
+    let process = Process { region, clients, rate, wall, links, paused_at: None, suspended: false, dead: false, inbox };
     core.processes.push(process);
     core.history.record(now, What::Started { process: number as u16 });
     let dice = Mutex::new(core.dice.fork());
@@ -100,7 +107,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let (ttl, node_timeout) = (core.plan.ttl, core.plan.node_timeout);
     drop(core);
     world.exec.add_process();
-    let host = Arc::new(SimHost { world: world.clone(), process: number, dice });
+    let host = Arc::new(SimHost { world: world.clone(), process: number, clock: Clock { rate, origin }, dice });
     let dialer = |node| -> Arc<dyn Dialer> { Arc::new(SimDialer { world: world.clone(), process: number, node }) };
     let recorder =
         |node, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node, inner }) };

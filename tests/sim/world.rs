@@ -69,7 +69,6 @@ pub struct Process {
     pub region: usize,
     /// Parts per million of true time.
     pub rate: u64,
-    pub origin: Micros,
     pub wall: i64,
     pub links: Vec<Link>,
     pub clients: usize,
