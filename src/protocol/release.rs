@@ -159,3 +159,63 @@ fn held(reply: &Reply) -> Option<bool> {
 fn worth_another_try(reply: &Reply) -> bool {
     matches!(reply, Err(fault) if !matches!(fault.kind(), FaultKind::Rejected | FaultKind::Garbled))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::runtime::Handle;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::host::{Host, TokioTime};
+    use crate::node::{Fault, Name, Node, NodeState, NodeStatus, Request};
+    use crate::protocol::Hints;
+
+    /// A node that carries out whatever it is asked, and whose answers are lost.
+    #[derive(Debug)]
+    struct Mute(Arc<str>);
+
+    impl Node for Mute {
+        fn label(&self) -> &Arc<str> {
+            &self.0
+        }
+
+        fn submit(&self, request: Request) {
+            request.reply.send(Err(Fault::new(FaultKind::Timeout, "no answer in time")));
+        }
+
+        fn status(&self) -> NodeStatus {
+            NodeStatus::new(self.0.clone(), NodeState::Up)
+        }
+    }
+
+    fn release(voters: &Arc<Voters>) -> Arc<Cleanup> {
+        let names = [Name::new("", "it").unwrap()].into();
+        let ttl = Duration::from_secs(60);
+        let release = Operation { verb: Verb::Release, owner: "me".into(), ttl, ..Operation::inspect(names) };
+        Cleanup::start(voters, release, Whom::all(voters.everyone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_releases_are_tried_again_than_there_is_room_for_wherever_they_wait() {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+        let hints = Hints::new("client".to_owned(), host.clone());
+        let (sender, mut leftovers) = mpsc::channel(2);
+        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender));
+        let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters))).collect();
+        let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
+        assert!(leftovers.try_recv().is_err(), "two have room");
+        assert_eq!(weak.iter().filter(|cleanup| cleanup.strong_count() > 0).count(), 2, "nothing keeps the others");
+        drop(release(&voters));
+        assert!(leftovers.try_recv().is_err(), "they have it until they end, not until they are taken up");
+        // Another try is no further one.
+        waiting[0].again();
+        let again = leftovers.try_recv().unwrap();
+        assert_eq!(again.tries(), 2);
+        drop((waiting, again));
+        drop(release(&voters));
+        assert!(leftovers.try_recv().is_ok(), "there is room again");
+        voters.cleaned().await;
+    }
+}

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::hints::Hints;
-use super::release::{Cleanup, LEFTOVERS};
+use super::release::Cleanup;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
@@ -53,7 +53,8 @@ impl Drop for Open {
 }
 
 impl Voters {
-    /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be tried again.
+    /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be tried again: as many at a time as it has room
+    /// for, wherever they are by then.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
@@ -74,8 +75,8 @@ impl Voters {
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
+            retries: Arc::new(Semaphore::new(leftovers.max_capacity())),
             leftovers,
-            retries: Arc::new(Semaphore::new(LEFTOVERS)),
         }
     }
 

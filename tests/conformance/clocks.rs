@@ -58,6 +58,10 @@ async fn client(world: &Memory, host: &Arc<Warped>) -> Quorum {
     Quorum::builder().max_ttl(Duration::ZERO).ttl(10 * SECOND).over(host.clone(), nodes).unwrap()
 }
 
+fn store(host: &Arc<Warped>) -> Arc<dyn Node> {
+    Arc::new(MemoryNode::new("memory://", host.clone()))
+}
+
 /// A node that answers after the machine has slept: the round took that long.
 #[derive(Debug)]
 struct Sleepy {
@@ -99,6 +103,31 @@ mod memory {
             last = guard.token();
             assert!(guard.remaining() > 9 * SECOND, "the wall clock says nothing of the validity");
             guard.release().await.unwrap();
+        }
+    }
+
+    /// Issue 8, item 5: places in line are by the nodes' clocks.
+    #[tokio::test(start_paused = true)]
+    async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        for (early_is_fast, late_is_slow) in [(HOUR, Duration::ZERO), (Duration::ZERO, HOUR)] {
+            let [right, early, late] = [(); 3].map(|()| Warped::new());
+            let stores: Vec<Arc<dyn Node>> = (0..3).map(|_| store(&right)).collect();
+            let lock = |host: &Arc<Warped>| {
+                Quorum::builder().max_ttl(Duration::ZERO).over(host.clone(), stores.clone()).unwrap().lock("order")
+            };
+            *early.wall.lock().unwrap() += early_is_fast;
+            *late.wall.lock().unwrap() -= late_is_slow;
+            let guard = lock(&right).acquire(SECOND).await.unwrap();
+            let mut tokens = Vec::new();
+            for host in [early, late] {
+                let lock = lock(&host);
+                tokens.push(tokio::spawn(async move { lock.acquire(60 * SECOND).await.unwrap().token() }));
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            guard.release().await.unwrap();
+            let tokens = futures::future::try_join_all(tokens).await.unwrap();
+            assert!(tokens.is_sorted(), "{early_is_fast:?} fast, {late_is_slow:?} slow");
         }
     }
 

@@ -91,7 +91,7 @@ fn a_cancellation_token_is_cancelled_by_the_deadline() {
 fn watchers_left(end: impl AsyncFnOnce(LockGuard)) {
     let (quorum, home) = quorum(Home::Still);
     let here = runtime();
-    here.block_on(async {
+    let all = async {
         let tasks = || here.metrics().num_alive_tasks();
         let guard = quorum.lock("it").acquire(SECOND).await.unwrap();
         let tokens: Vec<_> = (0..3).map(|_| guard.cancellation()).collect();
@@ -103,7 +103,8 @@ fn watchers_left(end: impl AsyncFnOnce(LockGuard)) {
         eventually("no watcher stays", async || tasks() == 0).await;
         assert!(lease.cancellation().is_cancelled() == tokens[1].is_cancelled());
         assert_eq!(tasks(), 0, "nothing is watched that has ended");
-    });
+    };
+    here.block_on(async { tokio::time::timeout(60 * SECOND, all).await.expect("never told") });
     drop(home);
 }
 

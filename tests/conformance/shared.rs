@@ -100,6 +100,48 @@ async fn a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable(world: impl
     world.resume(1);
 }
 
+/// In memory only: how often a dead node was asked.
+mod down {
+    use quorumlock::node::Verb;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::world::Memory;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_down_all_the_time_is_asked_once_to_release_what_was_entered_and_renewed() {
+        let mut world = Memory::start(3).await;
+        world.kill(2);
+        let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
+        let outer = client.lock("it").acquire(SECOND).await.unwrap();
+        let inner = outer.reenter().await.unwrap();
+        sleep(10 * SECOND).await;
+        assert!(world.faults[2].asked(Verb::Renew) >= 3 && world.faults[2].asked(Verb::Claim) >= 2);
+        inner.release().await.unwrap();
+        outer.release().await.unwrap();
+        sleep(20 * SECOND).await;
+        assert_eq!(world.faults[2].asked(Verb::Release), 1, "it holds nothing for sure");
+        client.quiet().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_a_renewal_may_have_healed_is_asked_until_it_confirms() {
+        let mut world = Memory::start(3).await;
+        world.kill(2);
+        let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
+        let guard = client.lock("it").acquire(SECOND).await.unwrap();
+        world.faults[2].reconnect();
+        sleep(4 * SECOND).await;
+        assert!(world.look(2, "it").await.holder.is_some(), "healed");
+        world.faults[2].kill();
+        guard.release().await.unwrap();
+        sleep(SECOND).await;
+        world.faults[2].reconnect();
+        world.freed("it").await;
+        assert!(world.faults[2].asked(Verb::Release) > 1);
+    }
+}
+
 both! {
     3 nodes: a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another,
         corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name, a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only,

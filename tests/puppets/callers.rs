@@ -48,6 +48,19 @@ async fn a_single_try_behind_a_caller_whom_no_node_answers_is_unavailable_and_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_single_try_with_a_short_round_of_its_own_does_not_call_silence_contended() {
+    let stage = Stage::new(3);
+    let _first = stage.acquire(60 * SECOND);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let options = stage.quorum.options().round_timeout(100 * MS);
+    let began = Instant::now();
+    // The first is in its first round still, so nobody has heard anything.
+    let error = stage.quorum.lock_with("it", &options).unwrap().try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(began.elapsed() <= 102 * MS, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);

@@ -53,7 +53,7 @@ impl Clockwork {
     }
 }
 
-fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
     let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists());
     found.expect("libfaketime is installed (apt-get install faketime)")
@@ -85,6 +85,25 @@ async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
     };
     assert!(!guard.is_held(), "two hold it");
     assert!(second.token() > guard.token());
+}
+
+/// Issue 8, item 2: the hold may have ended early, and every moment counts in which another client may find that out.
+#[tokio::test]
+async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
+    let node = Clockwork::start("+0").await;
+    // By that, it has been up for long.
+    node.set("+120");
+    let long = |builder: quorumlock::QuorumBuilder| builder.ttl(60 * MAX_TTL).max_ttl(60 * MAX_TTL);
+    let quorum = voting(long(guarded([node.server.url()]))).await;
+    look(&quorum).await;
+    let guard = quorum.lock("a").acquire(NOW).await.unwrap();
+    node.set("+140");
+    look(&quorum).await;
+    let began = Instant::now();
+    let left = || node.server.command(&["PTTL", "quorumlock:{a}"]).parse::<u64>().unwrap();
+    eventually("the node holds it for a whole ttl again", async || left() > 50_000).await;
+    assert!(began.elapsed() < 10 * MAX_TTL, "and not after a third of it");
+    assert!(guard.is_held());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod connecting;
+mod order;
 mod refusing;
 mod restart;
 mod rights;

@@ -1,0 +1,78 @@
+//! First come, first served between processes whose wall clocks differ.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quorumlock::Quorum;
+
+use crate::clock::library;
+use crate::common::server::Server;
+use crate::common::{eventually, servers, unguarded};
+
+const NODES: &str = "QUORUMLOCK_TEST_NODES";
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// A process whose wall clock is an hour slow, and which acquires the lock.
+fn slow(servers: &[Server]) -> Child {
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "order::child_that_acquires", "--ignored", "--nocapture"])
+        .env(NODES, urls.join(","))
+        .env("LD_PRELOAD", library())
+        .env("FAKETIME", "-1h")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The token that the process got, and what its wall clock showed.
+fn told(output: ChildStdout) -> (u64, u64) {
+    // To its end, so that the process can say the rest.
+    let lines: Vec<_> = BufReader::new(output).lines().map(Result::unwrap).collect();
+    let line = lines.iter().find(|line| line.starts_with("acquired")).expect("it acquires");
+    let numbers: Vec<_> = line.split(' ').skip(1).map(|number| number.parse().unwrap()).collect();
+    (numbers[0], numbers[1])
+}
+
+async fn waiting(quorum: &Quorum, count: u32) {
+    eventually("so many wait on each node", async || {
+        let seen = quorum.inspect("order").await.unwrap();
+        seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting == count))
+    })
+    .await;
+}
+
+/// Issue 8, item 5.
+#[tokio::test]
+async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier() {
+    let servers = servers(3).await;
+    let (holder, early) = (unguarded(&servers).connect().await.unwrap(), unguarded(&servers).connect().await.unwrap());
+    let guard = holder.lock("order").acquire(MINUTE).await.unwrap();
+    let lock = early.lock("order");
+    let first = tokio::spawn(async move { lock.acquire(MINUTE).await.unwrap().token() });
+    waiting(&holder, 1).await;
+    let mut child = slow(&servers);
+    waiting(&holder, 2).await;
+    guard.release().await.unwrap();
+    let output = child.stdout.take().unwrap();
+    let (token, its_wall) = tokio::task::spawn_blocking(move || told(output)).await.unwrap();
+    assert!(its_wall + 3_000 < wall(), "its clock is slow");
+    assert!(first.await.unwrap() < token, "it was served first");
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+#[ignore = "the other half of a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier, which starts it"]
+async fn child_that_acquires() {
+    let Ok(nodes) = std::env::var(NODES) else { return };
+    let quorum = Quorum::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();
+    let guard = quorum.lock("order").acquire(MINUTE).await.unwrap();
+    println!("\nacquired {} {}", guard.token(), wall());
+    guard.release().await.unwrap();
+}
