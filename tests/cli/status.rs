@@ -1,8 +1,12 @@
 //! `quorumlock status`.
 
+use std::time::Duration;
+
+use futures::future::join_all;
 use serde_json::Value;
 
 use super::{Background, done, line_of, over, run};
+use crate::common::proxy::{Proxy, Way};
 use crate::common::servers;
 
 fn json(command: &mut std::process::Command) -> (i32, Value) {
@@ -24,6 +28,17 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
     assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 0.0);
     assert!(seen["nodes"][0]["version"].is_string() && seen["nodes"][0]["uptime_seconds"].is_u64());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_are_a_second_away_are_waited_for() {
+    let servers = servers(3).await;
+    let far = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
+    far.iter().for_each(|proxy| proxy.both(Way::Delay(Duration::from_millis(500))));
+    let urls: Vec<_> = far.iter().map(Proxy::url).collect();
+    let (code, seen) = json(over(&servers).args(["status", "--json", "--nodes", &urls.join(",")]));
+    assert_eq!((code, &seen["votes"]), (0, &3.into()), "{seen}");
+    assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 900.0, "{seen}");
 }
 
 #[tokio::test]

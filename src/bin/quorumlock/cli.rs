@@ -74,10 +74,10 @@ pub(crate) struct Nodes {
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
-    /// How long to wait for a quorum of nodes [default: 5s]
+    /// How long to wait for a quorum of nodes [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// How long one node may take for one answer [default: 1s]
+    /// How long one node may take for one answer, or one step of connecting [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) node_timeout: Option<Duration>,
 }

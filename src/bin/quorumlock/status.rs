@@ -1,10 +1,10 @@
 //! `quorumlock status`: how the nodes are, and who holds a name.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorumlock::node::Inspection;
-use quorumlock::{Inspected, NodeState, NodeStatus};
+use quorumlock::{Inspected, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
@@ -13,16 +13,17 @@ use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
 
-/// How long to wait for nodes, unless told otherwise: nodes that are up take milliseconds.
+/// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for nodes that are far away or hang, until it is known which.
+const FAR: Duration = Duration::from_secs(10);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
 const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.builder().open()?;
-    // What keeps nodes from being ready is told below, node by node.
-    let _ = quorum.ready(settings.connect_timeout.unwrap_or(PATIENCE)).await;
+    wait(&quorum, settings.connect_timeout).await;
     let inspected = quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await?;
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
     if args.json {
@@ -32,6 +33,16 @@ pub(crate) async fn status(args: Status) -> Outcome {
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(if seen.votes() >= seen.quorum() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+}
+
+/// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
+async fn wait(quorum: &Quorum, told: Option<Duration>) {
+    let connecting = || quorum.nodes().iter().any(|node| node.state == NodeState::Connecting);
+    let _ = quorum.ready(told.unwrap_or(PATIENCE)).await;
+    let end = Instant::now() + FAR;
+    while told.is_none() && connecting() && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What was seen of the nodes and of a name.
