@@ -24,6 +24,8 @@
 //! - A clock that is corrected without a step and faster than by 1 %, until the difference is one that can be seen.
 //! - An address that leads clients to different servers at the same time, after a failover that left the old server running: one client holds on
 //!   the old one, and another is granted by the new one once `max_ttl` is over.
+//! - A server that takes over behind open connections (a proxy) in the same round trip in which another client connects to the old one and loads the
+//!   script for it: it knows that script then, and is seen at the next probe only.
 //! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a snapshot, that takes over **behind an open connection**
 //!   is seen at the next probe only.
 //!
