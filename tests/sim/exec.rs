@@ -158,9 +158,9 @@ impl Exec {
         self.state.lock().unwrap().gates[process].paused = true;
     }
 
-    /// Goes on. Whom only a timer had woken is returned where timers stood still too, to be woken
-    /// later.
-    pub fn resume(&self, process: usize, timers_stood_still: bool) -> Vec<usize> {
+    /// Goes on. Returns who was to run in between, to be made ready, and whom only a timer had woken
+    /// where timers stood still too, to be woken later.
+    pub fn resume(&self, process: usize, timers_stood_still: bool) -> (Vec<usize>, Vec<usize>) {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];
         gate.paused = false;
@@ -169,8 +169,13 @@ impl Exec {
         let later_slots = later.iter().filter_map(|&(task, _)| state.slots[task].as_ref());
         later_slots.for_each(|slot| slot.waker.queued.store(false, Ordering::Relaxed));
         drop(state);
-        self.wakes.ready.lock().unwrap().extend(now.into_iter().map(|(task, _)| task));
-        later.into_iter().map(|(task, _)| task).collect()
+        let tasks = |parked: Vec<(usize, bool)>| parked.into_iter().map(|(task, _)| task).collect();
+        (tasks(now), tasks(later))
+    }
+
+    /// Lets tasks run that are not queued.
+    pub fn make_ready(&self, tasks: Vec<usize>) {
+        self.wakes.ready.lock().unwrap().extend(tasks);
     }
 
     /// Wakes a task whose timer was late.

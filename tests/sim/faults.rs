@@ -335,14 +335,21 @@ impl World {
         self.leases.sample(self, |watch| watch.process == process);
         // The library's timers sleep at most a second before they look at the clock again.
         let late = Duration::from_micros(now - since).min(Duration::from_secs(1));
-        for task in self.exec.resume(process, suspended) {
+        let (parked, asleep) = self.exec.resume(process, suspended);
+        for task in asleep {
             let at = now + micros(late);
             self.core.lock().unwrap().schedule(at, Event::WakeLate(task));
         }
+        // Which comes first to whom, a timer or an answer, nobody promises.
         if tasks_first {
+            self.exec.make_ready(parked);
             self.exec.run_ready();
+            self.unload(process);
+        } else {
+            self.unload(process);
+            self.exec.run_ready();
+            self.exec.make_ready(parked);
         }
-        self.unload(process);
     }
 
     fn kill_one(self: &Arc<Self>) -> bool {

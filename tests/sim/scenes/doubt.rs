@@ -42,8 +42,8 @@ pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.hold_one_way(1, &[1], 0, 2_900..3_500, 10_050);
     script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(6_000), ..Part::default() });
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
-    let paused = script.about(7_000, 300);
-    script.once_answered(Verb::Claim, 1, Answer::Granted, 0, pause(1, paused));
+    let paused = script.about(6_950, 300);
+    script.at(3_100, pause(1, paused));
 }
 
 /// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held
