@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a node publishes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
     /// Whom it is for: `{client}/{acquisition}`.
     pub acquisition: Arc<str>,

@@ -21,7 +21,7 @@ use line::Line;
 /// For how long a fence is kept after its last change, unless 10 ttl are longer.
 pub const FENCE_RETENTION: Duration = Duration::from_secs(3_600);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     owner: Arc<str>,
     count: u32,
@@ -29,7 +29,7 @@ struct Hold {
 }
 
 /// What a node keeps of a name beside who holds it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Gate {
     fence: u64,
     /// Who may claim the free name first, until when.
@@ -39,7 +39,7 @@ struct Gate {
 }
 
 /// What a node stores. Its functions take the node's own time, so that a simulation can run it fast, slow or stepped.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     holds: BTreeMap<Name, Hold>,
     gates: BTreeMap<Name, Gate>,

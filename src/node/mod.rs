@@ -13,6 +13,7 @@ pub mod redis;
 pub mod reply;
 pub mod status;
 pub mod trust;
+pub mod vote;
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::quorum::ballot::LIMIT;
 
 /// What a node says of one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
     /// Who holds it.
@@ -48,7 +48,7 @@ impl Inspection {
 }
 
 /// An answer that was understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Claim: the names are the asker's.
     Granted,

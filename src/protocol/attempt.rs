@@ -7,9 +7,9 @@ use super::baton::Baton;
 use super::hints::Listening;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
-use super::vote::told;
 use super::voters::{Open, Voters};
 use crate::error::Result;
+use crate::node::vote::told;
 use crate::node::{Name, Operation, Outcome, Reply, Stance, Verb};
 use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, Terms, Tick};
 
@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
 
     /// What the votes of the last ask come to at `now`.
     pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
-        let told = self.rules.last()?.votes.replies(|replies| replies.iter().filter_map(told).max());
+        let told = self.rules.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
         if let Some(fence) = told {
             self.voters.seen(fence);
             self.told = self.told.max(fence);

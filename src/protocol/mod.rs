@@ -10,7 +10,6 @@ mod queue;
 mod release;
 mod renew;
 mod round;
-mod vote;
 mod voters;
 mod waiting;
 

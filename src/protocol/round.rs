@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Reply, Sink};
+use crate::node::{Reply, Sink, vote};
 use crate::quorum::tally::Cause;
 use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
@@ -106,7 +106,7 @@ impl Count for ClaimTally {
     type Verdict = Verdict;
 
     fn count(&mut self, node: usize, reply: &Reply) {
-        self.count(node, super::vote::claimed(reply));
+        self.count(node, vote::claimed(reply));
     }
 
     fn verdict(&self) -> Option<Verdict> {
@@ -124,7 +124,7 @@ impl Count for RenewalTally {
     type Verdict = Renewal;
 
     fn count(&mut self, node: usize, reply: &Reply) {
-        self.count(node, super::vote::renewed(reply));
+        self.count(node, vote::renewed(reply));
     }
 
     fn verdict(&self) -> Option<Renewal> {

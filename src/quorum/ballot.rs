@@ -33,13 +33,24 @@ impl Ballots {
     /// that this acquisition was told. `None` if there is no such number below 2^53.
     #[must_use]
     pub fn next(&self, wall: Duration, told: u64) -> Option<u64> {
-        let wall = Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0);
-        let dealt = |highest: u64| highest.saturating_add(1).max(wall).min(LIMIT);
-        // What was told to one acquisition does not lift the others, if it is far ahead.
-        let highest = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| Some(dealt(highest)));
-        let ballot = highest.map_or(LIMIT, dealt).max(told.saturating_add(1));
-        (ballot < LIMIT).then_some(ballot)
+        let next = |highest: u64| Some(dealt(highest, wall));
+        let highest = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).unwrap_or(LIMIT);
+        lifted(dealt(highest, wall), told)
     }
+}
+
+/// The number that is dealt next, where `highest` is the highest that was seen or dealt.
+#[must_use]
+pub fn dealt(highest: u64, wall: Duration) -> u64 {
+    let wall = Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0);
+    highest.saturating_add(1).max(wall).min(LIMIT)
+}
+
+/// A number that was dealt, above what this acquisition was `told`: that does not lift the others,
+/// if it is far ahead.
+#[must_use]
+pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
+    Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)
 }
 
 /// A wall clock beyond the limit (the year 2255) is as wrong as a clock that stands still.

@@ -53,8 +53,8 @@ impl Offset {
     }
 
     /// What this reading allows at `later`, if the two clocks run apart by at most `rate`.
-    fn widened(self, later: Tick, rate: f64) -> Self {
-        let drift = micros(later.since(self.at).mul_f64(rate)) + 1;
+    fn widened(self, later: Tick, rate: u32) -> Self {
+        let drift = micros(later.since(self.at)) * i128::from(rate) / 1_000_000 + 1;
         Self { low: self.low - drift, high: self.high + drift, at: later }
     }
 
@@ -101,10 +101,11 @@ struct Doubted {
 }
 
 /// What is known of one node's memory and clock, across all connections to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
     max_ttl: Duration,
-    rate: f64,
+    /// Parts per million.
+    rate: u32,
     lineage: Option<String>,
     uptime: Option<(Duration, Tick)>,
     offset: Option<Offset>,
@@ -117,6 +118,8 @@ impl Guard {
     /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which two clocks may run apart.
     #[must_use]
     pub const fn new(max_ttl: Duration, rate: f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, from 0 to 1")]
+        let rate = (rate * 1e6) as u32;
         Self { max_ttl, rate, lineage: None, uptime: None, offset: None, doubted: None, demoted: false, news: false }
     }
 

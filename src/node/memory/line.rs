@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires as a whole, with the longest wait.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     waiting: BTreeSet<(u64, Arc<str>)>,
     until: Duration,

@@ -1,12 +1,13 @@
 //! What a node's reply is worth as a vote. Granted, refused, stale; all else is unknown or was never
 //! sent.
 
-use crate::node::{Outcome, Reply};
+use super::reply::{Outcome, Reply};
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::{RenewVote, Vote};
 
 /// The vote of a reply to a claim.
-pub(super) fn claimed(reply: &Reply) -> Vote {
+#[must_use]
+pub fn claimed(reply: &Reply) -> Vote {
     match reply {
         Ok(Outcome::Granted | Outcome::Passed { .. }) => Vote::Granted,
         Ok(Outcome::Held { .. } | Outcome::Reserved { .. }) => Vote::Refused,
@@ -17,7 +18,8 @@ pub(super) fn claimed(reply: &Reply) -> Vote {
 }
 
 /// The vote of a reply to a renewal. Only `extended` is a vote for us.
-pub(super) fn renewed(reply: &Reply) -> RenewVote {
+#[must_use]
+pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
         Ok(Outcome::Extended) => RenewVote::Extended,
         Ok(Outcome::Healed) => RenewVote::Healed,
@@ -28,9 +30,10 @@ pub(super) fn renewed(reply: &Reply) -> RenewVote {
 }
 
 /// The fence that a reply to a claim told, if a ballot above it exists.
-pub(super) fn told(reply: &Option<Reply>) -> Option<u64> {
+#[must_use]
+pub fn told(reply: &Reply) -> Option<u64> {
     match reply {
-        Some(Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence } | Outcome::Reserved { fence, .. })) => {
+        Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence } | Outcome::Reserved { fence, .. }) => {
             Some(*fence).filter(|&fence| can_be_lifted(fence))
         }
         _ => None,

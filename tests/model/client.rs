@@ -1,0 +1,293 @@
+//! One client of the model: the real rules, told the time and the replies by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::trust::trusted;
+use quorumlock::node::vote::{claimed, renewed, told};
+use quorumlock::node::{Outcome, Verb};
+use quorumlock::quorum::ballot::{dealt, lifted};
+use quorumlock::quorum::{
+    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Guard, NodeSet, Phase, Renewal, RenewalTally, Size, Tenure,
+    Terms, Tick, Validity,
+};
+
+use crate::scope::{Fault, Scope, TICK, Ticks};
+
+/// How many nodes there are.
+pub const NODES: usize = 3;
+
+/// What is sent to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    pub verb: Verb,
+    pub owner: Owner,
+    pub ballot: u64,
+    /// Of its client: which ask or renewal this belongs to.
+    pub number: u8,
+    pub sent: Ticks,
+}
+
+/// Who asks: an acquisition of a client, and the number of its round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    pub client: u8,
+    pub acquisition: u8,
+    pub round: u32,
+}
+
+/// A reply on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    pub to: Message,
+    pub outcome: Arc<Outcome>,
+    pub time: Duration,
+}
+
+/// What a client is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    Idle,
+    Asking(Acquisition<ClaimTally>),
+    Holding { tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    pub number: u8,
+    pub state: State,
+    pub guards: [Guard; NODES],
+    /// The highest ballot that was dealt here or told.
+    highest: u64,
+    /// The highest fence told in this acquisition.
+    told: u64,
+    acquisition: u8,
+    pub rounds: u8,
+    pub renewals: u8,
+    /// How many asks and renewals were sent.
+    sent: u8,
+    held_round: u32,
+    renewed_at: Ticks,
+}
+
+/// What a client sends, to which nodes.
+pub type Sent = Vec<(NodeSet, Message)>;
+
+pub fn tick(now: Ticks) -> Tick {
+    // Away from the clock's origin, where time would be cut off.
+    Tick::new(TICK * (100 + now).unsigned_abs())
+}
+
+impl Client {
+    pub fn new(number: u8, scope: &Scope) -> Self {
+        let mut guard = Guard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
+        let server = crate::server::Server::new();
+        guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
+        guard.take_news();
+        Self {
+            number,
+            state: State::Idle,
+            guards: [guard.clone(), guard.clone(), guard],
+            highest: 0,
+            told: 0,
+            acquisition: 0,
+            rounds: 0,
+            renewals: 0,
+            sent: 0,
+            held_round: 0,
+            renewed_at: -1,
+        }
+    }
+
+    /// Whether it may get the lock now or later.
+    pub fn may_acquire(&self, scope: &Scope) -> bool {
+        matches!(self.state, State::Asking(_)) || self.rounds < scope.rounds[self.number as usize]
+    }
+
+    /// Whether a reply to this matters still.
+    pub fn waits_for(&self, scope: &Scope, message: &Message) -> bool {
+        let asked = match &self.state {
+            State::Idle => false,
+            State::Asking(_) => message.verb == Verb::Claim,
+            State::Holding { renewal, .. } => message.verb == Verb::Renew && renewal.is_some(),
+        };
+        let watches = matches!(scope.fault, Fault::Step(_)) && (asked || self.may_acquire(scope));
+        watches || asked && message.number == self.sent
+    }
+
+    /// What it has done with, it forgets.
+    pub fn forget(&mut self, scope: &Scope) {
+        if matches!(self.state, State::Idle) && !self.may_acquire(scope) {
+            *self = Self { rounds: self.rounds, ..Self::new(self.number, scope) };
+        }
+    }
+
+    pub fn is_held(&self, now: Ticks) -> bool {
+        matches!(&self.state, State::Holding { tenure, .. } if tenure.is_held(tick(now)))
+    }
+
+    /// Begins an acquisition.
+    pub fn begin(&mut self, scope: &Scope, now: Ticks) -> Sent {
+        let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
+        let terms = Terms { size: Size::of(NODES as u32), validity, min_validity: Duration::ZERO };
+        self.acquisition += 1;
+        self.told = 0;
+        let mut rules = Acquisition::new(terms);
+        let sent = self.ask(&mut rules, now);
+        self.state = State::Asking(rules);
+        self.rounds += 1;
+        sent
+    }
+
+    fn ask(&mut self, rules: &mut Acquisition<ClaimTally>, now: Ticks) -> Sent {
+        // All wall clocks agree: after a loss of memory tokens rest on them.
+        self.highest = dealt(self.highest, Duration::from_micros(100 * u64::from(now.unsigned_abs())));
+        let ballot = lifted(self.highest, self.told).expect("small numbers");
+        rules.ask(Ask { t0: tick(now), ballot, votes: ClaimTally::new(Size::of(NODES as u32)) });
+        let owner = self.owner(rules.round());
+        self.send(Verb::Claim, owner, ballot, now)
+    }
+
+    const fn owner(&self, round: u32) -> Owner {
+        Owner { client: self.number, acquisition: self.acquisition, round }
+    }
+
+    fn send(&mut self, verb: Verb, owner: Owner, ballot: u64, now: Ticks) -> Sent {
+        self.sent += 1;
+        vec![(NodeSet::first(NODES as u32), Message { verb, owner, ballot, number: self.sent, sent: now })]
+    }
+
+    /// A reply of a node came: what it says of the node counts first, then what it says of the name.
+    pub fn hear(&mut self, scope: &Scope, node: usize, answer: &Answer, now: Ticks) {
+        let guard = &mut self.guards[node];
+        // Where no clock is stepped, looking at them changes nothing, and would make many states of one.
+        if matches!(scope.fault, Fault::Step(_)) {
+            guard.observe(answer.time, tick(answer.to.sent), tick(now));
+        }
+        let reply = trusted(Ok((*answer.outcome).clone()), guard.trust(tick(now)));
+        if let Some(fence) = told(&reply) {
+            self.told = self.told.max(fence);
+            self.highest = self.highest.max(fence);
+        }
+        let (mine, number) = (answer.to.number, self.sent);
+        match &mut self.state {
+            State::Asking(rules) if answer.to.verb == Verb::Claim && mine == number => {
+                if let Some(ask) = rules.last_mut() {
+                    ask.votes.count(node, claimed(&reply));
+                }
+            }
+            State::Holding { renewal: Some((_, votes)), .. } if answer.to.verb == Verb::Renew && mine == number => {
+                votes.count(node, renewed(&reply));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is something to decide.
+    pub fn may_decide(&self, now: Ticks) -> bool {
+        match &self.state {
+            State::Idle => false,
+            State::Asking(rules) => rules.decide(tick(now)).is_some(),
+            State::Holding { tenure, renewal, .. } => {
+                !tenure.is_held(tick(now)) || renewal.is_some_and(|(_, votes)| votes.verdict().is_some())
+            }
+        }
+    }
+
+    /// Decides. Returns what is sent, and the token if the lock was acquired.
+    pub fn decide(&mut self, scope: &Scope, now: Ticks) -> (Sent, Option<u64>) {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => (Vec::new(), None),
+            State::Asking(rules) => self.asked(rules, scope, now),
+            State::Holding { tenure, token, renewal } => (self.held(tenure, token, renewal, now), None),
+        }
+    }
+
+    fn asked(&mut self, mut rules: Acquisition<ClaimTally>, scope: &Scope, now: Ticks) -> (Sent, Option<u64>) {
+        match rules.decide(tick(now)) {
+            Some(Decision::Won(grant)) => {
+                self.hold(scope, grant, &rules, now);
+                (Vec::new(), Some(grant.ballot))
+            }
+            Some(Decision::Lift) => {
+                let sent = self.ask(&mut rules, now);
+                self.state = State::Asking(rules);
+                (sent, None)
+            }
+            Some(Decision::Failed(_)) | None => (self.give_up(rules, false, now), None),
+        }
+    }
+
+    fn hold(&mut self, scope: &Scope, grant: Grant, rules: &Acquisition<ClaimTally>, now: Ticks) {
+        let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
+        let tenure = Tenure::new(Size::of(NODES as u32), validity, None, grant, tick(now));
+        self.held_round = rules.round();
+        self.state = State::Holding { tenure, token: grant.ballot, renewal: None };
+    }
+
+    /// Gives a round up; asks again as another owner, or goes away.
+    pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
+        let (whom, owner) = (rules.may_hold(), self.owner(rules.round()));
+        let ballot = rules.last().map_or(0, |ask| ask.ballot);
+        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now };
+        rules.give_up();
+        let mut sent = vec![(whom, release)];
+        if again {
+            self.rounds += 1;
+            sent.extend(self.ask(&mut rules, now));
+            self.state = State::Asking(rules);
+        }
+        sent
+    }
+
+    fn held(&mut self, mut tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {
+        if let Some((t0, votes)) = renewal {
+            let verdict = votes.verdict().unwrap_or(Renewal::Unclear);
+            tenure.renewed(tick(t0), verdict, &votes, tick(now));
+        }
+        if tenure.phase() == Phase::Held && tenure.is_held(tick(now)) {
+            self.state = State::Holding { tenure, token, renewal: None };
+            return Vec::new();
+        }
+        self.let_go(token, now)
+    }
+
+    fn let_go(&self, token: u64, now: Ticks) -> Sent {
+        let owner = self.owner(self.held_round);
+        let release = Message { verb: Verb::Release, owner, ballot: token, number: 0, sent: now };
+        vec![(NodeSet::first(NODES as u32), release)]
+    }
+
+    /// Gives the lock back.
+    pub fn release(&mut self, now: Ticks) -> Sent {
+        let State::Holding { tenure, token, .. } = &mut self.state else { return Vec::new() };
+        let (held, token) = (tenure.release(tick(now)), *token);
+        assert!(held, "only a holder releases");
+        self.state = State::Idle;
+        self.let_go(token, now)
+    }
+
+    pub fn may_renew(&self, scope: &Scope, now: Ticks) -> bool {
+        let held = matches!(&self.state, State::Holding { tenure, .. } if tenure.may_renew(tick(now)));
+        held && self.renewals < scope.renewals[self.number as usize] && self.renewed_at < now
+    }
+
+    /// Sends a renewal. What the one before it came to does not count any more.
+    pub fn renew(&mut self, now: Ticks) -> Sent {
+        let State::Holding { token, renewal, .. } = &mut self.state else { return Vec::new() };
+        *renewal = Some((now, RenewalTally::new(Size::of(NODES as u32))));
+        let token = *token;
+        self.renewals += 1;
+        self.renewed_at = now;
+        let owner = self.owner(self.held_round);
+        self.send(Verb::Renew, owner, token, now)
+    }
+
+    /// A new connection: the node says what it is.
+    pub fn meet(&mut self, node: usize, server: &crate::server::Server, now: Ticks) {
+        let lineage = server.epoch.to_string();
+        let (uptime, time) = (server.uptime(now), Some(server.time(now)));
+        self.guards[node].meet(&lineage, uptime, time, tick(now), tick(now));
+        self.guards[node].take_news();
+    }
+}

@@ -1,0 +1,128 @@
+//! How much of the protocol is explored: small enough to be exhausted, large enough for what is
+//! planted to show.
+
+use std::time::Duration;
+
+/// Time in ticks.
+pub type Ticks = i32;
+
+/// One tick. Two are a little more than the longest round (5 s), as two clocks measure it.
+pub const TICK: Duration = Duration::from_millis(2_550);
+
+/// What goes wrong, once in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    None,
+    /// Node 0 dies, and comes back at once with nothing in its memory.
+    Crash,
+    /// The clock of node 0 is set forward or back by so many ticks.
+    Step(Ticks),
+    /// A client gives up its connection to node 0; what it sent there may arrive later still.
+    Replace,
+}
+
+/// Which of the six connections are slow: client 0's to the nodes 0, 1 and 2, then client 1's.
+#[derive(Clone, Copy, Debug)]
+pub enum Slow {
+    /// Any, so many at most.
+    AtMost(u32),
+    /// These, by their bits.
+    These(u8),
+}
+
+/// What takes its time on a slow connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// Requests; the answer is heard when they arrive.
+    Requests,
+    /// Replies; the node is asked when the request is sent.
+    Replies,
+    Both,
+}
+
+/// The bounds of one exploration.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    pub name: &'static str,
+    pub fault: Fault,
+    /// The ttl of all claims, and the longest of any client, in ticks.
+    pub ttl: Ticks,
+    pub max_ttl: Ticks,
+    /// The last moment.
+    pub end: Ticks,
+    /// How many rounds each client makes at most, over all its acquisitions.
+    pub rounds: [u8; 2],
+    /// How many renewals each client sends at most.
+    pub renewals: [u8; 2],
+    pub slow: Slow,
+    pub late: Late,
+    /// Whether holders may give the lock back before it ends.
+    pub releases: bool,
+}
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Seconds, also where nothing is optimized.
+    Small,
+    /// What CI runs.
+    Medium,
+    /// Minutes.
+    Full,
+}
+
+/// Client 0 reaches node 2 at once and the others when it likes, client 1 node 1 when it likes: what
+/// it takes for two of them to count a node that has forgotten one of them.
+const CROSSED: Slow = Slow::These(0b010_011);
+
+pub fn scopes(size: Size) -> Vec<Scope> {
+    let slow = Slow::AtMost(match size {
+        Size::Small => 1,
+        Size::Medium => 2,
+        Size::Full => 3,
+    });
+    let base = Scope {
+        name: "",
+        fault: Fault::None,
+        ttl: 4,
+        max_ttl: 4,
+        end: 5,
+        rounds: [1, 1],
+        renewals: [2, 0],
+        slow,
+        late: Late::Requests,
+        releases: false,
+    };
+    let full = size == Size::Full;
+    let crash = Scope { name: "crash", fault: Fault::Crash, end: if full { 5 } else { 4 }, ..base };
+    let step = |name, by| Scope { name, fault: Fault::Step(by), end: 4, renewals: [1, 0], ..base };
+    let rounds = Scope {
+        name: "rounds and releases",
+        end: 2,
+        rounds: [2, if full { 2 } else { 1 }],
+        renewals: [0, 0],
+        releases: true,
+        ..base
+    };
+    let mut scopes = vec![
+        crash,
+        step("clock forward", 4),
+        step("clock back", -4),
+        rounds,
+        Scope { name: "connection replaced", fault: Fault::Replace, end: 1, rounds: [2, 1], ..rounds },
+        Scope { name: "crash, late replies", late: Late::Replies, ..crash },
+        Scope { name: "rounds, late replies", late: Late::Replies, ..rounds },
+    ];
+    if size != Size::Small {
+        let crossed = Scope { name: "crash, crossed", slow: CROSSED, end: if full { 6 } else { 4 }, ..crash };
+        scopes.push(crossed);
+    }
+    if full {
+        // A longer time than the doubt about renewals lasts, and less than a ttl.
+        scopes.push(Scope { name: "long ttl, crossed", slow: CROSSED, ttl: 6, max_ttl: 6, end: 7, ..crash });
+        let both = Scope { late: Late::Both, slow: Slow::AtMost(2), ..base };
+        scopes.push(Scope { name: "crash, all late", fault: Fault::Crash, ..both });
+        scopes.push(Scope { name: "rounds, all late", late: Late::Both, slow: Slow::AtMost(2), ..rounds });
+    }
+    scopes
+}

@@ -1,0 +1,85 @@
+//! One node of the model: the real memory node's store, its clock in ticks, and which process it is.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::memory::Store;
+use quorumlock::node::{Inspection, Operation, Outcome};
+
+use crate::scope::{TICK, Ticks};
+
+/// How long nodes have been up when a run begins: longer than any doubt lasts.
+const UP: Ticks = 1_000;
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    store: Store,
+    /// What the store says of the name, and when that was. Two nodes that say the same are the same:
+    /// the store also knows when it will forget a fence, which is long after the last moment here.
+    says: Option<(Inspection, Duration)>,
+    /// Which process this is.
+    pub epoch: u8,
+    born: Ticks,
+    ahead: Ticks,
+}
+
+type Seen<'a> = (Option<(&'a Option<String>, Option<Duration>, u64)>, u8, Ticks, Ticks);
+
+impl Server {
+    pub fn new() -> Self {
+        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0 }
+    }
+
+    /// The node's TIME.
+    pub fn time(&self, now: Ticks) -> Duration {
+        TICK * (UP + now + self.ahead).unsigned_abs()
+    }
+
+    /// As in INFO: by the node's own clock, in whole seconds.
+    pub fn uptime(&self, now: Ticks) -> Duration {
+        Duration::from_secs(self.time(now).saturating_sub(TICK * self.born.unsigned_abs()).as_secs())
+    }
+
+    pub fn apply(&mut self, operation: &Operation, now: Ticks) -> Outcome {
+        let time = self.time(now);
+        let outcome = self.store.apply(operation, time);
+        drop(self.store.hints());
+        let look = Operation::inspect(Arc::clone(&operation.names));
+        if let Outcome::Inspected(mut entries) = self.store.apply(&look, time) {
+            self.says = entries.pop().map(|entry| (entry, time));
+        }
+        outcome
+    }
+
+    /// Another process, which remembers nothing.
+    pub fn crash(&mut self, now: Ticks) {
+        *self = Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new() };
+    }
+
+    pub fn step(&mut self, by: Ticks) {
+        self.ahead += by;
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        let says = self.says.as_ref().map(|(entry, at)| {
+            let until = entry.remaining.map(|left| *at + left);
+            (&entry.holder, until, entry.fence)
+        });
+        (says, self.epoch, self.born, self.ahead)
+    }
+}
+
+impl PartialEq for Server {
+    fn eq(&self, other: &Self) -> bool {
+        self.seen() == other.seen()
+    }
+}
+
+impl Eq for Server {}
+
+impl Hash for Server {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.seen().hash(state);
+    }
+}

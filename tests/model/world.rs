@@ -1,0 +1,330 @@
+//! The model: clients, nodes and the messages between them, and everything that may happen next.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use quorumlock::node::{Name, Operation};
+use stateright::{Model, Property};
+
+use crate::client::{Answer, Client, Message, NODES, Owner, Sent, State};
+use crate::scope::{Fault, Late, Scope, Slow, TICK, Ticks};
+use crate::server::Server;
+
+/// A connection: messages keep their order, either way. On one that is slow, each message takes as
+/// long as it likes; on the others, it takes no time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Connection {
+    slow: bool,
+    epoch: u8,
+    requests: VecDeque<Message>,
+    replies: VecDeque<Answer>,
+    /// What was sent on the connection before, and arrives without an answer.
+    strays: VecDeque<Message>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    now: Ticks,
+    servers: [Arc<Server>; NODES],
+    clients: [Arc<Client>; 2],
+    connections: [[Arc<Connection>; NODES]; 2],
+    faulty: bool,
+    /// The highest token that anybody got.
+    token: u64,
+    /// A later holder got a token that was not higher.
+    fell: bool,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Tick,
+    Begin(usize),
+    /// A node carries out what was sent to it next.
+    Arrive(usize, usize),
+    /// What was sent on an earlier connection arrives.
+    Stray(usize, usize),
+    /// A reply reaches its client.
+    Hear(usize, usize),
+    /// A client stops waiting for the round, and makes another, or goes away.
+    GiveUp(usize, bool),
+    Renew(usize),
+    Release(usize),
+    Fault(usize),
+    /// A client notices that its node is another process, and connects anew.
+    Reconnect(usize, usize),
+}
+
+impl Model for Scope {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let chosen = |slow: &u8| match self.slow {
+            Slow::AtMost(most) => slow.count_ones() <= most && canonical(*slow),
+            Slow::These(these) => *slow == these,
+        };
+        (0..1u8 << (2 * NODES)).filter(chosen).map(|slow| World::new(self, slow)).collect()
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        // Where nobody can get the lock any more, nothing can go wrong that has not.
+        if !world.clients.iter().any(|client| client.may_acquire(self)) {
+            return;
+        }
+        if world.now < self.end {
+            actions.push(Action::Tick);
+        }
+        if world.faulty {
+            let clients = if self.fault == Fault::Replace { 2 } else { 1 };
+            actions.extend((0..clients).map(Action::Fault));
+        }
+        for client in 0..2 {
+            world.of_client(self, client, actions);
+            (0..NODES).for_each(|node| world.of_connection(client, node, actions));
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        next.take(self, action);
+        next.forget(self);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("two_holders", |_: &Self, world: &World| {
+                !world.clients.iter().all(|client| client.is_held(world.now))
+            }),
+            Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
+            // A model in which nobody ever gets the lock would find nothing.
+            Property::sometimes("both_got_it", |_: &Self, world: &World| {
+                world.clients[1].is_held(world.now) && world.clients[0].rounds > 0
+            }),
+        ]
+    }
+}
+
+/// Whether the connections of nodes 1 and 2, which are alike, are slow in their order.
+const fn canonical(slow: u8) -> bool {
+    const fn of_node(slow: u8, node: usize) -> u8 {
+        (slow >> node & 1) + (slow >> (NODES + node) & 1) * 2
+    }
+    of_node(slow, 1) <= of_node(slow, 2)
+}
+
+impl World {
+    fn new(scope: &Scope, slow: u8) -> Self {
+        let server = Arc::new(Server::new());
+        let connection = |client: usize, node: usize| {
+            Arc::new(Connection { slow: slow >> (client * NODES + node) & 1 > 0, ..Connection::default() })
+        };
+        Self {
+            now: 0,
+            servers: std::array::from_fn(|_| server.clone()),
+            clients: [0, 1].map(|number| Arc::new(Client::new(number, scope))),
+            connections: [0, 1].map(|client| std::array::from_fn(|node| connection(client as usize, node))),
+            faulty: scope.fault != Fault::None,
+            token: 0,
+            fell: false,
+        }
+    }
+
+    fn of_client(&self, scope: &Scope, number: usize, actions: &mut Vec<Action>) {
+        let client = &self.clients[number];
+        let more = client.rounds < scope.rounds[number];
+        // Clients are alike: let client 0 begin first.
+        let first = number == 0 || self.clients[0].rounds > 0;
+        match &client.state {
+            State::Idle if more && first => actions.push(Action::Begin(number)),
+            State::Idle => {}
+            State::Asking(_) => {
+                actions.push(Action::GiveUp(number, false));
+                if more {
+                    actions.push(Action::GiveUp(number, true));
+                }
+            }
+            State::Holding { .. } => {
+                if client.may_renew(scope, self.now) {
+                    actions.push(Action::Renew(number));
+                }
+                if scope.releases && client.is_held(self.now) {
+                    actions.push(Action::Release(number));
+                }
+            }
+        }
+    }
+
+    fn of_connection(&self, client: usize, node: usize, actions: &mut Vec<Action>) {
+        let connection = &self.connections[client][node];
+        if connection.epoch != self.servers[node].epoch {
+            actions.push(Action::Reconnect(client, node));
+        } else if !connection.requests.is_empty() {
+            actions.push(Action::Arrive(client, node));
+        }
+        if !connection.strays.is_empty() {
+            actions.push(Action::Stray(client, node));
+        }
+        if !connection.replies.is_empty() {
+            actions.push(Action::Hear(client, node));
+        }
+    }
+
+    fn take(&mut self, scope: &Scope, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Tick => {
+                self.now += 1;
+                (0..2).for_each(|client| self.settle(scope, client));
+            }
+            Action::Begin(client) => self.act(scope, client, |client| client.begin(scope, now)),
+            Action::Arrive(client, node) => self.arrive(scope, client, node),
+            Action::Stray(client, node) => {
+                let stray = self.connection(client, node).strays.pop_front();
+                stray.into_iter().for_each(|message| drop(self.carry_out(node, message, scope.ttl)));
+            }
+            Action::Hear(client, node) => {
+                if let Some(answer) = self.connection(client, node).replies.pop_front() {
+                    Arc::make_mut(&mut self.clients[client]).hear(scope, node, &answer, now);
+                    self.settle(scope, client);
+                }
+            }
+            Action::GiveUp(client, again) => {
+                self.act(scope, client, |client| match std::mem::replace(&mut client.state, State::Idle) {
+                    State::Asking(rules) => client.give_up(rules, again, now),
+                    _ => Vec::new(),
+                })
+            }
+            Action::Renew(client) => self.act(scope, client, |client| client.renew(now)),
+            Action::Release(client) => self.act(scope, client, |client| client.release(now)),
+            Action::Fault(client) => self.fault(scope, client),
+            Action::Reconnect(client, node) => self.reconnect(client, node),
+        }
+    }
+
+    fn connection(&mut self, client: usize, node: usize) -> &mut Connection {
+        Arc::make_mut(&mut self.connections[client][node])
+    }
+
+    /// What does not matter any more would make many states of one.
+    fn forget(&mut self, scope: &Scope) {
+        for client in 0..2 {
+            if matches!(self.clients[client].state, State::Idle) {
+                Arc::make_mut(&mut self.clients[client]).forget(scope);
+            }
+            for node in 0..NODES {
+                let of = self.clients[client].clone();
+                if self.connections[client][node].replies.iter().any(|answer| !of.waits_for(scope, &answer.to)) {
+                    self.connection(client, node).replies.retain(|answer| of.waits_for(scope, &answer.to));
+                }
+            }
+        }
+    }
+
+    fn reconnect(&mut self, client: usize, node: usize) {
+        let (server, slow) = (self.servers[node].clone(), self.connections[client][node].slow);
+        *self.connection(client, node) = Connection { slow, epoch: server.epoch, ..Connection::default() };
+        Arc::make_mut(&mut self.clients[client]).meet(node, &server, self.now);
+    }
+
+    /// Lets a client do something, and sends what it says.
+    fn act(&mut self, scope: &Scope, client: usize, act: impl FnOnce(&mut Client) -> Sent) {
+        let sent = act(Arc::make_mut(&mut self.clients[client]));
+        self.send(scope, client, sent);
+    }
+
+    fn send(&mut self, scope: &Scope, client: usize, sent: Sent) {
+        for (nodes, message) in sent {
+            nodes.iter().for_each(|node| self.send_one(scope, client, node, message));
+        }
+        self.settle(scope, client);
+    }
+
+    /// On a connection that is not slow the answer is there at once. What is sent to a process that
+    /// is gone is lost.
+    fn send_one(&mut self, scope: &Scope, client: usize, node: usize, message: Message) {
+        let connection = &self.connections[client][node];
+        if connection.epoch != self.servers[node].epoch {
+            return;
+        }
+        if connection.slow && scope.late != Late::Replies {
+            return self.connection(client, node).requests.push_back(message);
+        }
+        let late = connection.slow;
+        self.ask(scope, client, node, message, late);
+    }
+
+    /// A node carries out what it is asked; the reply is late, or heard at once.
+    fn ask(&mut self, scope: &Scope, client: usize, node: usize, message: Message, late: bool) {
+        let answer = self.carry_out(node, message, scope.ttl);
+        if late {
+            self.connection(client, node).replies.push_back(answer);
+        } else {
+            Arc::make_mut(&mut self.clients[client]).hear(scope, node, &answer, self.now);
+        }
+    }
+
+    /// Lets a client decide whatever can be decided now.
+    fn settle(&mut self, scope: &Scope, client: usize) {
+        if !self.clients[client].may_decide(self.now) {
+            return;
+        }
+        let (sent, token) = Arc::make_mut(&mut self.clients[client]).decide(scope, self.now);
+        if let Some(token) = token {
+            self.fell |= token <= self.token;
+            self.token = self.token.max(token);
+        }
+        self.send(scope, client, sent);
+    }
+
+    fn arrive(&mut self, scope: &Scope, client: usize, node: usize) {
+        let Some(message) = self.connection(client, node).requests.pop_front() else { return };
+        self.ask(scope, client, node, message, scope.late == Late::Both);
+        self.settle(scope, client);
+    }
+
+    fn carry_out(&mut self, node: usize, message: Message, ttl: Ticks) -> Answer {
+        let now = self.now;
+        let server = Arc::make_mut(&mut self.servers[node]);
+        let outcome = Arc::new(server.apply(&operation(message, ttl), now));
+        Answer { to: message, outcome, time: server.time(now) }
+    }
+
+    fn fault(&mut self, scope: &Scope, client: usize) {
+        self.faulty = false;
+        let server = Arc::make_mut(&mut self.servers[0]);
+        match scope.fault {
+            Fault::None => {}
+            Fault::Crash => {
+                server.crash(self.now);
+                let quick = |client: &usize| !self.connections[*client][0].slow;
+                let quick: Vec<_> = (0..2).filter(quick).collect();
+                quick.into_iter().for_each(|client| self.reconnect(client, 0));
+            }
+            Fault::Step(by) => server.step(by),
+            Fault::Replace => {
+                let connection = self.connection(client, 0);
+                connection.strays = std::mem::take(&mut connection.requests);
+                connection.replies.clear();
+            }
+        }
+    }
+}
+
+fn operation(message: Message, ttl: Ticks) -> Operation {
+    static NAMES: OnceLock<Arc<[Name]>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| Arc::from([Name::new("", "it").expect("a name")]));
+    Operation {
+        verb: message.verb,
+        owner: owner(message.owner),
+        ttl: TICK * ttl.unsigned_abs(),
+        ballot: message.ballot,
+        count: 1,
+        ..Operation::inspect(names.clone())
+    }
+}
+
+fn owner(owner: Owner) -> Arc<str> {
+    format!("{}/{}.{}", owner.client, owner.acquisition, owner.round).into()
+}
