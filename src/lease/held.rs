@@ -1,5 +1,6 @@
 //! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ const TIMER: Duration = Duration::from_millis(2);
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(super) schedule: Arc<Schedule>,
+    /// Whether all leases were lost, and those are too that were not found then.
+    pub(super) closed: AtomicBool,
     /// Ends the loop with the last handle and guard.
     pub(super) _closing: DropGuard,
 }
@@ -186,6 +189,11 @@ impl Held {
         let timer = state.tenure.deadline().minus(TIMER);
         if self.now() < timer {
             self.set(&mut state, EXPIRE, timer, Event::Expire(Arc::downgrade(self)));
+            drop(state);
+            // Between two timers it is not found by whoever looks for all leases.
+            if self.leases.closed.load(Ordering::Acquire) {
+                self.lose(LostReason::Closed);
+            }
         } else {
             let reason = state.tenure.expired(self.now());
             drop(state);

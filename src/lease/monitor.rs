@@ -3,6 +3,7 @@
 //! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that waits for answers does not hold up any
 //! other event, so deadlines are told on time even when every node hangs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::held::{Held, Leases};
 use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
-use crate::protocol::{Cleanup, Doubts, Voters};
+use crate::protocol::{Cleanup, Cleanups, Doubts, Voters};
 use crate::quorum::{LostReason, NodeSet, Tick};
 
 impl Leases {
@@ -23,9 +24,9 @@ impl Leases {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
-        let doubts = voters.hints.doubts();
-        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, leftovers, closing.clone())));
-        Arc::new(Self { voters, schedule, _closing: closing.drop_guard() })
+        let (doubts, cleanups) = (voters.hints.doubts(), voters.cleanups());
+        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
+        Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), _closing: closing.drop_guard() })
     }
 
     /// How many timers are set, for tests that look for leaks.
@@ -36,6 +37,7 @@ impl Leases {
 
     /// Loses every lease that is alive.
     pub(crate) fn lose_all(&self) {
+        self.closed.store(true, Ordering::Release);
         for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
             lease.lose(LostReason::Closed);
         }
@@ -46,6 +48,7 @@ async fn run(
     host: Arc<dyn Host>,
     schedule: Arc<Schedule>,
     doubts: Arc<Doubts>,
+    cleanups: Arc<Cleanups>,
     mut leftovers: mpsc::Receiver<Arc<Cleanup>>,
     closing: CancellationToken,
 ) {
@@ -54,8 +57,11 @@ async fn run(
     let mut renewals = FuturesUnordered::new();
     loop {
         let now = host.now();
+        // What is taken out here is lost by a shutdown only when it is back: it waits for that.
+        let open = cleanups.begin();
         let (due, next) = schedule.due(now);
         renewals.extend(due.into_iter().filter_map(|event| handle(event, &schedule, now)));
+        drop(open);
         tokio::select! {
             biased;
             () = closing.cancelled() => return,

@@ -21,4 +21,4 @@ pub(crate) use inspect::Survey;
 pub(crate) use queue::{Handed, Place, Queue};
 pub(crate) use release::{Cleanup, LEFTOVERS, Whom};
 pub(crate) use renew::Renewing;
-pub(crate) use voters::{Open, Voters};
+pub(crate) use voters::{Cleanups, Open, Voters};

@@ -35,7 +35,7 @@ pub(crate) struct Voters {
 
 /// How many releases have not ended.
 #[derive(Debug, Default)]
-pub(super) struct Cleanups {
+pub(crate) struct Cleanups {
     open: AtomicUsize,
     none: Notify,
 }
@@ -43,6 +43,14 @@ pub(super) struct Cleanups {
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<Cleanups>);
+
+impl Cleanups {
+    /// One more, until what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(self.clone())
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -151,8 +159,12 @@ impl Voters {
     }
 
     pub(super) fn open_cleanup(&self) -> Open {
-        self.cleanups.open.fetch_add(1, Ordering::AcqRel);
-        Open(self.cleanups.clone())
+        self.cleanups.begin()
+    }
+
+    /// The count of releases that have not ended, for whoever may begin some.
+    pub(crate) fn cleanups(&self) -> Arc<Cleanups> {
+        self.cleanups.clone()
     }
 
     /// Hands a release on whose last try some nodes did not confirm. Returns whether there was room for it.

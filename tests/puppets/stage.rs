@@ -68,7 +68,8 @@ struct Clock {
     meanwhile: Mutex<Option<(Reading, Happens)>>,
 }
 
-type Happens = Box<dyn FnOnce() + Send>;
+/// Returns whether it has happened.
+type Happens = Box<dyn FnMut() -> bool + Send>;
 
 /// A clock that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +81,11 @@ pub enum Reading {
 impl Clock {
     fn read(&self, reading: Reading) {
         let meanwhile = self.meanwhile.lock().unwrap().take_if(|(awaited, _)| *awaited == reading);
-        if let Some((_, happens)) = meanwhile {
-            happens();
+        // Not under the lock: what happens may read clocks.
+        if let Some((_, mut happens)) = meanwhile
+            && !happens()
+        {
+            *self.meanwhile.lock().unwrap() = Some((reading, happens));
         }
     }
 }
@@ -273,8 +277,8 @@ impl Stage {
         *self.puppets[node].ahead.lock().unwrap() = Some(micros);
     }
 
-    /// Another thread does something while the client reads a clock the next time.
-    pub fn meanwhile(&self, reading: Reading, happens: impl FnOnce() + Send + 'static) {
+    /// Another thread does something while the client reads a clock the next time, and again until that returns true.
+    pub fn meanwhile(&self, reading: Reading, happens: impl FnMut() -> bool + Send + 'static) {
         *self.clock.meanwhile.lock().unwrap() = Some((reading, Box::new(happens)));
     }
 
