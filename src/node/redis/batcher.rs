@@ -3,25 +3,24 @@
 //! Whatever is queued at a moment goes into one call; nothing waits for more to come. Calls are
 //! pipelined: a far node's round trip is not a queue. Nothing is withdrawn once it was queued.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Fuse, FusedFuture, join};
+use futures::future::{BoxFuture, Fuse, FusedFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Server, during, load, once, parse, source};
+use super::flight::{Confirmation, Flight, Landed, What, confirming};
+use super::messages::Messages;
 use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::{Job, Shared};
-use crate::host::{Host, before, sleep_until};
-use crate::node::hint::Hint;
+use crate::host::before;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::trusted;
 use crate::quorum::Tick;
@@ -35,54 +34,9 @@ const FLIGHTS: usize = 16;
 const TIMEOUTS: u32 = 3;
 /// How often a server is asked whether it is still the same.
 const PROBE: Duration = Duration::from_secs(5);
-/// How many messages are taken in a row while replies and callers wait.
-const MESSAGES: u32 = 64;
-/// How far apart it is told at least that messages were missed, since all who wait then ask every
-/// node.
-const MISSED: Duration = Duration::from_secs(1);
 
 /// Why a generation ended.
 pub(super) struct End(pub(super) String);
-
-/// A command on its way. Dropped, it answers its jobs that the connection ended.
-struct Flight {
-    what: What,
-    sent: Tick,
-    host: Arc<dyn Host>,
-    answer: Answer<Value>,
-}
-
-/// What a command is for.
-enum What {
-    /// Carries out the jobs.
-    Batch(Vec<Job>),
-    /// The same, with the whole script: the server did not know it, so nothing had run.
-    Again(Vec<Job>),
-    /// Asks who carried out the jobs, and replied so.
-    Verify(Vec<Job>, Value),
-    /// Asks whether the server is still the same.
-    Probe,
-    /// Loads the script again. If that fails, the next batch meets NOSCRIPT again.
-    Load,
-    /// It landed.
-    Nothing,
-}
-
-/// A command that came back, or did not.
-struct Landed {
-    what: What,
-    sent: Tick,
-    received: Tick,
-    result: Result<Value, Fault>,
-}
-
-/// Who has the script: what SCRIPT LOAD and the INFO behind it came to.
-struct Confirmation {
-    digest: Result<Value, Fault>,
-    info: Result<Value, Fault>,
-    sent: Tick,
-    received: Tick,
-}
 
 /// The calls of one generation.
 pub(super) struct Batcher {
@@ -96,10 +50,7 @@ pub(super) struct Batcher {
     jobs: mpsc::Receiver<Job>,
     flights: FuturesUnordered<Flight>,
     timeouts: u32,
-    /// How many messages came in a row.
-    messages: u32,
-    /// When to tell that messages were missed.
-    missed: Option<Tick>,
+    messages: Messages,
 }
 
 impl Batcher {
@@ -111,9 +62,8 @@ impl Batcher {
     ) -> Self {
         let script = source(&lineage);
         let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
-        // Messages that were published while there was no connection are lost.
-        let missed = Some(shared.host.now());
         Self {
+            messages: Messages::new(shared.clone()),
             shared,
             connection,
             digest: digest(&script),
@@ -122,8 +72,6 @@ impl Batcher {
             jobs,
             flights: FuturesUnordered::new(),
             timeouts: 0,
-            messages: 0,
-            missed,
         }
     }
 
@@ -137,7 +85,7 @@ impl Batcher {
         let closed = closing.cancelled();
         tokio::pin!(closed);
         loop {
-            let full = self.messages >= MESSAGES;
+            let full = self.messages.are_enough();
             let confirmed = self.confirming.is_terminated();
             let ended = tokio::select! {
                 biased;
@@ -148,8 +96,8 @@ impl Batcher {
                     self.take_off(&mut batch);
                     None
                 }
-                () = due(&self.shared, self.missed), if self.missed.is_some() => {
-                    self.tell_missed();
+                () = self.messages.due(), if self.messages.were_missed() => {
+                    self.messages.tell_missed();
                     None
                 }
                 _ = probe.tick(), if confirmed => {
@@ -160,7 +108,7 @@ impl Batcher {
                 () = tokio::task::yield_now(), if full => None,
             };
             if full {
-                self.messages = 0;
+                self.messages.start_again();
             }
             if let Some(why) = ended {
                 return self.end(why);
@@ -266,35 +214,10 @@ impl Batcher {
     fn happened(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Ended(why) => return Some(why),
-            Event::Message(text) => {
-                self.messages += 1;
-                self.pushed(&text);
-            }
-            Event::Missed => {
-                self.messages += 1;
-                self.missed.get_or_insert(self.shared.host.now());
-            }
+            Event::Message(text) => self.messages.take(&text),
+            Event::Missed => self.messages.miss(),
         }
         None
-    }
-
-    fn pushed(&self, text: &str) {
-        let Shared { index, settings, .. } = &*self.shared;
-        match Hint::parse(settings.listener.client(), text) {
-            Some(hint) => settings.listener.hint(*index, &hint),
-            None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
-        }
-    }
-
-    /// Tells that messages were missed, unless that was told a moment ago: then later.
-    fn tell_missed(&mut self) {
-        let now = self.shared.host.now();
-        let next = self.shared.state().missed_next;
-        self.missed = Some(next).filter(|&next| now < next);
-        if self.missed.is_none() {
-            self.shared.state().missed_next = now + MISSED;
-            self.shared.settings.listener.missed(self.shared.index);
-        }
     }
 
     /// Takes note of who has the script. Returns why the generation must end, if it must.
@@ -446,27 +369,6 @@ impl Batcher {
             tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
         }
         self.shared.meters.quarantined(quarantined);
-    }
-}
-
-/// Loads the script into the server that was admitted, and asks behind it who has it now.
-fn confirming(connection: &dyn Connection, script: &str, host: Arc<dyn Host>) -> BoxFuture<'static, Confirmation> {
-    let sent = host.now();
-    let both = join(load(connection, script), connection.send("INFO", &[]));
-    both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
-}
-
-async fn due(shared: &Shared, at: Option<Tick>) {
-    sleep_until(&shared.host, at.unwrap_or(Tick::NEVER)).await;
-}
-
-impl Future for Flight {
-    type Output = Landed;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Landed> {
-        let result = ready!(self.answer.poll_unpin(context));
-        let what = std::mem::replace(&mut self.what, What::Nothing);
-        Poll::Ready(Landed { what, sent: self.sent, received: self.host.now(), result })
     }
 }
 

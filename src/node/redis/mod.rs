@@ -8,7 +8,9 @@
 mod admission;
 mod batcher;
 mod endpoint;
+mod flight;
 mod fred;
+mod messages;
 mod registry;
 mod script;
 mod supervisor;
