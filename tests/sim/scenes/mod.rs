@@ -49,6 +49,7 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
     scene!(proxies::one_client_notices_and_the_next_must_too),
+    scene!(proxies::replaced_while_it_is_greeted),
 ];
 
 pub fn named(name: &str) -> Option<&'static Scene> {

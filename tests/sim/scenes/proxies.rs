@@ -1,7 +1,11 @@
 //! Servers that are replaced behind connections that stay open.
 
+use std::time::Duration;
+
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis};
+use crate::cue::Cue;
+use crate::judge::history::Memory;
 
 /// A holds n0 and n1. n0 restarts empty behind a proxy, and nobody's connection ends. B asks it and
 /// notices; what B did to notice must not hide it from C, who asks right after.
@@ -15,4 +19,19 @@ pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
         let timeout = millis(300);
         script.asks(400 + 30 * (process as u64 - 1), process, Part { timeout, ..Part::default() });
     }
+}
+
+/// A holds n0 and n1. B connects to n0 anew, and another process answers there once B has been told who
+/// the first one is: what B asks right away is carried out by one that has forgotten A.
+pub fn replaced_while_it_is_greeted(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.plan.proxied = true;
+    script.hold_back(0, &[2], 0..NEVER, NEVER);
+    script.asks(0, 0, Part::default());
+    script.jitter = 2;
+    script.at(300, Cue::Replace { process: 1, node: 0 });
+    let crash = Cue::Crash { node: 0, memory: Memory::Empty, down: Duration::ZERO };
+    let at = script.about(303, 3);
+    script.at(at, crash);
+    script.asks(302, 1, Part { timeout: millis(300), ..Part::default() });
 }
