@@ -59,13 +59,14 @@ pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     script.asks(400, 1, Part { timeout: millis(500), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// Two callers of one process: the first passes on to the second, and the answer of one node to the
-/// pass is lost, of a second one it is late.
+/// Two callers of one process: the first passes on to the second. For one node the pass or its
+/// answer is lost, for another the answer is late.
 pub fn pass_with_lost_answers(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.node_timeout(400);
     let until = script.about(450, 900);
-    script.hold_one_way(0, &[0], 1, 290..400, NEVER);
+    let way = script.dice.index(2);
+    script.hold_one_way(0, &[0], way, 290..400, NEVER);
     script.hold_one_way(0, &[1], 1, 290..400, until);
     script.asks(0, 0, Part { hold: millis(300), ..Part::default() });
     script.asks(50, 0, Part { hold: millis(300), ..Part::default() });
