@@ -48,8 +48,10 @@ impl Line {
         stand.left = op.sent.max(stand.left);
     }
 
+    /// Its places are gone. Who gave one up has done so: a message from before, sent again to the
+    /// process that answers now, may take it once more.
     pub fn forgot(&mut self, node: u8) {
-        self.stands.retain(|&(_, at), _| at != node);
+        self.stands.iter_mut().filter(|((_, at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }
 
     /// At the end.
