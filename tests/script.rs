@@ -66,7 +66,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Stance::Barge),
         6 => (1u64..4).prop_map(|ticket| Stance::Wait { ticket, patience: Duration::from_secs(600) }),
     ];
-    let grace = prop_oneof![4 => Just(Duration::from_secs(600)), 1 => Just(Duration::ZERO)];
+    let grace = prop_oneof![4 => Just(Duration::from_secs(60)), 1 => Just(Duration::ZERO)];
     (verb, names, 0u8..4, ttl, ballot, 1u32..5, 0u8..4, stance, grace).prop_map(
         |(verb, names, owner, ttl, ballot, count, next, stance, grace)| Sketch {
             verb,

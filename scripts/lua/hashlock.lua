@@ -30,6 +30,9 @@
 -- Publishes '{acquisition} {ms}' to the client of the first in line when its turn comes (0), and to the one behind it (when to ask).
 -- A wake-up that may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
 
+-- ms.
+local LONGEST_TURN = 60000
+
 local retention, channel = tonumber(ARGV[1]), ARGV[2]
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
@@ -47,6 +50,8 @@ local function look(op, i)
   local held = redis.call('HGETALL', op.locks[i])
   local gate = redis.call('HMGET', op.gates[i], 'fence', 'turn', 'turn_until', 'line')
   local left = (tonumber(gate[3]) or 0) - now
+  -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
+  if left > LONGEST_TURN then left = 0 end
   local running = gate[2] and left > 0
   return {
     free = #held == 0,

@@ -12,6 +12,7 @@ use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
 use crate::lease::Leases;
 use crate::node::hint::channel;
+use crate::node::memory::FENCE_RETENTION;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
@@ -180,7 +181,7 @@ impl QuorumBuilder {
             wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let leases = leases(nodes, host.clone(), hints);
+        let leases = leases(nodes, host.clone(), hints, self.settings.fence_retention);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
 
@@ -203,7 +204,7 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
-        let leases = leases(nodes, host.clone(), hints);
+        let leases = leases(nodes, host.clone(), hints, self.settings.fence_retention);
         Ok(Quorum::new(leases, host, rules, self.settings, None))
     }
 }
@@ -230,9 +231,11 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, retention: Duration) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender)), leftovers)
+    // Memory nodes keep fences for an hour, whatever the settings say.
+    let far = retention.min(FENCE_RETENTION);
+    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender, far)), leftovers)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

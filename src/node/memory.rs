@@ -21,6 +21,9 @@ use line::Line;
 /// For how long a fence is kept after its last change, unless 10 ttl are longer.
 pub const FENCE_RETENTION: Duration = Duration::from_secs(3_600);
 
+/// No turn lasts longer, whatever the node's clock says.
+const LONGEST_TURN: Duration = Duration::from_secs(60);
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     owner: Arc<str>,
@@ -97,7 +100,8 @@ impl Store {
             }
             if let Some(gate) = self.gates.get_mut(name) {
                 gate.line.expire(now);
-                gate.turn.take_if(|(_, until)| *until <= now);
+                // A turn that is longer than any: the node's clock was set back since it was given.
+                gate.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
             }
         }
         if self.gates.len() >= self.sweep_at {

@@ -62,12 +62,14 @@ impl Drop for Open {
 
 impl Voters {
     /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be tried again: as many at a time as it has room
-    /// for, wherever they are by then.
+    /// for, wherever they are by then. Fences more than `far` ahead of the wall clock lift the ballots of
+    /// their own name only.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<Cleanup>>,
+        far: Duration,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
@@ -78,7 +80,7 @@ impl Voters {
             size,
             host,
             meters: Meters::new(),
-            ballots: Ballots::default(),
+            ballots: Ballots::new(far),
             hints,
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),

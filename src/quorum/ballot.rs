@@ -6,25 +6,31 @@ use std::time::Duration;
 /// Ballots stay below 2^53, so that a node's Lua, which counts in doubles, compares them exactly.
 pub const LIMIT: u64 = 1 << 53;
 
-/// How far ahead of the wall clock a fence may be for the whole process to take note of it.
-///
-/// One corrupt fence must not lift every ballot of every name: what lies further ahead lifts the
-/// acquisitions that were told it, which are those of its name.
-pub const FAR: Duration = Duration::from_secs(24 * 3_600);
-
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
 ///
 /// The wall clock only spares a round trip: where it is wrong, a node answers `stale` with its fence, and the next ballot
 /// lies above that. Order never rests on it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ballots {
     highest: AtomicU64,
+    far: Duration,
 }
 
 impl Ballots {
-    /// Takes note of a fence that a node told, unless it is [`FAR`] ahead of the wall clock.
+    /// Ballots of a process that takes note of fences up to `far` ahead of its wall clock.
+    ///
+    /// What lies further ahead lifts the acquisitions that were told it, which are those of its
+    /// name. One fence must not lift the ballots of all names, least of all for longer than nodes
+    /// keep fences: another client, which never met that fence, would deal lower ballots for a name
+    /// whose lifted fence is forgotten by then. So `far` is at most as long as fences are kept.
+    #[must_use]
+    pub const fn new(far: Duration) -> Self {
+        Self { highest: AtomicU64::new(0), far }
+    }
+
+    /// Takes note of a fence that a node told, unless it is too far ahead of the wall clock.
     pub fn seen(&self, fence: u64, wall: Duration) {
-        if fence <= micros(wall).saturating_add(micros(FAR)) {
+        if fence <= micros(wall).saturating_add(micros(self.far)) {
             self.highest.fetch_max(fence, Ordering::AcqRel);
         }
     }
@@ -63,42 +69,60 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    const fn ballots() -> Ballots {
+        Ballots::new(HOUR)
+    }
+
     const fn micros(micros: u64) -> Duration {
         Duration::from_micros(micros)
     }
 
     #[test]
     fn a_ballot_is_the_wall_clock_where_no_fence_is_higher() {
-        assert_eq!(Ballots::default().next(micros(7), 0), Some(7));
+        assert_eq!(ballots().next(micros(7), 0), Some(7));
     }
 
     #[test]
     fn a_wall_clock_beyond_the_limit_is_not_believed() {
-        assert_eq!(Ballots::default().next(micros(LIMIT), 0), Some(1));
-        assert_eq!(Ballots::default().next(micros(LIMIT - 1), 0), Some(LIMIT - 1));
+        assert_eq!(ballots().next(micros(LIMIT), 0), Some(1));
+        assert_eq!(ballots().next(micros(LIMIT - 1), 0), Some(LIMIT - 1));
     }
 
     #[test]
     fn a_wall_clock_that_went_back_never_deals_a_lower_ballot() {
-        let ballots = Ballots::default();
+        let ballots = ballots();
         assert_eq!(ballots.next(micros(1_000), 0), Some(1_000));
         assert_eq!(ballots.next(micros(10), 0), Some(1_001));
     }
 
     #[test]
-    fn a_fence_up_to_a_day_ahead_lifts_all_ballots_and_one_further_ahead_only_those_of_its_acquisition() {
-        let (ballots, wall, day) = (Ballots::default(), micros(1_000), 86_400_000_000);
-        ballots.seen(1_000 + day + 1, wall);
+    fn a_fence_up_to_an_hour_ahead_lifts_all_ballots_and_one_further_ahead_only_those_of_its_acquisition() {
+        let (ballots, wall, hour) = (ballots(), micros(1_000), 3_600_000_000);
+        ballots.seen(1_000 + hour + 1, wall);
         assert_eq!(ballots.next(wall, 0), Some(1_000));
-        assert_eq!(ballots.next(wall, 1_000 + day + 1), Some(1_000 + day + 2));
+        assert_eq!(ballots.next(wall, 1_000 + hour + 1), Some(1_000 + hour + 2));
         assert_eq!(ballots.next(wall, 0), Some(1_002), "the others go on as before");
-        ballots.seen(1_000 + day, wall);
-        assert_eq!(ballots.next(wall, 0), Some(1_000 + day + 1));
+        ballots.seen(1_000 + hour, wall);
+        assert_eq!(ballots.next(wall, 0), Some(1_000 + hour + 1));
+    }
+
+    #[test]
+    fn a_ballot_that_a_fence_of_another_name_lifted_is_passed_by_the_clock_before_its_own_fence_is_forgotten() {
+        let (lifted, other, now) = (ballots(), ballots(), 40 * HOUR);
+        for ahead in [HOUR, 12 * HOUR] {
+            lifted.seen(u64::try_from((now + ahead).as_micros()).unwrap(), now);
+            let fence = lifted.next(now, 0).unwrap();
+            // Nodes have forgotten the fence of that ballot, and another client deals the next one.
+            let next = other.next(now + HOUR + micros(1), 0).unwrap();
+            assert!(next >= fence, "the token falls after a fence that was {ahead:?} ahead");
+        }
     }
 
     #[test]
     fn a_fence_at_the_limit_leaves_its_acquisition_no_ballot_and_the_others_theirs() {
-        let ballots = Ballots::default();
+        let ballots = ballots();
         ballots.seen(LIMIT - 1, Duration::ZERO);
         assert_eq!(ballots.next(Duration::ZERO, LIMIT - 1), None);
         assert_eq!(ballots.next(Duration::ZERO, u64::MAX), None);
@@ -108,7 +132,7 @@ mod tests {
     proptest! {
         #[test]
         fn ballots_rise_above_all_that_was_seen_and_dealt(steps in proptest::collection::vec((0u64..1 << 50, 0u64..1 << 50), 1..50)) {
-            let ballots = Ballots::default();
+            let ballots = ballots();
             let mut highest = 0;
             for (fence, wall) in steps {
                 let wall = Duration::from_micros(wall);

@@ -216,7 +216,8 @@ impl Guard {
             return;
         }
         // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
-        let settle = MAX_ROUND.mul_f64(1.02).min(self.max_ttl);
+        let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
+        let settle = (MAX_ROUND + apart).min(self.max_ttl);
         let until = now + self.max_ttl.saturating_sub(age);
         let settled = now + settle.saturating_sub(age);
         self.news |= now < until.max(settled);
@@ -385,6 +386,14 @@ mod tests {
         guard.admit("b", 1_000 * SECOND, at(10));
         assert!(!guard.settled(at(10)) && !guard.settled(ms(15_099)));
         assert!(guard.settled(ms(15_100)) && guard.quarantined(at(69)).is_some());
+    }
+
+    #[test]
+    fn clocks_that_may_run_further_apart_are_in_doubt_for_longer() {
+        let mut guard = Guard::new(MAX_TTL, 0.1);
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.admit("b", 1_000 * SECOND, at(10));
+        assert!(!guard.settled(Tick::new(Duration::from_millis(15_999))) && guard.settled(at(16)));
     }
 
     #[test]

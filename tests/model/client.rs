@@ -67,7 +67,6 @@ pub struct Client {
     /// How many asks and renewals were sent.
     sent: u8,
     held_round: u32,
-    renewed_at: Ticks,
 }
 
 /// What a client sends, to which nodes.
@@ -95,7 +94,6 @@ impl Client {
             renewals: 0,
             sent: 0,
             held_round: 0,
-            renewed_at: -1,
         }
     }
 
@@ -269,7 +267,7 @@ impl Client {
 
     pub fn may_renew(&self, scope: &Scope, now: Ticks) -> bool {
         let held = matches!(&self.state, State::Holding { tenure, .. } if tenure.may_renew(tick(now)));
-        held && self.renewals < scope.renewals[self.number as usize] && self.renewed_at < now
+        held && self.renewals < scope.renewals[self.number as usize]
     }
 
     /// Sends a renewal. What the one before it came to does not count any more.
@@ -278,7 +276,6 @@ impl Client {
         *renewal = Some((now, RenewalTally::new(Size::of(NODES as u32))));
         let token = *token;
         self.renewals += 1;
-        self.renewed_at = now;
         let owner = self.owner(self.held_round);
         self.send(Verb::Renew, owner, token, now)
     }
