@@ -212,7 +212,10 @@ impl Held {
     /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
     pub(super) fn send_renewal(&self) -> Option<(Renewing, Tick)> {
         let mut state = self.state();
-        state.timers[RENEW] = None;
+        // This renewal does for every other that is due, one that a doubt asked for included.
+        if let Some(key) = state.timers[RENEW].take() {
+            self.leases.schedule.remove(key);
+        }
         if !state.tenure.may_renew(self.now()) {
             return None;
         }
