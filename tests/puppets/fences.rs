@@ -1,6 +1,6 @@
 //! Fences that are wrong: one may lift the acquisition that met it, and no other.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use quorumlock::node::Verb;
 
