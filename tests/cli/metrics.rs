@@ -67,13 +67,14 @@ async fn a_real_prometheus_scrapes_it() {
     let script = "echo > $0/inside; exec sleep 1000";
     let options = ["--metrics", &target.to_string()];
     let _holder = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
-    let query = "/api/v1/query?query=quorumlock_acquire_seconds_count";
+    let query = "/api/v1/query?query=quorumlock_acquire_seconds_count{outcome=%22acquired%22}";
     until("Prometheus has the acquisition", || {
         let answer: serde_json::Value = serde_json::from_str(&page(port, query)).unwrap_or_default();
         let found = &answer["data"]["result"][0];
-        found["metric"]["outcome"] == "acquired" && found["value"][1] == "1"
+        found["value"][1] == "1"
     });
-    let query = "/api/v1/query?query=histogram_quantile(0.99,quorumlock_acquire_seconds_bucket)";
+    let query =
+        "/api/v1/query?query=histogram_quantile(0.99,quorumlock_acquire_seconds_bucket{outcome=%22acquired%22})";
     let answer: serde_json::Value = serde_json::from_str(&page(port, query)).unwrap();
     let p99 = answer["data"]["result"][0]["value"][1].as_str().unwrap().parse::<f64>().unwrap();
     assert!(p99 > 0.0 && p99 < 60.0, "{answer}");

@@ -223,19 +223,30 @@ impl Client {
         self.state = State::Holding { tenure, token: grant.ballot, renewal: None };
     }
 
-    /// Gives a round up; asks again as another owner, or goes away.
+    /// Whether a round was given up, and the next has not been asked for.
+    pub fn may_ask_again(&self) -> bool {
+        matches!(&self.state, State::Asking(rules) if rules.last().is_none())
+    }
+
+    /// Makes another round, as another owner.
+    pub fn ask_again(&mut self, now: Ticks) -> Sent {
+        let State::Asking(mut rules) = std::mem::replace(&mut self.state, State::Idle) else { return Vec::new() };
+        self.rounds += 1;
+        let sent = self.ask(&mut rules, now);
+        self.state = State::Asking(rules);
+        sent
+    }
+
+    /// Gives a round up; asks again later, or goes away.
     pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
         let (whom, owner) = (rules.may_hold(), self.owner(rules.round()));
         let ballot = rules.last().map_or(0, |ask| ask.ballot);
         let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now };
         rules.give_up();
-        let mut sent = vec![(whom, release)];
         if again {
-            self.rounds += 1;
-            sent.extend(self.ask(&mut rules, now));
             self.state = State::Asking(rules);
         }
-        sent
+        vec![(whom, release)]
     }
 
     fn held(&mut self, mut tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {

@@ -139,6 +139,7 @@ impl World {
         match &client.state {
             State::Idle if more && first => actions.push(Action::Begin(number)),
             State::Idle => {}
+            State::Asking(_) if client.may_ask_again() => actions.push(Action::Begin(number)),
             State::Asking(_) => {
                 actions.push(Action::GiveUp(number, false));
                 if more {
@@ -178,7 +179,9 @@ impl World {
                 self.now += 1;
                 (0..2).for_each(|client| self.settle(scope, client));
             }
-            Action::Begin(client) => self.act(scope, client, |client| client.begin(scope, now)),
+            Action::Begin(client) => self.act(scope, client, |client| {
+                if client.may_ask_again() { client.ask_again(now) } else { client.begin(scope, now) }
+            }),
             Action::Arrive(client, node) => self.arrive(scope, client, node),
             Action::Stray(client, node) => {
                 let stray = self.connection(client, node).strays.pop_front();
