@@ -17,7 +17,8 @@ use crate::quorum::{LostReason, Verdict};
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// It was held until this moment.
+    /// It was held until this moment. Where other guards of the same lock are left
+    /// ([`reenter`](LockGuard::reenter)), it is held still.
     Released,
     /// It had been lost before: others may have held it since.
     AlreadyExpired,
@@ -94,7 +95,10 @@ impl Lease {
                 return reason;
             }
         }
-        std::future::pending().await
+        match self.0.lost() {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
     }
 
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled by a release.

@@ -56,6 +56,7 @@ struct State {
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
 struct Stopped {
+    _open: Open,
     _listening: Option<Listening>,
     _over: Option<DropGuard>,
 }
@@ -150,7 +151,7 @@ impl Held {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
         match state.tenure.phase() {
-            Phase::Held if state.holds > 0 => {
+            Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => {
                 // Nobody waits for it: a wrong count frees nothing and keeps nothing.
                 self.count(&mut state);
                 Dropped::StillHeld
@@ -174,10 +175,12 @@ impl Held {
     }
 
     fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
-        self.leases.voters.meters.lost(reason.as_str());
-        tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
         self.end(state);
         self.ended.cancel();
+        // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody from
+        // being told, and no node from being asked to release.
+        self.leases.voters.meters.lost(reason.as_str());
+        tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
     }
 
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
@@ -272,7 +275,6 @@ impl Held {
         let (may_hold, since) = (state.tenure.may_hold(), state.tenure.since());
         let stopped = self.stop(&mut state);
         drop(state);
-        drop(stopped);
         let voters = &self.leases.voters;
         let baton = Baton::new(voters.clone(), self.claim.clone(), may_hold, self.passes);
         if let Some(handed) = place.hand_over(baton) {
@@ -280,6 +282,7 @@ impl Held {
             let limit = unclaimed(voters.round_trip());
             self.leases.schedule.add(self.now() + limit, Event::Unclaimed(handed, limit));
         }
+        drop(stopped);
         voters.meters.freed(self.now().since(since));
         Dropped::Passed
     }
@@ -287,10 +290,16 @@ impl Held {
     /// No timer and no hint does anything from now on, and whoever watches for its end is told when
     /// what is returned is dropped, outside of the lock.
     fn stop(&self, state: &mut State) -> Stopped {
+        // Before the timers go, by which a shutdown finds this lease: it waits until a release was sent.
+        let open = self.leases.voters.open_cleanup();
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
-        Stopped { _listening: state.listening.take(), _over: state.over.take().map(CancellationToken::drop_guard) }
+        Stopped {
+            _open: open,
+            _listening: state.listening.take(),
+            _over: state.over.take().map(CancellationToken::drop_guard),
+        }
     }
 
     /// Releases what has ended on every node.

@@ -11,6 +11,7 @@ use super::voters::{Open, Voters};
 use crate::error::Result;
 use crate::node::vote::told;
 use crate::node::{Name, Operation, Outcome, Reply, Stance, Verb};
+use crate::quorum::tally::Cause;
 use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, Terms, Tick};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released on every node that did not explicitly refuse, and every
@@ -112,7 +113,14 @@ impl<'a> Attempt<'a> {
             self.voters.seen(fence);
             self.told = self.told.max(fence);
         }
-        self.rules.decide(now)
+        match self.rules.decide(now) {
+            // The votes are looked at after `now` was read, and this task may have stood still in
+            // between: what counts is the time after the last of them.
+            Some(Decision::Won(grant)) if !self.rules.in_time(grant.t0, self.voters.host.now()) => {
+                Some(Decision::Failed(Cause::Unavailable))
+            }
+            decision => decision,
+        }
     }
 
     fn operation(&self, stance: Stance) -> Result<Operation> {

@@ -160,7 +160,7 @@ impl Voters {
         self.round_trip.store(smoothed, Ordering::Relaxed);
     }
 
-    pub(super) fn open_cleanup(&self) -> Open {
+    pub(crate) fn open_cleanup(&self) -> Open {
         self.cleanups.begin()
     }
 

@@ -142,7 +142,9 @@ impl<V: Votes> Acquisition<V> {
         Some(decision)
     }
 
-    fn in_time(&self, t0: Tick, now: Tick) -> bool {
+    /// Whether what a quorum granted to an ask that began at `t0` is worth having at `now`.
+    #[must_use]
+    pub fn in_time(&self, t0: Tick, now: Tick) -> bool {
         self.terms.validity.suffices(t0, now, self.terms.min_validity)
     }
 

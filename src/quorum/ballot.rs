@@ -30,7 +30,7 @@ impl Ballots {
 
     /// Takes note of a fence that a node told, unless it is too far ahead of the wall clock.
     pub fn seen(&self, fence: u64, wall: Duration) {
-        if fence <= micros(wall).saturating_add(micros(self.far)) {
+        if fence <= believed(wall).saturating_add(micros(self.far)) {
             self.highest.fetch_max(fence, Ordering::AcqRel);
         }
     }
@@ -48,8 +48,7 @@ impl Ballots {
 /// The number that is dealt next, where `highest` is the highest that was seen or dealt.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {
-    let wall = Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0);
-    highest.saturating_add(1).max(wall).min(LIMIT)
+    highest.saturating_add(1).max(believed(wall)).min(LIMIT)
 }
 
 /// A number that was dealt, above what this acquisition was `told`: that does not lift the others,
@@ -60,6 +59,10 @@ pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
 }
 
 /// A wall clock beyond the limit (the year 2255) is as wrong as a clock that stands still.
+fn believed(wall: Duration) -> u64 {
+    Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0)
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -126,3 +126,18 @@ async fn looking_at_a_name_waits_for_all_nodes_and_no_longer() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.fence == 7)));
 }
+
+/// Votes are counted while the caller's thread stands still behind its look at the clock: the time that
+/// counts is the time after them.
+#[tokio::test(start_paused = true)]
+async fn who_stands_still_between_the_clock_and_the_votes_has_won_nothing() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(SECOND);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    stage.stand_still_before(2, 6);
+    stage.answer(0, granted);
+    stage.answer(1, granted);
+    stage.round(Verb::Release, |_, _| released()).await;
+    let error = acquiring.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+}

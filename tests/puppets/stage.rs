@@ -66,6 +66,8 @@ struct Clock {
     time: TokioTime,
     random: AtomicU64,
     meanwhile: Mutex<Option<(Reading, Happens)>>,
+    /// For how many milliseconds its process has stood still in all.
+    still: Arc<AtomicU64>,
 }
 
 /// Returns whether it has happened.
@@ -99,7 +101,7 @@ impl fmt::Debug for Clock {
 impl Host for Clock {
     fn now(&self) -> Tick {
         self.read(Reading::Now);
-        self.time.now()
+        self.time.now() + MS * u32::try_from(self.still.load(Ordering::Relaxed)).unwrap()
     }
 
     fn wall(&self) -> Duration {
@@ -132,7 +134,8 @@ impl Stage {
 
     pub fn with(nodes: usize, hints: bool, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Self {
         let time = TokioTime::new(Handle::current());
-        let clock = Arc::new(Clock { time, random: AtomicU64::new(0), meanwhile: Mutex::default() });
+        let clock =
+            Arc::new(Clock { time, random: AtomicU64::new(0), meanwhile: Mutex::default(), still: Arc::default() });
         let puppet = |node| {
             let (asked, listener, ahead) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (label, closed) = (format!("puppet://{node}").into(), AtomicBool::new(false));
@@ -281,6 +284,19 @@ impl Stage {
     /// Another thread does something while the client reads a clock the next time, and again until that returns true.
     pub fn meanwhile(&self, reading: Reading, happens: impl FnMut() -> bool + Send + 'static) {
         *self.clock.meanwhile.lock().unwrap() = Some((reading, Box::new(happens)));
+    }
+
+    /// The process stands still for so many seconds before it reads its clock for the time of that number
+    /// from now on.
+    pub fn stand_still_before(&self, reading: u32, seconds: u64) {
+        let (still, mut readings) = (self.clock.still.clone(), 0);
+        self.meanwhile(Reading::Now, move || {
+            readings += 1;
+            if readings == reading {
+                still.fetch_add(seconds * 1_000, Ordering::Relaxed);
+            }
+            readings == reading
+        });
     }
 
     /// Whether the connections to all nodes were ended.
