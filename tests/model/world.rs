@@ -283,7 +283,7 @@ impl World {
 
     fn arrive(&mut self, scope: &Scope, client: usize, node: usize) {
         let Some(message) = self.connection(client, node).requests.pop_front() else { return };
-        self.ask(scope, client, node, message, scope.late == Late::Both);
+        self.ask(scope, client, node, message, false);
         self.settle(scope, client);
     }
 
