@@ -81,7 +81,8 @@ impl LockOptions {
         self
     }
 
-    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where that is shorter; at most 5 s, since no vote counts for longer.
+    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where
+    /// that is shorter; at most 5 s, since no vote counts for longer.
     #[must_use]
     pub const fn round_timeout(mut self, timeout: Duration) -> Self {
         self.round_timeout = Some(timeout);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// Somebody else holds the name, or votes were split. **Wait**, or do something else.
     Contended,
-    /// The time the caller gave ended while others held the name, or while earlier callers of this process were asking for it. **Wait longer**, or do something else.
+    /// The time the caller gave ended while others held the name, or while earlier callers of this
+    /// process were asking for it. **Wait longer**, or do something else.
     Timeout,
     /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need help.
     Unavailable,

@@ -1,4 +1,5 @@
-//! What the library takes from the machine it runs on: time, randomness, tasks and its name. The only module that reads a clock.
+//! What the library takes from the machine it runs on: time, randomness, tasks and its name. The
+//! only module that reads a clock.
 
 use std::fmt;
 use std::future::Future;

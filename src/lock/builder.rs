@@ -137,7 +137,8 @@ impl QuorumBuilder {
         self.dial(rules, host, dialers, |_, node| Arc::new(node))
     }
 
-    /// A quorum over Redis nodes behind other connections than the library's own, on a host of the caller's: for simulations. `wrap` gets each node's number and
+    /// A quorum over Redis nodes behind other connections than the library's own, on a host of the
+    /// caller's: for simulations. `wrap` gets each node's number and
     /// the node, and returns what the quorum sees of it. Starts to connect and returns at once.
     ///
     /// # Errors

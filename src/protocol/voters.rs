@@ -61,7 +61,8 @@ impl Drop for Open {
 }
 
 impl Voters {
-    /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be tried again: as many at a time as it has room
+    /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be
+    /// tried again: as many at a time as it has room
     /// for, wherever they are by then. Fences more than `far` ahead of the wall clock lift the ballots of
     /// their own name only.
     pub(crate) fn new(

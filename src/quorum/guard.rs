@@ -14,7 +14,8 @@
 //!
 //! - Memory that goes while the process stays: `FLUSHALL`, `FLUSHDB`, a `DEL` by hand, eviction under another policy than `noeviction`.
 //! - A server that restarted **before** this client first saw it, and whose wall clock was then set forward: it tells an uptime that is too long.
-//! - A clock that was stepped **before** this client first saw it, or forth and back between two answers to this client.
+//! - A clock that was stepped **before** this client first saw it, or forth and back between two
+//!   answers to this client.
 //! - A master that became a replica and a master again between two probes (5 s), if no write reached it as a replica.
 //! - A replica that was promoted **before** this client first saw it: it tells its own uptime. Clients that knew the address before do see it.
 //! - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the old one. Only its clock can give it
@@ -22,9 +23,11 @@
 //! - A step of the clock that is smaller than what drift could have done since the last answer: 1 % of that time, which a probe every 5 s keeps under 50 ms,
 //!   and one round trip.
 //! - A clock that is corrected without a step and faster than by 1 %, until the difference is one that can be seen.
-//! - An address that leads clients to different servers at the same time, after a failover that left the old server running: one client holds on
+//! - An address that leads clients to different servers at the same time, after a failover that
+//!   left the old server running: one client holds on
 //!   the old one, and another is granted by the new one once `max_ttl` is over.
-//! - A server that takes over behind open connections (a proxy) in the same round trip in which another client connects to the old one and loads the
+//! - A server that takes over behind open connections (a proxy) in the same round trip in which
+//!   another client connects to the old one and loads the
 //!   script for it: it knows that script then, and is seen at the next probe only.
 //! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a snapshot, that takes over **behind an open connection**
 //!   is seen at the next probe only.

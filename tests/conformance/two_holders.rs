@@ -1,6 +1,8 @@
-//! Issue 8, item 1: a grant that is on its way for long, a node that forgets in the meantime, and a holder whose quorum hangs on that node.
+//! Issue 8, item 1: a grant that is on its way for long, a node that forgets in the meantime, and a
+//! holder whose quorum hangs on that node.
 //!
-//! A holds two of three nodes, and cannot reach one of them any more. The third grants to B, and forgets it. It holds the name for A after A's next
+//! A holds two of three nodes, and cannot reach one of them any more. The third grants to B, and
+//! forgets it. It holds the name for A after A's next
 //! renewal; were its `extended` a vote, A's deadline would move while B still counts what it granted.
 
 use std::time::Duration;

@@ -96,7 +96,8 @@ async fn a_lock_between_two_holders_is_released_before_connections_end() {
     assert!(next.await.unwrap().unwrap_err().is_closed() && stage.closed());
 }
 
-/// Its renewal is under way, and its deadline's timer has just fired and is about to be set anew: no timer is set for it.
+/// Its renewal is under way, and its deadline's timer has just fired and is about to be set anew:
+/// no timer is set for it.
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_lost_too() {
     let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));

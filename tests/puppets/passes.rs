@@ -49,9 +49,12 @@ async fn where_a_pass_was_stale_the_holder_before_is_released_once_others_were_e
     }
 }
 
-/// Found by seed 1039688 of commit bc95778. The holder before may have a claim or a pass on its way to that node still, on a
-/// connection that was replaced. The pass finds the name held by somebody else, and the release of that holder is on the same old
-/// connection, before the claim. Unless a release of the holder before raises the fence first, the claim is granted to nobody.
+/// Found by seed 1039688 of commit bc95778. The holder before may have a claim or a pass on its way
+/// to that node still, on a
+/// connection that was replaced. The pass finds the name held by somebody else, and the release of
+/// that holder is on the same old
+/// connection, before the claim. Unless a release of the holder before raises the fence first, the
+/// claim is granted to nobody.
 #[tokio::test(start_paused = true)]
 async fn where_a_pass_was_refused_the_holder_before_is_released_once_others_were_enough() {
     for refusal in [held(1), reserved(1, true)] {
