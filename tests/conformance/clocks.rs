@@ -1,17 +1,20 @@
-//! Clocks that are wrong. In memory only: the clocks of a real machine are not ours to turn.
+//! Clocks that are wrong. Mostly in memory: of real servers only the wall clock can be turned.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{MemoryNode, Node, NodeStatus, Request, Verb};
+use quorumlock::node::{MemoryNode, Name, Node, NodeStatus, Operation, Outcome, Request, Stance, Verb};
 use quorumlock::quorum::Tick;
 use quorumlock::{LostReason, Quorum, Released};
 use tokio::runtime::Handle;
 
+use crate::common::clockwork::Clockwork;
+use crate::common::node::{ask, real};
 use crate::world::{Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that shows anything.
@@ -32,6 +35,11 @@ impl Warped {
     /// The machine was suspended for so long: its monotonic clock counts that, its timers do not.
     fn suspend(&self, time: Duration) {
         *self.slept.lock().unwrap() += time;
+    }
+
+    /// A node's clock is set back: it takes its wall clock from here.
+    fn set_back(&self, time: Duration) {
+        *self.slept.lock().unwrap() -= time;
     }
 }
 
@@ -87,8 +95,45 @@ impl Node for Sleepy {
     }
 }
 
+/// Somebody is given a turn that lasts two seconds, and is gone. Then the node's clock is set back by an hour.
+async fn a_turn_does_not_outlast_a_clock_that_is_set_back(node: &dyn Node, set_back: impl FnOnce()) {
+    let names: Arc<[Name]> = [Name::new("", "turn").unwrap()].into();
+    let stance = Stance::Wait { ticket: 1, patience: 60 * SECOND };
+    let asked = async |verb: Verb, owner: &str, ballot: u64, stance: Stance| {
+        let (owner, names) = (owner.into(), names.clone());
+        let timed = Operation { ttl: 60 * SECOND, grace: 2 * SECOND, ..Operation::inspect(names) };
+        ask(node, &Operation { verb, owner, ballot, count: 1, stance, ..timed }).await.unwrap()
+    };
+    assert_eq!(asked(Verb::Claim, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Granted);
+    assert!(matches!(asked(Verb::Claim, "b/1/x/1.0", 2, stance).await, Outcome::Held { .. }));
+    assert_eq!(asked(Verb::Release, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Released { held: 1 });
+    let other = asked(Verb::Claim, "c/1/x/1.0", 3, Stance::Once).await;
+    assert!(matches!(&other, Outcome::Reserved { turn, .. } if turn == "b/1/x/1"), "{other:?}");
+    set_back();
+    assert_eq!(asked(Verb::Claim, "c/1/x/1.0", 3, Stance::Once).await, Outcome::Granted);
+}
+
+mod redis {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_does_not_outlast_a_clock_that_is_set_back() {
+        let clock = Clockwork::start("+0").await;
+        let node = real(&clock.server).await;
+        super::a_turn_does_not_outlast_a_clock_that_is_set_back(&node, || clock.set("-3600")).await;
+    }
+}
+
 mod memory {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_does_not_outlast_a_clock_that_is_set_back() {
+        let host = Warped::new();
+        host.suspend(2 * HOUR);
+        let node = store(&host);
+        super::a_turn_does_not_outlast_a_clock_that_is_set_back(&*node, || host.set_back(HOUR)).await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_grow_whatever_the_wall_clocks_show() {
@@ -109,7 +154,6 @@ mod memory {
     /// Issue 8, item 5: places in line are by the nodes' clocks.
     #[tokio::test(start_paused = true)]
     async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {
-        const HOUR: Duration = Duration::from_secs(3_600);
         for (early_is_fast, late_is_slow) in [(HOUR, Duration::ZERO), (Duration::ZERO, HOUR)] {
             let [right, early, late] = [(); 3].map(|()| Warped::new());
             let stores: Vec<Arc<dyn Node>> = (0..3).map(|_| store(&right)).collect();
@@ -165,6 +209,21 @@ mod memory {
         assert_eq!(guard.release().await.unwrap(), Released::AlreadyExpired);
         client.quiet().await;
         world.freed("over").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_of_two_holds_that_is_given_up_past_the_deadline_is_told_that_the_lock_had_expired() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let client = client(&world, &host).await;
+        let outer = client.lock("twice").acquire(SECOND).await.unwrap();
+        let inner = outer.reenter().await.unwrap();
+        host.suspend(outer.remaining());
+        // Another hold is left, and no timer has said anything yet.
+        assert_eq!(inner.release().await.unwrap(), Released::AlreadyExpired);
+        assert_eq!(outer.release().await.unwrap(), Released::AlreadyExpired);
+        client.quiet().await;
+        world.freed("twice").await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -114,6 +114,19 @@ async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_
     closes_when_released(&stage, closing.recv().unwrap()).await;
 }
 
+/// Its timers are gone, by which a shutdown finds a lock, and its release has not been sent yet.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_while_another_thread_shuts_down_is_released_before_connections_end() {
+    let stage = Stage::new(3);
+    let (guard, claim) = stage.won().await;
+    let quorum = stage.quorum.clone();
+    let closing = shutdown_when(&stage, move || quorum.in_use().1 == 0);
+    drop(guard);
+    let release = stage.round(Verb::Release, |_, _| SILENCE).await;
+    assert_eq!(release.owner, claim.owner);
+    closes_when_released(&stage, closing.recv().unwrap()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_begins_while_another_thread_shuts_down_asks_nobody() {
     let stage = Stage::new(3);

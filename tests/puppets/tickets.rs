@@ -40,3 +40,9 @@ async fn of_two_known_clocks_the_lower_one_counts() {
 async fn where_no_nodes_clock_is_known_the_wall_clock_counts() {
     assert!(ticket([None; 3]).await > about(400_000).start, "the year 2015 is long ago");
 }
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_cannot_be_right_give_the_first_and_the_last_ticket_and_none_beyond() {
+    assert_eq!(ticket([Some(-HOUR); 3]).await, 0, "before 1970");
+    assert_eq!(ticket([Some(i128::from(u64::MAX)); 3]).await, 1 << 53, "beyond what nodes count exactly");
+}

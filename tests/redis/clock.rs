@@ -1,63 +1,17 @@
 //! The clock guard, on servers whose clocks are faked: stepped forward and back, and drifting.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quorumlock::node::NodeState;
 use quorumlock::quorum::guard::Doubt;
-use quorumlock::{ErrorKind, Quorum};
+use quorumlock::{ErrorKind, LockOptions, Quorum};
 
+use crate::common::clockwork::Clockwork;
 use crate::common::eventually;
 use crate::common::proxy::Proxy;
-use crate::common::server::Server;
 use crate::{MAX_TTL, guarded, voting};
 
 const NOW: Duration = Duration::ZERO;
-
-/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a hundredth fast.
-struct Clockwork {
-    server: Server,
-    file: PathBuf,
-}
-
-impl Clockwork {
-    async fn start(clock: &str) -> Self {
-        let library = library();
-        let environment = |folder: &Path| {
-            std::fs::write(folder.join("clock"), clock).unwrap();
-            [
-                // libc comes next so that its allocator is found before jemalloc, which reads the clock before it can be faked.
-                ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
-                ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
-                ("FAKETIME_NO_CACHE", "1".to_owned()),
-                // Only the wall clock: the monotonic one drives the server's own timers.
-                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into()
-        };
-        let server = Server::within(&[], environment).await;
-        let file = server.folder().join("clock");
-        Self { server, file }
-    }
-
-    fn set(&self, clock: &str) {
-        // Renamed into place, so that it is never read half written.
-        let fresh = self.file.with_extension("fresh");
-        std::fs::write(&fresh, clock).unwrap();
-        std::fs::rename(&fresh, &self.file).unwrap();
-    }
-
-    fn time(&self) -> i64 {
-        self.server.command(&["TIME"]).split(' ').next().unwrap().parse().unwrap()
-    }
-}
-
-pub(crate) fn library() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
-    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists());
-    found.expect("libfaketime is installed (apt-get install faketime)")
-}
 
 /// Uses the node, so that its clock is seen.
 async fn look(quorum: &Quorum) {
@@ -134,18 +88,24 @@ async fn an_uptime_that_went_back_is_quarantined_at_the_next_connection() {
 
 #[tokio::test]
 async fn a_clock_that_drifts_within_the_bound_is_never_quarantined() {
-    assert_eq!(steps_seen("+0 x1.003").await, 0);
+    assert_eq!(steps_seen("+0 x1.003", 0.01).await, 0);
 }
 
 #[tokio::test]
 async fn a_clock_that_drifts_far_beyond_the_bound_is_quarantined() {
-    assert!(steps_seen("+0 x1.2").await > 0, "or else the drift above is not real");
+    assert!(steps_seen("+0 x1.1", 0.01).await > 0, "or else the drift above is not real");
+}
+
+#[tokio::test]
+async fn the_bound_is_the_drift_factor_of_the_quorum() {
+    assert_eq!(steps_seen("+0 x1.1", 0.2).await, 0);
 }
 
 /// Looks at a clock for some seconds; returns how often its node was seen quarantined.
-async fn steps_seen(clock: &str) -> usize {
+async fn steps_seen(clock: &str, drift_factor: f64) -> usize {
     let node = Clockwork::start(clock).await;
-    let quorum = voting(guarded([node.server.url()])).await;
+    let options = LockOptions::default().drift_factor(drift_factor).ttl(MAX_TTL);
+    let quorum = voting(guarded([node.server.url()]).options(options)).await;
     let began = Instant::now();
     let mut seen = 0;
     while began.elapsed() < 5 * MAX_TTL {

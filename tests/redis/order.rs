@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorumlock::Quorum;
 
-use crate::clock::library;
+use crate::common::clockwork::library;
 use crate::common::server::Server;
 use crate::common::{eventually, servers, unguarded};
 

@@ -231,6 +231,16 @@ async fn no_reply_counts_before_it_is_confirmed_who_gave_it() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_far_the_nodes_clock_is_ahead_is_known_from_its_first_answer_on() {
+    let node = node(&Arc::default(), Arc::default());
+    until(&node, |state| *state == NodeState::Up).await;
+    assert_eq!(node.clock_ahead(), None, "INFO told no time");
+    claimed(&node).recv().await.unwrap().unwrap();
+    let now = node.shared.host.now().since_origin().as_micros().cast_signed();
+    assert_eq!(node.clock_ahead(), Some(1_000_000 - now));
+}
+
 /// Asks the node again as soon as it is answered, as a caller does.
 struct Again(Arc<super::Shared>, UnboundedSender<FaultKind>);
 

@@ -1,0 +1,50 @@
+//! Servers whose wall clocks a test sets.
+
+use std::path::{Path, PathBuf};
+
+use super::server::Server;
+
+/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a hundredth fast.
+pub struct Clockwork {
+    pub server: Server,
+    file: PathBuf,
+}
+
+impl Clockwork {
+    pub async fn start(clock: &str) -> Self {
+        let library = library();
+        let environment = |folder: &Path| {
+            std::fs::write(folder.join("clock"), clock).unwrap();
+            [
+                // libc comes next so that its allocator is found before jemalloc, which reads the clock before it can be faked.
+                ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
+                ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
+                ("FAKETIME_NO_CACHE", "1".to_owned()),
+                // Only the wall clock: the monotonic one drives the server's own timers.
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+        };
+        let server = Server::within(&[], environment).await;
+        let file = server.folder().join("clock");
+        Self { server, file }
+    }
+
+    pub fn set(&self, clock: &str) {
+        // Renamed into place, so that it is never read half written.
+        let fresh = self.file.with_extension("fresh");
+        std::fs::write(&fresh, clock).unwrap();
+        std::fs::rename(&fresh, &self.file).unwrap();
+    }
+
+    pub fn time(&self) -> i64 {
+        self.server.command(&["TIME"]).split(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+pub fn library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists());
+    found.expect("libfaketime is installed (apt-get install faketime)")
+}
