@@ -254,7 +254,7 @@ impl Settings {
             require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;
         }
         if count.is_multiple_of(2) {
-            tracing::warn!(nodes = count, "an even number of nodes survives no more failures than one node less");
+            tracing::warn!(nodes = count, "an even number of nodes tolerates no more failures than one node fewer");
         }
         Ok(endpoints)
     }

@@ -38,7 +38,8 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// Whether the node has been admitted: it renews and releases, and votes on claims now or later by itself.
+    /// Whether the node is admitted: it renews and releases, and votes on claims now or as soon as
+    /// its quarantine ends.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Up | Self::Quarantined { .. })
@@ -50,10 +51,13 @@ impl fmt::Display for NodeState {
         match self {
             Self::Up => f.write_str("up"),
             Self::Quarantined { left, doubt: Doubt::Restarted } => {
-                write!(f, "quarantined for {left:.0?} more: it restarted, and may have forgotten locks")
+                write!(
+                    f,
+                    "quarantined for {left:.0?} more: this server is new or has restarted, and may have forgotten locks"
+                )
             }
             Self::Quarantined { left, doubt: Doubt::ClockStepped } => {
-                write!(f, "quarantined for {left:.0?} more: its clock was stepped, and may have ended locks early")
+                write!(f, "quarantined for {left:.0?} more: its clock was stepped, so it may have ended locks early")
             }
             Self::Connecting => f.write_str("connecting"),
             Self::Down { why } => write!(f, "down: {why}"),
@@ -80,12 +84,17 @@ pub struct NodeStatus {
     pub version: Option<String>,
     /// For how long the server had been up when it was last connected to.
     pub uptime: Option<Duration>,
+    /// The `maxmemory-policy` by which the server may evict locks; `None` where it evicts nothing.
+    pub evicts: Option<String>,
+    /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
+    /// longer without.
+    pub no_wake_ups: Option<String>,
 }
 
 impl NodeStatus {
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {
-        Self { node, state, round_trip: None, version: None, uptime: None }
+        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None }
     }
 }

@@ -17,13 +17,17 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinError;
 use tokio_util::sync::ReusableBoxFuture;
 
+use super::advice::advice;
 use super::endpoint::{Address, Endpoint};
-use super::script::{advice, refusal};
+use super::script::refusal;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::reply::{Fault, FaultKind};
 
 /// What is told when fred's task did not end by itself.
 const PANICKED: &str = "its connection panicked, which is a bug; please report it";
+/// What is told where replies make no sense.
+const STRANGER: &str =
+    "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
@@ -64,7 +68,7 @@ impl FredConnection {
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
         let mut this = Self { client, task, message };
-        this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, error))?;
+        this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, &error))?;
         Ok(this)
     }
 
@@ -130,7 +134,7 @@ impl Connection for FredConnection {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         match self.task.poll_unpin(context) {
             Poll::Ready(Ok(Ok(()))) => Poll::Ready(Event::Ended("the connection ended".to_owned())),
-            Poll::Ready(Ok(Err(error))) => Poll::Ready(Event::Ended(error.details().to_owned())),
+            Poll::Ready(Ok(Err(error))) => Poll::Ready(Event::Ended(said(&error))),
             Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(PANICKED.to_owned())),
             Poll::Pending => self.poll_message(context),
         }
@@ -273,32 +277,89 @@ fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     }
 }
 
-fn unreached(endpoint: &Endpoint, reached: bool, error: FredError) -> Fault {
+fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
     let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
     let message = match error.kind() {
         FredKind::Timeout if reached => "connected, but no answer to HELLO, CLIENT ID or INFO in time".to_owned(),
         FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS?".to_owned(),
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
-        FredKind::Auth => advice(error.details()),
-        FredKind::Tls => format!("TLS failed: {}", error.details()),
-        FredKind::IO if tls => distrust(error.details())
-            .unwrap_or_else(|| format!("{}; does this port speak TLS?", plain(error.details()))),
-        _ => advice(error.details()),
+        FredKind::IO if tls => handshake(error.details()),
+        FredKind::Protocol | FredKind::Parse if plain_text(endpoint) => {
+            format!("{STRANGER} If it expects TLS, write rediss://")
+        }
+        _ => said(error),
     };
-    Fault::new(FaultKind::Down, plain(&message)).caused_by(error)
+    Fault::new(FaultKind::Down, message).caused_by(plainly(error))
 }
 
-/// rustls tells a bad certificate as an I/O error, in its debug form.
-fn distrust(message: &str) -> Option<String> {
-    let (_, why) = message.split_once("InvalidCertificate(")?;
-    let why = why.trim_end_matches([' ', '}', ')']);
-    Some(format!("TLS failed: its certificate is not trusted here ({why}); SSL_CERT_FILE names others to trust"))
+const fn plain_text(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.address, Address::Tcp { tls: false, .. })
 }
 
-/// fred tells an I/O error by its debug form; what a reader wants of it is the message.
-fn plain(message: &str) -> String {
-    let quoted = message.strip_prefix("Os {").and_then(|rest| rest.split_once("message: \"")).map(|(_, rest)| rest);
-    quoted.and_then(|rest| rest.split_once('"')).map_or_else(|| message.to_owned(), |(text, _)| text.to_owned())
+/// What fred says, as people read it.
+fn said(error: &FredError) -> String {
+    match error.kind() {
+        FredKind::IO => plain(error.details()),
+        FredKind::Protocol | FredKind::Parse => STRANGER.to_owned(),
+        FredKind::Tls => format!("TLS failed: {}", words(error.details())),
+        _ => advice(error.details()),
+    }
+}
+
+/// The same error as people read it: it is the source of others, which programs may print.
+fn plainly(error: &FredError) -> FredError {
+    FredError::new(error.kind().clone(), said(error))
+}
+
+/// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
+fn handshake(debug: &str) -> String {
+    let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
+    let hint = if foreign { "; does this port speak TLS?" } else { "" };
+    distrust(debug).unwrap_or_else(|| format!("{}{hint}", plain(debug)))
+}
+
+/// Why a certificate is not accepted, if that is what happened.
+fn distrust(debug: &str) -> Option<String> {
+    let (_, why) = debug.split_once("InvalidCertificate(")?;
+    if why.starts_with("NotValidForName") {
+        return Some("TLS failed: its certificate is for other host names than that of the address".to_owned());
+    }
+    let hint = "SSL_CERT_FILE names others to trust";
+    Some(format!("TLS failed: its certificate is not trusted here ({}); {hint}", words(why)))
+}
+
+/// The message of an I/O error, which fred tells in its debug form.
+fn plain(debug: &str) -> String {
+    let forms = [("Os {", "message: "), ("Error {", "message: "), ("Custom {", "error: ")];
+    let form = forms.into_iter().find(|(form, _)| debug.starts_with(form));
+    let message = form.and_then(|(_, field)| debug.split_once(field));
+    let Some((_, message)) = message else { return kind(debug).unwrap_or_else(|| debug.to_owned()) };
+    let message = message.trim_end_matches([' ', '}']);
+    match message.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        Some(text) => text.replace("\\\"", "\"").replace("\\\\", "\\"),
+        None => words(message),
+    }
+}
+
+/// `Kind(NotFound)`: an I/O error that is no more than its kind.
+fn kind(debug: &str) -> Option<String> {
+    Some(words(debug.strip_prefix("Kind(")?.strip_suffix(')')?))
+}
+
+/// `InvalidMessage(InvalidContentType)` as "invalid message: invalid content type". Fields are left
+/// out.
+fn words(debug: &str) -> String {
+    let names = debug.split(" {").next().unwrap_or_default().split(['(', ')', '}', ' ']);
+    names.filter(|name| !name.is_empty()).map(spaced).collect::<Vec<_>>().join(": ")
+}
+
+/// `NotFound` as "not found".
+fn spaced(name: &str) -> String {
+    let spaced = name.chars().flat_map(|letter| {
+        let space = letter.is_uppercase().then_some(' ');
+        space.into_iter().chain(letter.to_lowercase())
+    });
+    spaced.collect::<String>().trim_start().to_owned()
 }
 
 /// What a failed command says of the node: nothing came, or an error did.
@@ -313,9 +374,9 @@ fn fault(error: FredError) -> Fault {
     let message = match kind {
         FaultKind::Timeout => "no answer in time".to_owned(),
         FaultKind::Closed => "the connection ended before the answer".to_owned(),
-        _ => advice(error.details()),
+        _ => said(&error),
     };
-    Fault::new(kind, message).caused_by(error)
+    Fault::new(kind, message).caused_by(plainly(&error))
 }
 
 #[cfg(test)]
@@ -330,15 +391,45 @@ mod tests {
 
     #[test]
     fn an_io_error_is_told_by_its_message() {
-        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(plain(debug), "Connection refused");
-        assert_eq!(plain("other"), "other");
+        for (debug, message) in [
+            ("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }", "Connection refused"),
+            ("Custom { kind: Uncategorized, error: \"failed to look up: unknown\" }", "failed to look up: unknown"),
+            ("Custom { kind: InvalidData, error: AlertReceived(NoSuchThing) }", "alert received: no such thing"),
+            ("Error { kind: InvalidInput, message: \"a \\\"b\\\"\" }", "a \"b\""),
+            ("Kind(NotFound)", "not found"),
+            ("other", "other"),
+        ] {
+            assert_eq!(plain(debug), message);
+        }
+    }
+
+    #[test]
+    fn every_form_in_which_std_shows_an_io_error_is_understood() {
+        use std::io::{Error, ErrorKind};
+        let refused = Error::from_raw_os_error(if cfg!(unix) { 2 } else { 10_061 });
+        let shown = |error: Error| plain(&format!("{error:?}"));
+        assert!(!shown(refused).contains(['{', '"']));
+        assert_eq!(shown(Error::other("what it is")), "what it is");
+        assert_eq!(shown(Error::from(ErrorKind::UnexpectedEof)), "unexpected eof");
+        assert_eq!(
+            shown(Error::new(ErrorKind::InvalidData, rustls::Error::HandshakeNotComplete)),
+            "handshake not complete"
+        );
     }
 
     #[test]
     fn a_certificate_that_is_not_trusted_is_told_as_one() {
-        let told = distrust("Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }").unwrap();
-        assert!(told.contains("not trusted here (UnknownIssuer)"), "{told}");
+        let told = |why: &str| distrust(&format!("Custom {{ kind: InvalidData, error: InvalidCertificate({why}) }}"));
+        assert!(told("UnknownIssuer").unwrap().contains("not trusted here (unknown issuer)"));
+        let name = told("NotValidForNameContext { expected: DnsName(\"eu\"), presented: [\"us\"] }").unwrap();
+        assert!(name.contains("other host names") && !name.contains('{'), "{name}");
         assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
+    }
+
+    #[test]
+    fn a_port_that_refuses_is_not_asked_about_tls() {
+        let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(handshake(refused), "Connection refused");
+        assert!(handshake("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }").ends_with("speak TLS?"));
     }
 }

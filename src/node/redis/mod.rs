@@ -6,6 +6,7 @@
 //! script calls.
 
 mod admission;
+mod advice;
 mod batcher;
 mod endpoint;
 mod flight;
@@ -92,8 +93,8 @@ struct State {
     server: Option<Server>,
     /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
     hinting: bool,
-    /// Whether it was said that they do not.
-    told_silent: bool,
+    /// Why they did not, when that was noticed first.
+    silent: Option<String>,
     /// When it may be told again that messages were missed.
     missed_next: Tick,
     round_trip: Option<Duration>,
@@ -115,9 +116,10 @@ impl Shared {
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
-        let told = std::mem::replace(&mut state.told_silent, true);
+        let news = state.silent.is_none();
+        state.silent.get_or_insert_with(|| why.to_owned());
         drop(state);
-        if !told {
+        if news {
             let channels = &self.settings.channel;
             tracing::warn!(
                 node = %self.label, why,
@@ -207,8 +209,7 @@ impl RedisNode {
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
         let missed_next = host.now();
-        let state =
-            State { link, guard, server: None, hinting: false, told_silent: false, missed_next, round_trip: None };
+        let state = State { link, guard, server: None, hinting: false, silent: None, missed_next, round_trip: None };
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
@@ -269,6 +270,8 @@ impl Node for RedisNode {
             round_trip: state.round_trip,
             version: state.server.as_ref().map(|server| server.version.clone()),
             uptime: state.server.as_ref().map(|server| server.uptime),
+            evicts: state.server.as_ref().and_then(|server| server.evicts.clone()),
+            no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
         }
     }
 }
