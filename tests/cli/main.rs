@@ -12,6 +12,7 @@ mod run;
 mod sandbox;
 mod secrets;
 mod status;
+mod unwell;
 mod usage;
 
 use std::path::Path;

@@ -11,7 +11,8 @@ use crate::bench::args::{Bench, BenchWorker};
 use crate::duration;
 
 const EXIT_CODES: &str = "\
-Exit codes: 64 usage, 69 no quorum of nodes can vote, 70 internal error, 75 not acquired in time, 76 the lock was lost.
+Exit codes: 1 a check failed or you said no, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error,
+75 not acquired in time, 76 the lock was lost.
 Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES. Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
 /// One lock across independent Redis masters.
@@ -31,7 +32,7 @@ pub(crate) enum Command {
     Sandbox(Sandbox),
     /// Runs a command while holding a lock
     Run(Run),
-    /// Shows how the nodes are, and who holds a name
+    /// Shows the state of each node, and who holds a name
     Status(Status),
     /// Takes a lock away from whoever holds it
     Release(Release),
@@ -67,7 +68,7 @@ pub(crate) struct Nodes {
     /// A TOML file with nodes and options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The longest ttl of any client of these nodes: a node that restarted does not vote for so long. 0 switches that off
+    /// The longest ttl of any client of these nodes: a node that is new or has restarted does not vote for so long. 0 switches that off
     /// [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,

@@ -80,7 +80,7 @@ impl Stage {
 
     async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: u8) -> Result<Summary, Failure> {
         let view = View::new(args, quorum);
-        view.note("waiting until all nodes vote: those that have just started are quarantined");
+        view.note("waiting until all nodes vote: a server that has just started may have forgotten locks");
         ready(quorum).await?;
         let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
@@ -124,7 +124,7 @@ impl Stage {
             servers.restart(VICTIM)?;
             self.restarted = 1;
             view.note(&format!(
-                "three quarters: started {} again, empty; it is quarantined for a while",
+                "three quarters: started {} again, empty; it does not vote until all it forgot has expired",
                 self.settings.nodes[VICTIM]
             ));
         }

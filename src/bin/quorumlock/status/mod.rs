@@ -1,5 +1,7 @@
 //! `quorumlock status`: how the nodes are, and who holds a name.
 
+mod verdict;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,9 +11,10 @@ use serde_json::{Value, json};
 
 use crate::cli::Status;
 use crate::duration::show;
-use crate::failure::{Outcome, UNAVAILABLE};
+use crate::failure::Outcome;
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
+use verdict::{Verdict, refusal};
 
 /// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,13 +29,14 @@ pub(crate) async fn status(args: Status) -> Outcome {
     wait(&quorum, settings.connect_timeout).await;
     let inspected = quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await?;
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
+    let code = seen.verdict().code();
     if args.json {
         output::say(&seen.json().to_string())?;
     } else {
         seen.lines().iter().try_for_each(|line| output::say(line))?;
     }
     quorum.shutdown(Duration::ZERO).await;
-    Ok(if seen.votes() >= seen.quorum() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+    Ok(ExitCode::from(code))
 }
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
@@ -53,13 +57,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn quorum(&self) -> usize {
-        self.nodes.len() / 2 + 1
-    }
-
-    /// How many nodes vote.
-    fn votes(&self) -> usize {
-        self.nodes.iter().filter(|node| node.state == NodeState::Up).count()
+    fn verdict(&self) -> Verdict<'_> {
+        Verdict::new(&self.nodes, &self.inspected)
     }
 
     fn lines(&self) -> Vec<String> {
@@ -72,7 +71,10 @@ impl Seen {
             self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.row(node, said)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        lines.push(self.verdict());
+        let verdict = self.verdict();
+        let colour = if verdict.can_acquire() { green } else { red };
+        lines.push(colour(&verdict.sentence()));
+        lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
             lines.extend(line(&self.inspected));
@@ -92,14 +94,9 @@ impl Seen {
                 node.uptime.map_or_else(dash, |time| if time.is_zero() { "0 s".to_owned() } else { show(time) });
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
         }
-        row.push(state(node));
+        let refused = refusal(node, said).map(|why| red(&format!("{}, but does not answer: {why}", node.state)));
+        row.push(refused.unwrap_or_else(|| state(node)));
         row
-    }
-
-    fn verdict(&self) -> String {
-        let (votes, all, quorum) = (self.votes(), self.nodes.len(), self.quorum());
-        let text = format!("{votes} of {all} nodes vote; a quorum is {quorum}");
-        if votes >= quorum { green(&text) } else { red(&format!("{text}: no lock can be acquired")) }
     }
 
     fn holding(&self, name: &str) -> String {
@@ -110,14 +107,30 @@ impl Seen {
             (Some(_), None) => {
                 format!("{} is free; its tokens so far are at most {}", bold(name), self.inspected.fence())
             }
-            (None, None) => yellow(&format!("{name}: no quorum of nodes says the same; look again")),
+            (None, None) => self.unknown(name),
         }
+    }
+
+    /// Nobody can tell who holds the name: too few nodes answer, or votes are split for a moment.
+    fn unknown(&self, name: &str) -> String {
+        let (answers, all) = (self.verdict().answers(), self.nodes.len());
+        if answers >= self.verdict().quorum() {
+            return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
+        }
+        red(&format!("{name}: nobody can tell who holds it; {answers} of {all} nodes answered, which is no quorum"))
     }
 
     fn json(&self) -> Value {
         let nodes: Vec<_> =
             self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.node_json(node, said)).collect();
-        let mut object = json!({ "nodes": nodes, "quorum": self.quorum(), "votes": self.votes(), "can_acquire": self.votes() >= self.quorum() });
+        let verdict = self.verdict();
+        let mut object = json!({
+            "nodes": nodes,
+            "quorum": verdict.quorum(),
+            "votes": verdict.votes(),
+            "can_acquire": verdict.can_acquire(),
+            "warnings": verdict.warnings(),
+        });
         if let Some(name) = &self.name {
             object["name"] = json!(name);
             object["agreed"] = json!(self.inspected.agreed().is_some());
@@ -136,11 +149,14 @@ impl Seen {
         let mut object = json!({
             "node": &*node.node,
             "state": word(&node.state),
-            "why": if node.state == NodeState::Up { None } else { Some(node.state.to_string()) },
+            "why": why(node, said),
+            "answers": said.is_ok(),
             "quarantine_ms": if let NodeState::Quarantined { left, .. } = node.state { Some(milliseconds(left)) } else { None },
             "round_trip_ms": node.round_trip.map(milliseconds),
             "version": node.version,
             "uptime_seconds": node.uptime.map(|time| time.as_secs()),
+            "evicts": node.evicts,
+            "no_wake_ups": node.no_wake_ups,
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
             object["holder"] = json!(said.holder);
@@ -160,12 +176,19 @@ impl Seen {
         said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
-    /// For how long a quorum of nodes still has the holder: it ends when the first node too many forgets it.
+    /// For how long a quorum of nodes still has the holder: it ends when the first node too many
+    /// forgets it.
     fn remaining(&self) -> Option<Duration> {
         let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
         left.sort_unstable();
-        left.iter().rev().nth(self.quorum() - 1).copied()
+        left.iter().rev().nth(self.verdict().quorum() - 1).copied()
     }
+}
+
+/// What keeps a node from voting, or from answering.
+fn why(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
+    let refused = refusal(node, said).map(str::to_owned);
+    refused.or_else(|| (node.state != NodeState::Up).then(|| node.state.to_string()))
 }
 
 fn holder_cells(said: &Result<Inspection, String>) -> [String; 4] {
@@ -185,7 +208,8 @@ fn line_cells(said: &Result<Inspection, String>) -> [String; 2] {
     [said.waiting.to_string(), turn]
 }
 
-/// How many wait in line: on the node that knows of the most. In one process all that wait for a name count as one.
+/// How many wait in the queue of the node that knows of the most. All of one process that wait for
+/// a name count as one.
 fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
 }

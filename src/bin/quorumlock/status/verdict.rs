@@ -1,0 +1,108 @@
+//! What the nodes' states come to: whether a lock can be acquired, and what had better be mended.
+
+use std::time::Duration;
+
+use quorumlock::node::Inspection;
+use quorumlock::{Inspected, NodeState, NodeStatus};
+
+use crate::failure::{UNAVAILABLE, USAGE};
+
+/// The nodes, and what each answered when it was asked about a name.
+pub(super) struct Verdict<'a> {
+    nodes: &'a [NodeStatus],
+    inspected: &'a Inspected,
+}
+
+impl<'a> Verdict<'a> {
+    pub(super) const fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected) -> Self {
+        Self { nodes, inspected }
+    }
+
+    pub(super) const fn quorum(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// How many nodes told what they know of the name.
+    pub(super) fn answers(&self) -> usize {
+        self.inspected.nodes.iter().filter(|(_, said)| said.is_ok()).count()
+    }
+
+    /// How many nodes vote. One that is up and refuses to answer does not.
+    pub(super) fn votes(&self) -> usize {
+        self.waits().filter(Duration::is_zero).count()
+    }
+
+    /// Whether the same server is behind two addresses: then `run` and the library refuse to start.
+    fn duplicate(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
+    }
+
+    pub(super) fn can_acquire(&self) -> bool {
+        self.votes() >= self.quorum() && !self.duplicate()
+    }
+
+    /// 0 where `run` would begin, else what it would end with.
+    pub(super) fn code(&self) -> u8 {
+        match self.can_acquire() {
+            true => 0,
+            false if self.duplicate() => USAGE,
+            false => UNAVAILABLE,
+        }
+    }
+
+    /// In one sentence.
+    pub(super) fn sentence(&self) -> String {
+        let counted = format!("{} of {} nodes vote; a quorum is {}", self.votes(), self.nodes.len(), self.quorum());
+        if self.duplicate() {
+            return format!("{counted}: one server is behind two addresses, which `quorumlock run` refuses");
+        }
+        if self.can_acquire() {
+            return counted;
+        }
+        match self.opens_in() {
+            Some(left) => format!("{counted}: no lock can be acquired for another {left:.0?}, then a quorum votes"),
+            None => format!("{counted}: no lock can be acquired"),
+        }
+    }
+
+    /// When quarantines have ended so that a quorum votes, if nothing else happens.
+    fn opens_in(&self) -> Option<Duration> {
+        let mut waits: Vec<_> = self.waits().collect();
+        waits.sort_unstable();
+        waits.get(self.quorum() - 1).copied()
+    }
+
+    /// How long it takes until they vote, of all nodes that will.
+    fn waits(&self) -> impl Iterator<Item = Duration> {
+        let all = self.nodes.iter().zip(&self.inspected.nodes);
+        all.filter(|(_, (_, said))| said.is_ok()).filter_map(|(node, _)| match node.state {
+            NodeState::Up => Some(Duration::ZERO),
+            NodeState::Quarantined { left, .. } => Some(left),
+            _ => None,
+        })
+    }
+
+    /// What does not keep locks from being acquired, and had better be mended.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let nodes = self.nodes.len();
+        let even = format!("{nodes} nodes tolerate no more failures than {}; use an odd number", nodes - 1);
+        let even = nodes.is_multiple_of(2).then_some(even);
+        even.into_iter().chain(self.nodes.iter().flat_map(of_node)).collect()
+    }
+}
+
+/// Why a node that was reached did not answer: it refused, or it hangs.
+pub(super) fn refusal<'a>(node: &NodeStatus, said: &'a Result<Inspection, String>) -> Option<&'a str> {
+    said.as_ref().err().map(String::as_str).filter(|_| node.state.is_admitted())
+}
+
+fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
+    let evicts = node.evicts.as_ref().map(|policy| {
+        format!("{} may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction", node.node)
+    });
+    let silent = node
+        .no_wake_ups
+        .as_ref()
+        .map(|why| format!("{} does not notify waiters, so waiting takes longer: {why}", node.node));
+    evicts.into_iter().chain(silent)
+}

@@ -1,0 +1,122 @@
+//! `quorumlock status` where something is wrong: it says what, and fails where `run` would.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{bare, done, over};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// Gives each server a user of its own; returns the command over them, logged in as that user.
+fn limited(servers: &[Server], rights: &[&str]) -> Command {
+    let words = [&["ACL", "SETUSER", "locks", "on", ">pw"], rights].concat();
+    servers.iter().for_each(|server| assert_eq!(server.command(&words), "OK"));
+    let urls: Vec<_> = servers.iter().map(|server| format!("redis://locks:pw@127.0.0.1:{}", server.port())).collect();
+    nodes(&urls)
+}
+
+fn nodes(urls: &[String]) -> Command {
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", urls.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
+    command
+}
+
+/// What `status` says of a name: its code, its text, and its object.
+fn status(command: &mut Command) -> (i32, String, Value) {
+    let (code, out, err) = done(command.args(["status", "job"]));
+    let (same, object, _) = done(command.arg("--json"));
+    assert_eq!(code, same, "{out}{err}{object}");
+    (code, out + &err, serde_json::from_str(&object).unwrap())
+}
+
+#[tokio::test]
+async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() {
+    let servers = servers(3).await;
+    for (rights, missing) in [
+        (&["~other:*", "&*", "+@all"][..], "~quorumlock:*"),
+        (&["resetkeys", "~*", "&*", "+@all", "-evalsha"], "+evalsha"),
+        (&["resetkeys", "~*", "&*", "+@all", "-script"], "+script|load"),
+    ] {
+        let (code, said, object) = status(&mut limited(&servers, rights));
+        assert_eq!((code, &object["votes"], &object["can_acquire"]), (69, &0.into(), &false.into()), "{said}");
+        assert!(said.contains("NOPERM") && said.contains(missing), "{said}");
+        assert!(!said.contains("look again") && said.contains("nobody can tell who holds it"), "{said}");
+        assert!(object["nodes"][0]["why"].as_str().unwrap().contains(missing), "{object}");
+        let (code, said, _) = done(limited(&servers, rights).arg("status"));
+        assert!(code == 69 && said.contains(missing), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
+    let servers = servers(3).await;
+    drop(limited(&servers[..1], &["~other:*", "&*", "+@all"]));
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let user = urls[0].replace("redis://", "redis://locks:pw@");
+    let (code, said, object) = status(&mut nodes(&[vec![user], urls[1..].to_vec()].concat()));
+    assert_eq!((code, &object["votes"], &object["agreed"]), (0, &2.into(), &true.into()), "{said}");
+    assert!(said.contains("up, but does not answer: NOPERM"), "{said}");
+}
+
+#[tokio::test]
+async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
+    let servers = servers(2).await;
+    let mut urls: Vec<_> = servers.iter().map(Server::url).collect();
+    urls.push(urls[0].replace("127.0.0.1", "localhost"));
+    let (code, said, object) = status(&mut nodes(&urls));
+    assert_eq!((code, &object["can_acquire"]), (64, &false.into()), "{said}");
+    assert!(said.contains("one server is behind two addresses"), "{said}");
+    assert_eq!(done(nodes(&urls).args(["run", "job", "--", "true"])).0, 64);
+}
+
+/// Of a command that succeeds.
+fn warnings(command: &mut Command) -> String {
+    let (code, said, object) = status(command);
+    assert_eq!((code, &object["can_acquire"]), (0, &true.into()), "{said}");
+    let warnings = object["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
+    warnings.inspect(|warning| assert!(said.contains(&format!("warning: {warning}")), "{said}")).collect()
+}
+
+#[tokio::test]
+async fn a_node_that_may_evict_locks_is_warned_of() {
+    let mut servers = servers(2).await;
+    servers.push(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).await);
+    let said = warnings(&mut over(&servers));
+    assert!(said.contains("allkeys-lru") && said.contains("noeviction") && said.contains(&servers[2].url()), "{said}");
+}
+
+#[tokio::test]
+async fn a_node_that_notifies_no_waiter_is_warned_of_with_the_right_that_is_missing() {
+    let servers = servers(3).await;
+    let said = warnings(&mut limited(&servers, &["~quorumlock:*", "resetchannels", "+@all"]));
+    assert_eq!(said.matches("does not notify waiters").count(), 3, "{said}");
+    assert!(said.contains("&quorumlock:wake:*") && !said.contains("EVAL"), "{said}");
+}
+
+#[tokio::test]
+async fn an_even_number_of_nodes_is_warned_of() {
+    assert_eq!(warnings(&mut over(&servers(3).await)), "");
+    let said = warnings(&mut over(&servers(4).await));
+    assert!(said.contains("4 nodes tolerate no more failures than 3"), "{said}");
+}
+
+#[tokio::test]
+async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
+    let servers = servers(3).await;
+    let (code, said, _) = status(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h"));
+    assert_eq!(code, 69);
+    assert!(said.contains("this server is new or has restarted, and may have forgotten locks"), "{said}");
+    assert!(said.contains("no lock can be acquired for another 3"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_redis_is_told_to_be_none() {
+    let http = crate::common::fake::Fake::start(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
+    let nowhere = format!("redis://{}", "x".repeat(300));
+    let mut command = nodes(&[http.url(), nowhere]);
+    let (code, said, _) = status(command.env("RUST_BACKTRACE", "0"));
+    assert_eq!(code, 69);
+    assert!(said.contains("does not speak the Redis protocol") && !said.contains("HELLO"), "{said}");
+    assert!(said.contains("failed to lookup address") && !said.contains("Custom {"), "{said}");
+}
