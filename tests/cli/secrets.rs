@@ -13,7 +13,7 @@ const ENCODED: &str = "hunter2%40%2F%3Asecret";
 fn silent(command: &mut Command) -> (i32, String) {
     let (code, out, err) = done(command);
     let said = out + &err;
-    for secret in [PASSWORD, ENCODED, "hunter2", "wr0ng"] {
+    for secret in [PASSWORD, ENCODED, "hunter2", "wr0ng", "73131737313"] {
         assert!(!said.contains(secret), "{secret} in {said}");
     }
     (code, said)
@@ -75,6 +75,7 @@ fn a_broken_file_is_refused_without_its_words() {
         "[[nodes]]\nurl = \"redis://eu\"\npassword = \"hunter2",
         "[[nodes]]\nurl = \"redis://:hunter2@eu\"\npassword = \"wr0ng\"",
         "ttl = \"hunter2\"",
+        "[[nodes]]\nurl = \"redis://eu\"\npassword = 73131737313",
     ] {
         std::fs::write(&file, text).unwrap();
         let (code, said) = silent(bare().args(["status", "-vv", "--config"]).arg(&file));

@@ -56,6 +56,33 @@ fn a_bad_environment_and_a_bad_file_are_refused_with_64() {
     assert!(code == 64 && err.contains("node 1: the environment variable NOT_SET_ANYWHERE"), "{err}");
 }
 
+#[tokio::test]
+async fn passwords_of_nodes_that_the_command_line_replaces_need_not_be_set() {
+    let servers = servers(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.toml");
+    let node = "[[nodes]]\nurl = \"redis://eu\"\npassword_env = \"NOT_SET_ANYWHERE\"\n";
+    std::fs::write(&file, format!("max_ttl = \"0\"\n{node}")).unwrap();
+    let (code, out, err) = done(bare().args(["status", "--nodes", &servers[0].url(), "--config"]).arg(&file));
+    assert!(code == 0 && out.contains("1 of 1 nodes vote"), "{out}{err}");
+}
+
+#[test]
+fn a_file_with_values_of_the_wrong_type_is_refused_with_the_right_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.toml");
+    let nodes = "[[nodes]], and below it url = \"redis://host:port\"";
+    for (text, right) in [
+        ("ttl = 30", "such as \"500ms\", \"30s\""),
+        ("nodes = [\"redis://eu\", \"redis://us\"]", nodes),
+        ("nodes = \"redis://eu,redis://us\"", nodes),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, _, err) = done(bare().args(["status", "--config"]).arg(&file));
+        assert!(code == 64 && err.contains("line 1") && err.contains(right), "{text}: {err}");
+    }
+}
+
 #[test]
 fn help_is_no_mistake() {
     let (code, out, err) = done(bare().arg("--help"));

@@ -1,9 +1,11 @@
 //! The TOML file. Passwords may stand in it, and better come from the environment.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
 use crate::duration;
@@ -11,37 +13,31 @@ use crate::failure::Failure;
 
 /// More than any such file needs; a file that is longer is not one.
 const LONGEST: u64 = 1 << 20;
+/// How nodes are written.
+const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
-/// What the file says, passwords filled in.
-#[derive(Default)]
-pub(crate) struct File {
-    pub(crate) nodes: Vec<String>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) max_ttl: Option<Duration>,
-    pub(crate) key_prefix: Option<String>,
-    pub(crate) connect_timeout: Option<Duration>,
-    pub(crate) node_timeout: Option<Duration>,
-}
-
-#[derive(Deserialize)]
+/// What the file says. No Debug: it may hold passwords.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+pub(crate) struct File {
+    #[serde(skip)]
+    path: String,
     #[serde(default)]
     nodes: Vec<Node>,
     #[serde(default, deserialize_with = "time")]
-    ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
-    max_ttl: Option<Duration>,
-    key_prefix: Option<String>,
+    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) key_prefix: Option<String>,
     #[serde(default, deserialize_with = "time")]
-    connect_timeout: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
-    node_timeout: Option<Duration>,
+    pub(crate) node_timeout: Option<Duration>,
 }
 
 /// One `[[nodes]]`.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "[[nodes]], and below it url = \"redis://host:port\"; once for each node")]
 struct Node {
     url: String,
     user: Option<String>,
@@ -53,46 +49,46 @@ struct Node {
 impl File {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let wrong = |what: String| Failure::usage(format!("{shown}: {what}"));
+        let path_shown = path.display().to_string();
+        let wrong = |what: String| Failure::usage(format!("{path_shown}: {what}"));
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > LONGEST {
             return Err(wrong("too long for a configuration file".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text, |name| std::env::var(name).ok()).map_err(wrong)
+        let file = Self::parse(&text).map_err(wrong)?;
+        Ok(Self { path: path_shown, ..file })
     }
 
-    fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let written: Written = toml::from_str(text).map_err(|error| shown(text, &error))?;
-        let nodes = written.nodes.into_iter().enumerate();
-        let nodes =
-            nodes.map(|(index, node)| node.address(&variable).map_err(|why| format!("node {}: {why}", index + 1)));
-        Ok(Self {
-            nodes: nodes.collect::<Result<_, _>>()?,
-            ttl: written.ttl,
-            max_ttl: written.max_ttl,
-            key_prefix: written.key_prefix,
-            connect_timeout: written.connect_timeout,
-            node_timeout: written.node_timeout,
-        })
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| shown(text, &error))
     }
+
+    pub(crate) const fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// The nodes' addresses, passwords filled in. Passwords are looked for only here: where the
+    /// command line names other nodes, those of the file need not be there.
+    pub(crate) fn addresses(&self) -> Result<Vec<String>, Failure> {
+        let variable = |name: &str| std::env::var(name).ok();
+        addresses(&self.nodes, variable).map_err(|why| Failure::usage(format!("{}: {why}", self.path)))
+    }
+}
+
+fn addresses(nodes: &[Node], variable: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+    let numbered = nodes.iter().zip(1..);
+    let address = |(node, number): (&Node, u32)| node.address(&variable).map_err(|why| format!("node {number}: {why}"));
+    numbered.map(address).collect()
 }
 
 impl Node {
     /// The address with user and password in it, percent-encoded.
-    fn address(self, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
-        let password = match (self.password, self.password_env) {
-            (Some(_), Some(_)) => return Err("give password or password_env, not both".to_owned()),
-            (None, Some(name)) => Some(
-                variable(&name).ok_or_else(|| format!("the environment variable {name} (password_env) is not set"))?,
-            ),
-            (password, None) => password,
-        };
-        let Some(password) = password else {
+    fn address(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+        let Some(password) = self.secret(variable)? else {
             return match self.user {
                 Some(_) => Err("user without password; add password_env".to_owned()),
-                None => Ok(self.url),
+                None => Ok(self.url.clone()),
             };
         };
         let Some((scheme, rest)) = self.url.split_once("://") else {
@@ -105,6 +101,15 @@ impl Node {
         let user = self.user.as_deref().map(encoded).unwrap_or_default();
         Ok(format!("{scheme}://{user}:{}@{rest}", encoded(&password)))
     }
+
+    fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
+        let unset = |name: &str| format!("the environment variable {name} (password_env) is not set");
+        match (&self.password, &self.password_env) {
+            (Some(_), Some(_)) => Err("give password or password_env, not both".to_owned()),
+            (None, Some(name)) => variable(name).ok_or_else(|| unset(name)).map(Some),
+            (password, None) => Ok(password.clone()),
+        }
+    }
 }
 
 /// The error with its line's number, but without what the line says, since that may be a password.
@@ -112,8 +117,18 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
     let line = error
         .span()
         .map(|span| text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1);
-    let message = without_quotes(error.message());
+    let message = without_values(error.message());
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
+}
+
+/// What is wrong, without the file's values: for a value of the wrong type, only how to write it.
+fn without_values(message: &str) -> String {
+    let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
+    match message.split_once(", expected ").filter(|_| typed) {
+        Some((_, "a sequence")) => format!("write {NODES}"),
+        Some((_, right)) => format!("write {right}"),
+        None => without_quotes(message),
+    }
 }
 
 /// Cuts what stands in double quotes: values from the file.
@@ -124,37 +139,49 @@ fn without_quotes(message: &str) -> String {
     }
 }
 
+/// Reads a time, and tells by an example how one is written.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
+    struct Time;
+
+    impl Visitor<'_> for Time {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+            duration::parse(text).map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_str(Time).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<File, String> {
-        File::parse(text, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()))
+    fn nodes(text: &str) -> Result<Vec<String>, String> {
+        addresses(&File::parse(text)?.nodes, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()))
     }
 
     fn refused(text: &str) -> String {
-        parse(text).err().unwrap()
+        nodes(text).err().unwrap()
     }
 
     #[test]
     fn a_file_tells_nodes_and_options() {
-        let file = parse(
-            "ttl = \"10s\"\nkey_prefix = \"app:\"\n[[nodes]]\nurl = \"redis://eu\"\n[[nodes]]\nurl = \"redis://us\"\n",
-        )
-        .unwrap();
-        assert_eq!(file.nodes, ["redis://eu", "redis://us"]);
+        let text =
+            "ttl = \"10s\"\nkey_prefix = \"app:\"\n[[nodes]]\nurl = \"redis://eu\"\n[[nodes]]\nurl = \"redis://us\"\n";
+        let file = File::parse(text).unwrap();
+        assert_eq!(nodes(text).unwrap(), ["redis://eu", "redis://us"]);
         assert_eq!((file.ttl, file.key_prefix.as_deref()), (Some(Duration::from_secs(10)), Some("app:")));
     }
 
     #[test]
     fn passwords_come_from_the_environment_and_are_encoded() {
-        let node =
-            |more: &str| parse(&format!("[[nodes]]\nurl = \"rediss://eu:6380/2\"\n{more}")).map(|file| file.nodes);
+        let node = |more: &str| nodes(&format!("[[nodes]]\nurl = \"rediss://eu:6380/2\"\n{more}"));
         assert_eq!(node("password_env = \"EU\"").unwrap(), ["rediss://:p%40ss%2Fw%3Ard@eu:6380/2"]);
         assert_eq!(node("user = \"a b\"\npassword = \"c\"").unwrap(), ["rediss://a%20b:c@eu:6380/2"]);
         assert!(node("password_env = \"US\"").unwrap_err().contains("US (password_env) is not set"));
@@ -170,9 +197,22 @@ mod tests {
             "ttl = \"secret\"",
             "[[nodes]]\nurl = \"redis://:secret@eu",
             "ttl = secret",
+            "[[nodes]]\nurl = \"redis://eu\"\npassword = 1234secret",
         ] {
             let said = refused(text);
             assert!(!said.contains("secret"), "{said}");
         }
+    }
+    #[test]
+    fn a_value_of_the_wrong_type_is_told_how_to_write_it() {
+        let time = "line 1: write the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"";
+        for text in ["ttl = 30", "max_ttl = 1.5", "node_timeout = true"] {
+            assert_eq!(refused(text), time);
+        }
+        for text in ["nodes = [\"redis://eu\"]", "nodes = \"redis://eu,redis://us\""] {
+            assert_eq!(refused(text), format!("line 1: write {NODES}"));
+        }
+        assert_eq!(refused("key_prefix = 1"), "line 1: write a string");
+        assert!(!refused("[[nodes]]\nurl = \"redis://eu\"\npassword = 123456").contains("123456"));
     }
 }

@@ -32,7 +32,7 @@ impl Settings {
         let environment = Self::environment()?;
         let nodes = match &given.nodes {
             Some(text) => addresses(text),
-            None if !file.nodes.is_empty() => file.nodes,
+            None if file.has_nodes() => file.addresses()?,
             None => environment.nodes,
         };
         Ok(Self {
