@@ -40,53 +40,60 @@
 //!
 //! # What is promised
 //!
-//! * **Mutual exclusion**, also when nodes restart empty, their clocks are stepped, and messages are
-//!   late, lost or out of order. Clocks need not agree; they may run apart by the drift (1 % and 2 ms
-//!   by default). A guard says that it is held only for `ttl - drift` from *before* the nodes were
-//!   asked, on a clock that counts suspended time.
-//! * **Fencing tokens grow** from holder to holder, while nodes keep their fences.
-//! * **Unknown is not refused**: what a node may have granted is released, also when its answer never came, when a future is dropped, and when a quorum
-//!   was there and too late.
-//! * **First come, first served**, across processes: nodes keep a line a name and wake the first. A waiter that died costs a turn, 100 ms to 2 s.
-//! * **Loss is told by the deadline**, by a timer of its own, and is final.
-//! * **Restarted nodes have no vote on claims** until every lock that they could have forgotten has
-//!   expired; nor have nodes whose clock was stepped.
+//! * **One holder at a time**, also when nodes restart empty, clocks are stepped, and messages
+//!   are late, lost or out of order. Clocks need not show the same time; they may run apart by
+//!   the drift (1 % and 2 ms by default). A guard counts as held only for `ttl - drift` from
+//!   *before* the nodes were asked, on a clock that counts suspended time.
+//! * **Tokens grow** from holder to holder, for as long as nodes keep their fences.
+//! * **First come, first served**, across processes: each node keeps one queue per name and
+//!   notifies the first waiter. A waiter that dies delays the next one by no more than a turn,
+//!   100 ms to 2 s.
+//! * **Loss is reported before the ttl ends**, by a timer in the client, and is final: a lost
+//!   lock never becomes held again.
+//! * **A restarted node does not vote on claims** until every lock that it can have forgotten has
+//!   expired. Neither does a node whose clock was stepped.
+//! * **What may have been granted is released**, also when the answer never came or the caller's
+//!   future was dropped.
+//! * **"Nobody can tell" and "somebody else holds it" are different errors.**
 //!
 //! # What is not
 //!
-//! * A process that is paused between checking its lock and writing may write late. Only the storage
-//!   can refuse that, by the token.
-//! * A node that forgets while it runs on can grant twice: keys deleted by hand, `FLUSHALL`, eviction,
-//!   a server restored from a live snapshot, `REPLICAOF` and back between two probes (5 s).
-//! * A client cannot know what happened to a node before it first connected, if no trace is left: a
+//! * A process that is paused between checking its lock and writing may write late. Only the
+//!   storage can refuse that write, by the token.
+//! * A node that forgets while it keeps running can grant a lock twice. That happens with keys
+//!   deleted by hand, `FLUSHALL`, eviction, a server restored from a snapshot that was taken
+//!   while it ran, and `REPLICAOF` there and back between two probes (5 s).
+//! * A client that is new cannot know what happened to a node before, where that left no trace: a
 //!   stepped clock, a promoted replica, a restart after which the clock was set forward. Each
 //!   `quorumlock run` is a new client.
-//! * It does not see a step of a node's clock that is undone before the node's next answer, or that is
-//!   smaller than 1 % of the time since the last answer plus a round trip.
-//! * Clocks must not run apart by more than 1 %, not even for a while: chrony corrects an offset by up
-//!   to 8 % unless `maxslewrate` is set. And the client's clock must count suspended time: it does not
-//!   on macOS and BSD, nor in a virtual machine that its host paused.
+//! * A client does not notice a step of a node's clock that is undone before the node's next
+//!   answer, or that is smaller than a round trip and 1 % of the time since the last answer.
+//! * Clocks that run apart by more than 1 %, even for a while, are not covered. chrony corrects
+//!   an offset at up to 8 % unless `maxslewrate` is set. The client's clock must also count the
+//!   time that the machine is suspended: it does not on macOS and BSD, nor in a virtual machine
+//!   that is paused from outside.
 //! * An address must lead all clients to the same server. A failover that leaves the old server
-//!   running, or a load balancer, makes two nodes of one, and nobody sees that.
-//! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes, databases and
-//!   key prefix, that no ttl is above another client's [`max_ttl`](QuorumBuilder::max_ttl), and that no
-//!   running client was cloned or restored from a snapshot.
-//! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a client's
-//!   memory or crash it: redis-protocol 6, which reads replies, bounds neither. Use `rediss://` where
-//!   others can reach the connection.
-//! * Tokens rest on clocks where fences are gone: after a node forgot, and where a name was neither
-//!   acquired nor released for [`fence_retention`](QuorumBuilder::fence_retention) (1 h). There they
-//!   grow only if no client's wall clock has been ahead of another's by `max_ttl`, or by that hour, and
-//!   no node ever told a fence so far ahead.
-//! * A forced release frees the name at once. The holder learns of it with its next renewal, and may
-//!   believe to hold the name until then.
-//! * Strict order across processes: a process passes the lock on within itself up to eight times in a
-//!   row while others wait ([`LockOptions::max_passes`]; zero makes it strict). Callers that turned
-//!   [`fair`](LockOptions::fair) off overtake.
+//!   running, or a load balancer, makes two servers out of one node, and no client can see that.
+//! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes,
+//!   databases and key prefix, that no client's ttl is above another client's
+//!   [`max_ttl`](QuorumBuilder::max_ttl), or that no running client was cloned or restored from a
+//!   snapshot.
+//! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a
+//!   client's memory or crash it: redis-protocol 6, which reads replies, limits neither. Use
+//!   `rediss://` where others can reach the connection.
+//! * Tokens depend on clocks where fences are gone: on a node that forgot, and for a name that
+//!   was neither acquired nor released for [`fence_retention`](QuorumBuilder::fence_retention)
+//!   (1 h). There they grow only if no client's wall clock was ahead of another's by `max_ttl`, or
+//!   by that hour, and no node ever reported a fence that far ahead.
+//! * A forced release frees the name at once. The holder learns of it with its next renewal, and
+//!   until then may treat the lock as held.
+//! * Order across processes is not strict: a process passes the lock on among its own callers up
+//!   to eight times in a row while others wait ([`LockOptions::max_passes`]; zero makes it
+//!   strict). Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
 //!
-//! After any of the second to fourth, keep the node away from clients (stop it, or close its port)
-//! for `max_ttl`; then nothing that it forgot is held any more. [`quorum::guard`] has the whole list
-//! about nodes.
+//! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or close
+//! its port. By then nothing that it forgot is still held. [`quorum::guard`] has the whole list about
+//! nodes.
 //!
 //! # Runtime
 //!
@@ -109,3 +116,8 @@ pub use lease::{Lease, LockGuard, Released};
 pub use lock::{Inspected, Quorum, QuorumBuilder, QuorumLock};
 pub use node::{NodeState, NodeStatus};
 pub use quorum::LostReason;
+
+// Its examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
