@@ -44,3 +44,71 @@ pub fn told(reply: &Reply) -> Option<u64> {
 const fn can_be_lifted(fence: u64) -> bool {
     fence < LIMIT - 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::reply::{Fault, FaultKind, Inspection};
+    use std::time::Duration;
+
+    const LAST: u64 = LIMIT - 2;
+
+    fn held(fence: u64) -> Reply {
+        Ok(Outcome::Held { holder: "other".to_owned(), remaining: None, fence })
+    }
+
+    fn reserved(fence: u64) -> Reply {
+        Ok(Outcome::Reserved { turn: "other".to_owned(), left: Duration::ZERO, fence, next: false })
+    }
+
+    fn unanswered(kind: FaultKind) -> Reply {
+        Err(Fault::new(kind, "no answer"))
+    }
+
+    #[test]
+    fn a_claim_is_granted_refused_stale_unsent_or_unknown() {
+        for (reply, vote) in [
+            (Ok(Outcome::Granted), Vote::Granted),
+            (Ok(Outcome::Passed { waiting: true }), Vote::Granted),
+            (held(7), Vote::Refused),
+            (reserved(7), Vote::Refused),
+            (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),
+            (unanswered(FaultKind::Down), Vote::Unsent),
+            (unanswered(FaultKind::Timeout), Vote::Unknown),
+            (Ok(Outcome::Extended), Vote::Unknown),
+        ] {
+            assert_eq!(claimed(&reply), vote, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_fence_with_no_ballot_above_it_is_no_vote_and_raises_nothing() {
+        let stale = |fence| Ok(Outcome::Stale { fence });
+        for last in [held(LAST), stale(LAST), reserved(LAST)] {
+            assert_eq!(told(&last), Some(LAST), "{last:?}");
+        }
+        for used_up in [LIMIT - 1, LIMIT] {
+            assert_eq!(claimed(&stale(used_up)), Vote::Unknown);
+            for reply in [held(used_up), stale(used_up), reserved(used_up)] {
+                assert_eq!(told(&reply), None, "{reply:?}");
+            }
+        }
+        for silent in [Ok(Outcome::Granted), unanswered(FaultKind::Timeout)] {
+            assert_eq!(told(&silent), None, "{silent:?}");
+        }
+    }
+
+    #[test]
+    fn a_renewal_is_extended_healed_lost_unsent_or_unknown() {
+        for (reply, vote) in [
+            (Ok(Outcome::Extended), RenewVote::Extended),
+            (Ok(Outcome::Healed), RenewVote::Healed),
+            (Ok(Outcome::Lost { holder: "other".to_owned() }), RenewVote::Lost),
+            (unanswered(FaultKind::Overloaded), RenewVote::Unsent),
+            (unanswered(FaultKind::Doubted), RenewVote::Unknown),
+            (Ok(Outcome::Inspected(vec![Inspection::free(0)])), RenewVote::Unknown),
+        ] {
+            assert_eq!(renewed(&reply), vote, "{reply:?}");
+        }
+    }
+}
