@@ -197,7 +197,6 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) fence_retention: Duration,
     pub(crate) max_waiters: usize,
 }
 
@@ -211,7 +210,6 @@ impl Default for Settings {
             max_ttl: 60 * SECOND,
             node_timeout: 2 * SECOND,
             connect_timeout: 10 * SECOND,
-            fence_retention: 3_600 * SECOND,
             max_waiters: 65_536,
         }
     }
@@ -233,12 +231,6 @@ impl Settings {
         })?;
         require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
         require(self.max_ttl <= MAX_TTL, || format!("max_ttl is {:?}; use at most {MAX_TTL:?}", self.max_ttl))?;
-        require(self.fence_retention >= 60 * SECOND, || {
-            format!(
-                "fence_retention is {:?}; use at least a minute, and more than clocks may differ",
-                self.fence_retention
-            )
-        })?;
         require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
         self.options.checked(self.max_ttl)
     }
@@ -335,7 +327,6 @@ mod tests {
         assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
         assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
         assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30s, above max_ttl"));
-        assert!(check(|settings| settings.fence_retention = Duration::ZERO).contains("fence_retention"));
         assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
     }
 }

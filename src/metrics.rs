@@ -128,8 +128,11 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Claim => &["granted", "held", "stale", "reserved"],
         Verb::Pass => &["passed", "granted", "held", "stale", "reserved"],
         Verb::Renew => &["extended", "healed", "lost"],
+        Verb::Count => &["counted", "lost"],
         Verb::Release => &["released"],
         Verb::Inspect => &["inspected"],
+        Verb::Teach => &["taught"],
+        Verb::Record => &["record"],
     }
 }
 
@@ -137,11 +140,13 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
 const FAULTS: [&str; 9] =
     ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled", "doubted"];
 
+const VERBS: usize = Verb::ALL.len();
+
 /// What is recorded of one node.
 #[derive(Debug)]
 pub(crate) struct NodeMeters {
-    round_trips: [Histogram; 5],
-    outcomes: [Family<Counter>; 5],
+    round_trips: [Histogram; VERBS],
+    outcomes: [Family<Counter>; VERBS],
     up: Gauge,
     quarantined: Gauge,
 }
@@ -343,7 +348,7 @@ mod tests {
             assert!(faults.iter().all(|fault| counted(verb, fault.as_str())), "{verb:?}");
         }
         for (verb, outcome) in [
-            (Verb::Claim, Outcome::Granted),
+            (Verb::Claim, Outcome::Granted { fence: 1 }),
             (Verb::Pass, Outcome::Passed { waiting: false }),
             (Verb::Renew, Outcome::Healed),
             (Verb::Release, Outcome::Released { held: 1 }),

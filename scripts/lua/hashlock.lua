@@ -1,191 +1,297 @@
 -- The hash lock, on one node. Several operations a call; each is atomic, and all or nothing over its names.
 --
--- KEYS   for every operation, for every one of its names: the lock's key, the gate's key, the line's key
---          lock   hash, one field: owner -> hold count; expires after the ttl; absent = free
---          gate   hash: fence = the highest ballot granted here or told; turn, turn_until = who may claim the free lock first, until when
---                 (ms of this node's time); line = 1 while somebody may wait; expires RETENTION after its last change
---          line   sorted set: acquisition -> ticket, oldest first; expires with the longest wait in it
--- ARGV   [1] RETENTION of fences, ms (never less than 10 ttl is used)
---        [2] what wake-up channels begin with; the client follows
---        then ten for every operation:
---          verb    claim | pass | renew | release | inspect
---          names   how many names
+-- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
+-- ARGV   [1] one MessagePack array: ten fields for every operation
+--          verb    claim | pass | renew | count | release | inspect | teach | record
+--          names   how many names; of teach and record 0
 --          owner   who asks: {client}/{acquisition}.{round}
 --          ttl     ms
---          ballot  below 2^53
+--          ballot  below 2^53, as text; of teach the highest ballot that other nodes know
 --          count   hold count
---          wait    ms to stay in line for; 0: overtake nobody and do not wait; -1: ignore the line. Of a release: more than 0 requeues
---          ticket  place in the line: microsecond at which the acquisition began
+--          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues
+--          ticket  place in the queue, as text: microsecond at which the acquisition began
 --          grace   ms that a turn lasts
 --          next    of a pass: who takes over
+-- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds
+--
+-- Stored for a name
+--   P{name}         hash: o, c, u = owner, hold count, until when (ms of this node's TIME): over once u <= TIME. A release sets u to 0
+--                   f = the fence: the highest ballot granted or healed here, or told by a release
+--                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
+--                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
+--                   expires KEEP after the later of u and the last change
+--   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
+--                   holders, with an expiry each) have a suffix and a field of their own, and change nothing of this
+-- Stored for the node, in its record, which does not expire
+--   high            the highest ballot that was granted, healed, or told by a release, of any name
+--   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
+--   taught          the RUN in which the node is known to have these: it never forgot them, or was taught
+-- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
+-- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
 --
 -- Returns {TIME in microseconds, why wake-ups could not be published or '', one reply for every operation}:
---   claim    {granted} | {held, holder, its ttl in ms (-1: none), fence} | {stale, fence} | {reserved, whose turn, ms left, fence, 1 if next in line}
+--   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar} | {stale, bar}
+--            | {reserved, whose turn, ms left, bar, 1 if next in the queue}
 --   pass     {passed, 1 if somebody waits} | as a claim of `next` that does not wait
---   renew    {extended} | {healed} | {lost, holder}
+--   renew    {extended} | {healed} | {lost, holder, or '' where it was released}
+--   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
---   inspect  {inspected, then for every name: holder or '', count, ttl in ms (-2: free), fence, line length, whose turn or '', ms left}
+--   inspect  {inspected, then for every name: holder or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
+--   teach    {taught}
+--   record   {record, high, floor, 1 if taught in this RUN}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
--- Publishes '{acquisition} {ms}' to the client of the first in line when its turn comes (0), and to the one behind it (when to ask).
+-- Publishes '{acquisition} {ms}' to the client of the first in the queue when its turn comes (0), and to the one behind it (when to ask).
 -- A wake-up that may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
 
--- ms.
-local LONGEST_TURN = 60000
+-- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
+local KEEP, PERIOD, LONGEST_TURN = 150000, 50000, 60000
+-- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
+local FAR = 86400000000
 
-local retention, channel = tonumber(ARGV[1]), ARGV[2]
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
+local ops = cmsgpack.unpack(ARGV[1])
+local replies = {micros, ''}
+local at, key, last = 1, 2, #ops
+-- Of the record, once it was read.
+local high, mid, floor, rotated, highest
 
--- The holder of a lock, unless it is free or only `owner`'s.
-local function stranger(held, owner)
-  for i = 1, #held, 2 do
-    if held[i] ~= owner then return held[i] end
+-- What nobody contends for is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
+-- What this leaves, from the first operation of another kind on, is done below, where everything is handled.
+while at <= last do
+  local verb, lock = ops[at], KEYS[key]
+  if ops[at + 1] ~= 1 then break end
+  if verb == 'claim' then
+    if not floor then
+      local record = call('HMGET', KEYS[1], 'high', 'mid', 'floor', 'rotated')
+      rotated = tonumber(record[4])
+      if not rotated or now - rotated >= PERIOD or now < rotated then break end
+      high, mid, floor = tonumber(record[1]) or 0, tonumber(record[2]) or 0, tonumber(record[3]) or 0
+      highest = high
+    end
+    local it, ttl = redis.pcall('HMGET', lock, 'u', 'f', 't', 'w'), ops[at + 3]
+    local ballot = tonumber(ops[at + 4])
+    if it.err or it[3] or it[4] or ballot <= floor or ballot > micros + FAR or ttl > 50000000 then break end
+    if it[2] then
+      if (tonumber(it[1]) or 0) > now or ballot <= (tonumber(it[2]) or ballot) then break end
+    elseif call('EXISTS', lock) == 1 then
+      break
+    end
+    call('HSET', lock, 'o', ops[at + 2], 'c', ops[at + 5], 'u', now + ttl, 'f', ops[at + 4])
+    call('PEXPIRE', lock, ttl + KEEP)
+    if ballot > high then high = ballot end
+    replies[#replies + 1] = {'granted', ops[at + 4]}
+  elseif verb == 'release' or verb == 'renew' then
+    local it = redis.pcall('HMGET', lock, 'o', 'u', 'f', 't', 'w')
+    local fence = tonumber(it[3])
+    if it.err or it[1] ~= ops[at + 2] or not fence or (tonumber(it[2]) or 0) <= now then break end
+    if verb == 'renew' then
+      local ttl = ops[at + 3]
+      if ttl > 50000000 or fence > micros + FAR then break end
+      call('HSET', lock, 'u', now + ttl)
+      call('PEXPIRE', lock, ttl + KEEP)
+      replies[#replies + 1] = {'extended'}
+    else
+      if it[4] or it[5] or ops[at + 6] > 0 or tonumber(ops[at + 4]) > fence then break end
+      call('HSET', lock, 'u', 0)
+      replies[#replies + 1] = {'released', 1}
+    end
+  else
+    break
+  end
+  at, key = at + 10, key + 1
+end
+if highest and high > highest then call('HSET', KEYS[1], 'high', string.format('%.0f', high)) end
+if at > last then return replies end
+
+-- Redis writes a large number with an exponent, if it ends with enough zeros.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+-- Reads the record, and moves high to mid and mid to floor once a period. A clock that was set back tells nothing of how long that is ago.
+local function rotate()
+  if floor then return end
+  local record = call('HMGET', KEYS[1], 'high', 'mid', 'floor', 'rotated')
+  high, mid, floor = tonumber(record[1]) or 0, tonumber(record[2]) or 0, tonumber(record[3]) or 0
+  rotated = tonumber(record[4])
+  if rotated and now - rotated < PERIOD and now >= rotated then return end
+  if rotated and (now - rotated >= 2 * PERIOD or now < rotated) then mid = high end
+  floor, mid = math.max(floor, mid), high
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', now)
+end
+
+local function heard(ballot)
+  if ballot > high and ballot <= micros + FAR then
+    high = ballot
+    call('HSET', KEYS[1], 'high', digits(ballot))
   end
 end
 
 -- What is stored of an operation's name number i.
 local function look(op, i)
-  local held = redis.call('HGETALL', op.locks[i])
-  local gate = redis.call('HMGET', op.gates[i], 'fence', 'turn', 'turn_until', 'line')
-  local left = (tonumber(gate[3]) or 0) - now
+  local it = call('HMGET', op.locks[i], 'o', 'u', 'f', 't', 'v', 'w', 'c', 'l')
+  if not it[3] and call('EXISTS', op.locks[i]) == 1 then error({err = 'ERR the key ' .. op.locks[i] .. ' is no lock of this protocol'}) end
+  local ends, left = tonumber(it[2]) or 0, (tonumber(it[5]) or 0) - now
   -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
   if left > LONGEST_TURN then left = 0 end
-  local running = gate[2] and left > 0
+  local running = it[4] and left > 0
   return {
-    free = #held == 0,
-    holder = stranger(held, op.owner),
-    fence = gate[1] or '0',
-    stored = gate[2],
-    turn = running and gate[2] or nil,
+    holder = ends > now and it[1] or nil,
+    ends = ends,
+    fence = tonumber(it[3]) or 0,
+    stored = it[4],
+    turn = running and it[4] or nil,
     left = running and left or 0,
-    queued = gate[4],
+    queued = it[6],
+    count = it[7] or '0',
+    released = {ends == 0 and it[1], it[8]},
   }
 end
 
-local function keep(op, i)
-  redis.call('PEXPIRE', op.gates[i], math.max(retention, 10 * op.ttl))
+-- Stores fields of a name, and keeps them.
+local function keep(op, i, it, ...)
+  call('HSET', op.locks[i], ...)
+  -- A fence that is too far ahead for high is kept until clocks have passed it.
+  local last = math.max(it.ends, now) + KEEP
+  if it.fence > micros + FAR then last = math.max(last, math.floor(it.fence / 1000)) end
+  call('PEXPIRE', op.locks[i], digits(last - now))
 end
 
-local function raise(op, i, fence)
-  if tonumber(op.ballot) > tonumber(fence) then
-    redis.call('HSET', op.gates[i], 'fence', op.ballot)
-    keep(op, i)
-  end
-end
-
-local function hold(op, i)
-  redis.call('HSET', op.locks[i], op.owner, op.count)
-  redis.call('PEXPIRE', op.locks[i], op.ttl)
+local function hold(op, i, it, fence)
+  it.ends, it.fence = now + op.ttl, fence
+  heard(fence)
+  keep(op, i, it, 'o', op.owner, 'c', op.count, 'u', digits(it.ends), 'f', digits(fence))
 end
 
 local function acquisition(owner)
   return string.match(owner, '^(.*)%.%d+$') or owner
 end
 
-local unheard = ''
-
 local function wake(who, after)
   local client, number = string.match(who, '^(.*)/(%d+)$')
   if not client then return end
+  local channel = string.sub(KEYS[1], 1, -5) .. 'wake:'
   local sent = redis.pcall('PUBLISH', channel .. client, number .. ' ' .. after)
-  if type(sent) == 'table' and sent.err then unheard = sent.err end
+  if type(sent) == 'table' and sent.err then replies[2] = sent.err end
 end
 
-local function join(op, i)
+local function queue(op, i)
+  return op.locks[i] .. ':queue'
+end
+
+local function join(op, i, it)
   if op.wait <= 0 then return end
-  redis.call('ZADD', op.lines[i], op.ticket, acquisition(op.owner))
-  if redis.call('PTTL', op.lines[i]) < op.wait then redis.call('PEXPIRE', op.lines[i], op.wait) end
-  redis.call('HSET', op.gates[i], 'line', 1)
-  keep(op, i)
+  local line = queue(op, i)
+  call('ZADD', line, op.ticket, acquisition(op.owner))
+  if call('PTTL', line) < op.wait then call('PEXPIRE', line, digits(op.wait)) end
+  it.queued = '1'
+  keep(op, i, it, 'w', 1, 'f', digits(it.fence))
 end
 
-local function leave(op, i, seen, who)
-  if not seen.queued then return end
-  redis.call('ZREM', op.lines[i], who)
-  if redis.call('EXISTS', op.lines[i]) == 0 then redis.call('HDEL', op.gates[i], 'line') end
+local function leave(op, i, it, who)
+  if not it.queued then return end
+  local line = queue(op, i)
+  call('ZREM', line, who)
+  if call('EXISTS', line) == 0 then
+    call('HDEL', op.locks[i], 'w')
+    it.queued = nil
+  end
 end
 
-local function over(op, i, seen)
-  if seen.stored then redis.call('HDEL', op.gates[i], 'turn', 'turn_until') end
+local function over(op, i, it)
+  if it.stored then call('HDEL', op.locks[i], 't', 'v') end
 end
 
--- Gives the first in line its turn, which takes it out of the line.
-local function give(op, i)
-  local waiting = redis.call('ZRANGE', op.lines[i], 0, 1)
+-- Gives the first in the queue its turn, which takes it out of the queue.
+local function give(op, i, it)
+  local line = queue(op, i)
+  local waiting = call('ZRANGE', line, 0, 1)
   if waiting[1] then
-    redis.call('ZREM', op.lines[i], waiting[1])
-    redis.call('HSET', op.gates[i], 'turn', waiting[1], 'turn_until', now + op.grace)
-    keep(op, i)
+    call('ZREM', line, waiting[1])
+    keep(op, i, it, 't', waiting[1], 'v', digits(now + op.grace))
     wake(waiting[1], 0)
   end
   if waiting[2] then
     wake(waiting[2], op.grace)
   else
-    redis.call('HDEL', op.gates[i], 'line')
+    call('HDEL', op.locks[i], 'w')
   end
 end
 
 -- 1 if this claim waits and will have the next turn.
 local function is_next(op, i)
-  return op.wait > 0 and redis.call('ZRANK', op.lines[i], acquisition(op.owner)) == 0 and 1 or 0
+  return op.wait > 0 and call('ZRANK', queue(op, i), acquisition(op.owner)) == 0 and 1 or 0
 end
 
 -- Who comes before this claim to the free lock number i, and for how long; nobody if it may have it.
-local function before(op, i, seen)
+local function before(op, i, it)
   if op.wait < 0 then return end
   local me = acquisition(op.owner)
-  if seen.turn then
-    if seen.turn ~= me then return seen.turn, seen.left, false end
+  if it.turn then
+    if it.turn ~= me then return it.turn, it.left, false end
     return
   end
-  if not seen.queued then return end
-  local first = redis.call('ZRANGE', op.lines[i], 0, 0, 'WITHSCORES')
+  if not it.queued then return end
+  local first = call('ZRANGE', queue(op, i), 0, 0, 'WITHSCORES')
   if not first[1] or first[1] == me then return end
   local ticket, theirs = tonumber(op.ticket), tonumber(first[2])
   if op.wait > 0 and (ticket < theirs or ticket == theirs and me < first[1]) then return end
   return first[1], op.grace, true
 end
 
+-- What is stored of all names, and the highest bar of those that are free.
+local function look_all(op)
+  rotate()
+  local seen, bar = {}, 0
+  for i = 1, #op.locks do
+    seen[i] = look(op, i)
+    if not seen[i].holder then bar = math.max(bar, seen[i].fence, floor) end
+  end
+  return seen, bar
+end
+
 local verbs = {}
 
 function verbs.claim(op)
-  local seen = {}
-  for i = 1, #op.locks do
-    local it = look(op, i)
-    if it.holder then
-      join(op, i)
-      return {'held', it.holder, redis.call('PTTL', op.locks[i]), it.fence}
-    end
-    if it.free then
-      if tonumber(op.ballot) <= tonumber(it.fence) then return {'stale', it.fence} end
+  local seen, bar = look_all(op)
+  local ballot = tonumber(op.ballot)
+  local top = ballot
+  for i, it in ipairs(seen) do
+    if it.holder == op.owner then
+      top = math.max(top, it.fence)
+      -- Granted while the node was in doubt, and it was taught since.
+      if math.max(ballot, it.fence) <= floor then return {'stale', digits(floor)} end
+    elseif it.holder then
+      join(op, i, it)
+      return {'held', it.holder, it.ends - now, digits(math.max(it.fence, floor))}
+    else
+      if ballot <= math.max(it.fence, floor) then return {'stale', digits(bar)} end
       local who, left, due = before(op, i, it)
       if who then
-        join(op, i)
-        if due then give(op, i) end
-        return {'reserved', who, left, it.fence, is_next(op, i)}
+        join(op, i, it)
+        if due then give(op, i, it) end
+        return {'reserved', who, left, digits(math.max(it.fence, floor)), is_next(op, i)}
       end
     end
-    seen[i] = it
   end
   for i, it in ipairs(seen) do
-    hold(op, i)
-    raise(op, i, it.fence)
+    hold(op, i, it, top)
     leave(op, i, it, acquisition(op.owner))
     over(op, i, it)
   end
-  return {'granted'}
+  return {'granted', digits(top)}
 end
 
 function verbs.pass(op)
-  local seen, mine = {}, true
-  for i = 1, #op.locks do
-    seen[i] = look(op, i)
-    mine = mine and not seen[i].holder and not seen[i].free
-  end
+  local seen = look_all(op)
+  local mine, ballot = true, tonumber(op.ballot)
+  for i, it in ipairs(seen) do mine = mine and it.holder == op.owner end
   for i, it in ipairs(seen) do
-    if mine and tonumber(op.ballot) <= tonumber(it.fence) then return {'stale', it.fence} end
+    if mine and ballot <= math.max(it.fence, floor) then return {'stale', digits(math.max(it.fence, floor))} end
   end
   local from = acquisition(op.owner)
   for i, it in ipairs(seen) do leave(op, i, it, from) end
@@ -193,95 +299,112 @@ function verbs.pass(op)
   if not mine then return verbs.claim(op) end
   local waiting = 0
   for i, it in ipairs(seen) do
-    redis.call('DEL', op.locks[i])
-    hold(op, i)
-    raise(op, i, it.fence)
+    hold(op, i, it, ballot)
     leave(op, i, it, acquisition(op.owner))
-    if it.queued and redis.call('EXISTS', op.lines[i]) == 1 then waiting = 1 end
+    if it.queued and call('EXISTS', queue(op, i)) == 1 then waiting = 1 end
   end
   return {'passed', waiting}
 end
 
 function verbs.renew(op)
-  local reply, missing = 'extended', {}
-  for i, lock in ipairs(op.locks) do
-    local held = redis.call('HGETALL', lock)
-    local holder = stranger(held, op.owner)
-    if holder then return {'lost', holder} end
-    if #held == 0 then
-      local it = look(op, i)
+  local seen, reply = look_all(op), 'extended'
+  for i, it in ipairs(seen) do
+    if it.holder and it.holder ~= op.owner then return {'lost', it.holder} end
+    if not it.holder then
       if it.turn then return {'lost', it.turn} end
-      reply, missing[i] = 'healed', it
+      -- A renewal that was overtaken by the release must not revive what was released.
+      if it.released[1] == op.owner or it.released[2] == op.owner then return {'lost', ''} end
+      reply = 'healed'
     end
   end
-  for i, lock in ipairs(op.locks) do
-    if missing[i] then
-      hold(op, i)
-      raise(op, i, missing[i].fence)
+  for i, it in ipairs(seen) do
+    if it.holder then
+      it.ends = now + op.ttl
+      keep(op, i, it, 'u', digits(it.ends))
     else
-      redis.call('PEXPIRE', lock, op.ttl)
+      hold(op, i, it, math.max(it.fence, tonumber(op.ballot)))
     end
   end
   return {reply}
 end
 
+function verbs.count(op)
+  for i, it in ipairs(look_all(op)) do
+    if it.holder ~= op.owner then return {'lost', it.holder or ''} end
+  end
+  for i, lock in ipairs(op.locks) do call('HSET', lock, 'c', op.count) end
+  return {'counted'}
+end
+
 function verbs.release(op)
   local freed, me = 0, acquisition(op.owner)
-  for i, lock in ipairs(op.locks) do
-    local it = look(op, i)
-    local mine = not it.free and not it.holder
+  for i, it in ipairs(look_all(op)) do
+    local mine = it.holder == op.owner
+    it.fence = math.max(it.fence, tonumber(op.ballot))
+    heard(it.fence)
     if mine then
-      redis.call('DEL', lock)
-      freed = freed + 1
+      it.ends, it.holder, freed = 0, nil, freed + 1
+      keep(op, i, it, 'u', 0, 'f', digits(it.fence))
+    else
+      keep(op, i, it, 'l', op.owner, 'f', digits(it.fence))
     end
-    raise(op, i, it.fence)
-    if op.wait > 0 then join(op, i) else leave(op, i, it, me) end
+    if op.wait > 0 then join(op, i, it) else leave(op, i, it, me) end
     local turn = it.turn
     if turn == me then
       over(op, i, it)
       turn = nil
     end
-    if not it.holder and not turn and (it.queued or op.wait > 0) then give(op, i) end
+    if not it.holder and not turn and it.queued then give(op, i, it) end
   end
   return {'released', freed}
 end
 
 function verbs.inspect(op)
   local reply = {'inspected'}
-  for i, lock in ipairs(op.locks) do
-    local held, it = redis.call('HGETALL', lock), look(op, i)
-    local ttl, line = redis.call('PTTL', lock), redis.call('ZCARD', op.lines[i])
-    for _, part in ipairs({held[1] or '', held[2] or '0', ttl, it.fence, line, it.turn or '', it.left}) do
+  for i = 1, #op.locks do
+    local it = look(op, i)
+    local left, line = it.holder and it.ends - now or -2, call('ZCARD', queue(op, i))
+    for _, part in ipairs({it.holder or '', it.holder and it.count or '0', left, digits(it.fence), line, it.turn or '', it.left}) do
       reply[#reply + 1] = part
     end
   end
   return reply
 end
 
+function verbs.teach(op)
+  rotate()
+  local told = tonumber(op.ballot)
+  high, mid, floor = math.max(high, told), math.max(mid, told), math.max(floor, told)
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'taught', RUN)
+  return {'taught'}
+end
+
+function verbs.record()
+  rotate()
+  return {'record', digits(high), digits(floor), call('HGET', KEYS[1], 'taught') == RUN and 1 or 0}
+end
+
 local function said(problem)
   return {'error', type(problem) == 'table' and problem.err or tostring(problem)}
 end
 
-local replies = {micros, ''}
-local key = 1
-for at = 3, #ARGV, 10 do
+for from = at, last, 10 do
   local op = {
-    owner = ARGV[at + 2],
-    ttl = tonumber(ARGV[at + 3]),
-    ballot = ARGV[at + 4],
-    count = ARGV[at + 5],
-    wait = tonumber(ARGV[at + 6]),
-    ticket = ARGV[at + 7],
-    grace = tonumber(ARGV[at + 8]),
-    next = ARGV[at + 9],
-    locks = {}, gates = {}, lines = {},
+    owner = ops[from + 2],
+    ttl = ops[from + 3],
+    ballot = ops[from + 4],
+    count = ops[from + 5],
+    wait = ops[from + 6],
+    ticket = ops[from + 7],
+    grace = ops[from + 8],
+    next = ops[from + 9],
+    locks = {},
   }
-  for name = 1, tonumber(ARGV[at + 1]) do
-    op.locks[name], op.gates[name], op.lines[name] = KEYS[key], KEYS[key + 1], KEYS[key + 2]
-    key = key + 3
+  for name = 1, ops[from + 1] do
+    op.locks[name] = KEYS[key]
+    key = key + 1
   end
-  local ok, reply = pcall(verbs[ARGV[at]], op)
+  local ok, reply = pcall(verbs[ops[from]], op)
   replies[#replies + 1] = ok and reply or said(reply)
 end
-replies[2] = unheard
 return replies

@@ -133,17 +133,13 @@ impl Held {
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
-        Ok(self.count(&mut state))
+        Ok(self.count(&state))
     }
 
     /// Sets the hold count on all nodes. Sent under the lock: nodes see counts in the order in which
     /// they were set.
-    fn count(&self, state: &mut State) -> Holding {
-        let claim = Operation { count: state.holds, ..self.claim.with_verb(Verb::Claim) };
-        let holding = Holding::start(&self.leases.voters, claim);
-        // A claim that sets the count may take the name where it was not held.
-        state.tenure.sent(holding.sent());
-        holding
+    fn count(&self, state: &State) -> Holding {
+        Holding::start(&self.leases.voters, &self.claim, state.holds)
     }
 
     /// Gives one hold up; with the last, the lock is released. The release that was sent, if it was.
@@ -153,7 +149,7 @@ impl Held {
         match state.tenure.phase() {
             Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => {
                 // Nobody waits for it: a wrong count frees nothing and keeps nothing.
-                self.count(&mut state);
+                self.count(&state);
                 Dropped::StillHeld
             }
             Phase::Held if state.tenure.release(self.now()) => self.release(state),

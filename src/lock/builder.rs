@@ -12,7 +12,7 @@ use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
 use crate::lease::Leases;
 use crate::node::hint::channel;
-use crate::node::memory::FENCE_RETENTION;
+use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
@@ -92,16 +92,6 @@ impl QuorumBuilder {
         self
     }
 
-    /// For how long a node keeps a name's fence after the name was last acquired or released, and 10
-    /// ttl at least. Default 1 h.
-    ///
-    /// Once it is gone, the next token is the client's wall clock. So fencing tokens grow as long as no
-    /// client's wall clock was ahead of another's by this much, and no node told a fence that was.
-    pub fn fence_retention(mut self, retention: Duration) -> Self {
-        self.settings.fence_retention = retention;
-        self
-    }
-
     /// How many callers of this process may wait for one name, the one that holds it included. Default 65,536; more are refused as contended.
     pub fn max_waiters(mut self, most: usize) -> Self {
         self.settings.max_waiters = most;
@@ -173,7 +163,7 @@ impl QuorumBuilder {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
             drift: self.settings.options.clock_rate(),
-            retention: self.settings.fence_retention,
+            record: record_key(&self.settings.prefix).into(),
             client_name: self.settings.client_name.as_str().into(),
             channel: channel(&self.settings.prefix).into(),
             listener: hints.clone(),
@@ -182,7 +172,7 @@ impl QuorumBuilder {
             wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let leases = leases(nodes, host.clone(), hints, self.settings.fence_retention);
+        let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
 
@@ -205,7 +195,7 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
-        let leases = leases(nodes, host.clone(), hints, self.settings.fence_retention);
+        let leases = leases(nodes, host.clone(), hints);
         Ok(Quorum::new(leases, host, rules, self.settings, None))
     }
 }
@@ -232,11 +222,9 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, retention: Duration) -> Arc<Leases> {
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    // Memory nodes keep fences for an hour, whatever the settings say.
-    let far = retention.min(FENCE_RETENTION);
-    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender, far)), leftovers)
+    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender)), leftovers)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

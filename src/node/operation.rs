@@ -9,21 +9,28 @@ use crate::error::{Error, Result};
 /// The verbs of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Take the names, or set the hold count of names already held.
+    /// Take the names.
     Claim,
     /// Hand the names to another owner of the same client, or claim them for it where they are not held.
     Pass,
     /// Hold the names for another ttl.
     Renew,
+    /// Set the hold count of names that the owner holds. Not a vote.
+    Count,
     /// Give the names up, and raise their fence so that late claims of the same round are refused.
     Release,
     /// Look, and write nothing.
     Inspect,
+    /// Raise the node's floor to the highest ballot that other nodes know of: it may have forgotten.
+    Teach,
+    /// Tell the node's record.
+    Record,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 5] = [Self::Claim, Self::Pass, Self::Renew, Self::Release, Self::Inspect];
+    pub const ALL: [Self; 8] =
+        [Self::Claim, Self::Pass, Self::Renew, Self::Count, Self::Release, Self::Inspect, Self::Teach, Self::Record];
 
     /// The verb's name in the script and in metrics.
     #[must_use]
@@ -32,26 +39,32 @@ impl Verb {
             Self::Claim => "claim",
             Self::Pass => "pass",
             Self::Renew => "renew",
+            Self::Count => "count",
             Self::Release => "release",
             Self::Inspect => "inspect",
+            Self::Teach => "teach",
+            Self::Record => "record",
         }
     }
 }
 
-/// A lock's name and its keys on a node.
+/// A lock's name and its key on a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     text: Arc<str>,
-    lock: Box<str>,
-    gate: Box<str>,
-    line: Box<str>,
+    key: Arc<str>,
+}
+
+/// The key of a node's record, under a key prefix.
+pub(crate) fn record_key(prefix: &str) -> String {
+    format!("{prefix}node")
 }
 
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 1_024;
 
 impl Name {
-    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}`, and that with `:gate` and `:line`.
+    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}` and `prefix{text}:queue`.
     ///
     /// # Errors
     /// `Config` for an empty name, one of more than [`MAX_NAME`] bytes, and one with a NUL.
@@ -68,10 +81,8 @@ impl Name {
         if text.contains('\0') {
             return Err(Error::config("a lock's name contains a NUL character; remove it"));
         }
-        let lock = format!("{prefix}{{{text}}}").into_boxed_str();
-        let gate = format!("{lock}:gate").into_boxed_str();
-        let line = format!("{lock}:line").into_boxed_str();
-        Ok(Self { text: text.into(), lock, gate, line })
+        let key = format!("{prefix}{{{text}}}").into();
+        Ok(Self { text: text.into(), key })
     }
 
     /// The name as the user gave it.
@@ -80,22 +91,10 @@ impl Name {
         &self.text
     }
 
-    /// The key of the hash that says who holds the name.
+    /// The key of the hash with all that a node stores of the name, but for its queue.
     #[must_use]
-    pub fn lock_key(&self) -> &str {
-        &self.lock
-    }
-
-    /// The key of the sorted set of those who wait.
-    #[must_use]
-    pub const fn line_key(&self) -> &str {
-        &self.line
-    }
-
-    /// The key of the hash that keeps the fence.
-    #[must_use]
-    pub fn gate_key(&self) -> &str {
-        &self.gate
+    pub const fn key(&self) -> &Arc<str> {
+        &self.key
     }
 }
 
@@ -105,7 +104,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// How an operation stands to those who wait in line.
+/// How an operation stands to those who wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stance {
     /// Overtakes nobody, and does not wait.
@@ -146,6 +145,18 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Asks for the node's record.
+    #[must_use]
+    pub fn record() -> Self {
+        Self { verb: Verb::Record, ..Self::inspect([].into()) }
+    }
+
+    /// Tells a node the highest ballot that others know of.
+    #[must_use]
+    pub fn teach(high: u64) -> Self {
+        Self { verb: Verb::Teach, ballot: high, ..Self::inspect([].into()) }
+    }
+
     /// A question that changes nothing.
     #[must_use]
     pub fn inspect(names: Arc<[Name]>) -> Self {
@@ -201,12 +212,12 @@ mod tests {
 
     #[test]
     fn names_with_braces_and_emoji_have_keys_of_their_own() {
-        let names = ["a", "{a}", "a}:gate", "}:line", "{}", "🔒"].map(|text| Name::new("p:", text).unwrap());
+        let names = ["a", "{a}", "a}:queue", "}:queue", "{}", "🔒"].map(|text| Name::new("p:", text).unwrap());
         let mut keys: Vec<_> =
-            names.iter().flat_map(|name| [name.lock_key(), name.gate_key(), name.line_key()]).collect();
+            names.iter().flat_map(|name| [name.key().to_string(), format!("{}:queue", name.key())]).collect();
+        keys.push("p:node".to_owned());
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), 18);
-        assert_eq!(names[0].gate_key(), "p:{a}:gate");
+        assert_eq!(keys.len(), 13);
     }
 }

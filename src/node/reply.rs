@@ -51,7 +51,10 @@ impl Inspection {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Claim: the names are the asker's.
-    Granted,
+    Granted {
+        /// The ballot that this grant has: the one asked with, or the higher one of an earlier grant to the same owner.
+        fence: u64,
+    },
     /// Claim: somebody else holds one of the names.
     Held {
         /// Who.
@@ -86,11 +89,13 @@ pub enum Outcome {
     Extended,
     /// Renew: had been gone, and is held again. Not a vote.
     Healed,
-    /// Renew: somebody else holds one of the names.
+    /// Renew or count: the owner does not hold one of the names.
     Lost {
-        /// Who.
+        /// Who does; empty where nobody does.
         holder: String,
     },
+    /// Count: set.
+    Counted,
     /// Release: done.
     Released {
         /// How many of the names had been held until then.
@@ -98,6 +103,17 @@ pub enum Outcome {
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),
+    /// Teach: done.
+    Taught,
+    /// Record: what the node knows beside its names.
+    Record {
+        /// The highest ballot granted, healed, or told by a release, of any name.
+        high: u64,
+        /// No ballot up to this one is granted, of any name.
+        floor: u64,
+        /// Whether it is known that the present process never forgot these, or was taught.
+        taught: bool,
+    },
 }
 
 impl Outcome {
@@ -105,7 +121,7 @@ impl Outcome {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Granted => "granted",
+            Self::Granted { .. } => "granted",
             Self::Held { .. } => "held",
             Self::Stale { .. } => "stale",
             Self::Reserved { .. } => "reserved",
@@ -114,7 +130,10 @@ impl Outcome {
             Self::Healed => "healed",
             Self::Lost { .. } => "lost",
             Self::Released { .. } => "released",
+            Self::Counted => "counted",
             Self::Inspected(_) => "inspected",
+            Self::Taught => "taught",
+            Self::Record { .. } => "record",
         }
     }
 }
@@ -125,10 +144,11 @@ impl fmt::Display for Outcome {
             Self::Held { holder, remaining: Some(left), .. } => write!(f, "held by {holder} for {left:.1?} more"),
             Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
             Self::Stale { fence } if *fence >= LIMIT - 1 => {
-                write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's gate key")
+                write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
             Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {left:.1?} more"),
+            Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             other => f.write_str(other.as_str()),
         }

@@ -5,12 +5,13 @@ use super::reply::{Outcome, Reply};
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::{RenewVote, Vote};
 
-/// The vote of a reply to a claim.
+/// The vote of a reply to a claim with `ballot`, or to a count.
 #[must_use]
-pub fn claimed(reply: &Reply) -> Vote {
+pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
-        Ok(Outcome::Granted | Outcome::Passed { .. }) => Vote::Granted,
-        Ok(Outcome::Held { .. } | Outcome::Reserved { .. }) => Vote::Refused,
+        Ok(Outcome::Granted { fence }) if *fence != ballot => Vote::Apart,
+        Ok(Outcome::Granted { .. } | Outcome::Passed { .. } | Outcome::Counted) => Vote::Granted,
+        Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. }) => Vote::Refused,
         Ok(Outcome::Stale { fence }) if can_be_lifted(*fence) => Vote::Stale,
         Err(fault) if fault.nothing_ran() => Vote::Unsent,
         _ => Vote::Unknown,
@@ -33,9 +34,12 @@ pub fn renewed(reply: &Reply) -> RenewVote {
 #[must_use]
 pub fn told(reply: &Reply) -> Option<u64> {
     match reply {
-        Ok(Outcome::Held { fence, .. } | Outcome::Stale { fence } | Outcome::Reserved { fence, .. }) => {
-            Some(*fence).filter(|&fence| can_be_lifted(fence))
-        }
+        Ok(
+            Outcome::Granted { fence }
+            | Outcome::Held { fence, .. }
+            | Outcome::Stale { fence }
+            | Outcome::Reserved { fence, .. },
+        ) => Some(*fence).filter(|&fence| can_be_lifted(fence)),
         _ => None,
     }
 }

@@ -81,7 +81,7 @@ impl<'a> Attempt<'a> {
     /// Asks all nodes as the present owner, with a fresh ballot.
     pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
         let claim = Arc::new(self.operation(stance)?);
-        let round = Round::new(self.voters.nodes.len(), ClaimTally::new(self.voters.size));
+        let round = Round::new(self.voters.nodes.len(), claim.ballot, ClaimTally::new(self.voters.size));
         if matches!(stance, Stance::Wait { .. }) && self.baton.is_none() {
             self.set_in_line(true);
             // From before the first claim that waits: a hint may come with the answer to it.

@@ -1,4 +1,4 @@
-//! Claiming again what is held: to set the hold count, or to hold it on one more node.
+//! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on one more node.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::NodeReport;
 use crate::node::{Operation, Verb};
 use crate::quorum::{ClaimTally, NodeSet, Verdict};
 
-/// A claim on its way to the nodes, by an owner that holds the names on a quorum.
+/// A hold count on its way to the nodes, of an owner that holds the names on a quorum.
 #[derive(Debug)]
 pub(crate) struct Holding {
     voters: Arc<Voters>,
@@ -16,9 +16,9 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Claims again as the same owner, which sets its count.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: Operation) -> Self {
-        Self::ask(voters, voters.everyone(), claim)
+    /// Sets the count of what `claim` was granted.
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, count: u32) -> Self {
+        Self::ask(voters, voters.everyone(), Operation { count, ..claim.with_verb(Verb::Count) })
     }
 
     /// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that has raised the fence.
@@ -27,7 +27,7 @@ impl Holding {
     }
 
     fn ask(voters: &Arc<Voters>, whom: NodeSet, claim: Operation) -> Self {
-        let round = Round::new(voters.nodes.len(), ClaimTally::new(voters.size));
+        let round = Round::new(voters.nodes.len(), claim.ballot, ClaimTally::new(voters.size));
         voters.ask(whom, &Arc::new(claim), &round);
         Self { voters: voters.clone(), round }
     }
@@ -35,11 +35,6 @@ impl Holding {
     /// Whether a quorum has set it.
     pub(crate) async fn verdict(&self) -> Verdict {
         self.round.verdict().await
-    }
-
-    /// The nodes that may have heard of it.
-    pub(crate) fn sent(&self) -> NodeSet {
-        self.round.look(ClaimTally::sent)
     }
 
     /// What each node said.

@@ -16,7 +16,7 @@ struct Answers {
 impl Count for Answers {
     type Verdict = ();
 
-    fn count(&mut self, _: usize, _: &Reply) {
+    fn count(&mut self, _: usize, _: &Reply, _: u64) {
         self.open -= 1;
     }
 
@@ -33,7 +33,7 @@ impl Survey {
     /// Asks all nodes, and waits for their answers for `patience`.
     pub(crate) async fn of(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Self {
         let nodes = voters.nodes.len();
-        let round = Round::new(nodes, Answers { open: nodes });
+        let round = Round::new(nodes, 0, Answers { open: nodes });
         let until = voters.host.now() + patience;
         voters.ask(voters.everyone(), &Arc::new(Operation::inspect([name.clone()].into())), &round);
         let _ = before(&voters.host, until, round.verdict()).await;

@@ -202,8 +202,7 @@ mod tests {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
         let hints = Hints::new("client".to_owned(), host.clone());
         let (sender, mut leftovers) = mpsc::channel(2);
-        let voters =
-            Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender, std::time::Duration::ZERO));
+        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender));
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters))).collect();
         let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
         assert!(leftovers.try_recv().is_err(), "two have room");

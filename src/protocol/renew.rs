@@ -20,7 +20,7 @@ impl Renewing {
     /// Sends a renewal of what `claim` was granted.
     pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, count: u32) -> Self {
         let operation = Arc::new(Operation { count, ..claim.with_verb(Verb::Renew) });
-        let round = Round::new(voters.nodes.len(), RenewalTally::new(voters.size));
+        let round = Round::new(voters.nodes.len(), operation.ballot, RenewalTally::new(voters.size));
         // Read before the first send: the nodes count from later than this.
         let t0 = voters.host.now();
         voters.ask(voters.everyone(), &operation, &round);

@@ -15,8 +15,8 @@ pub(super) trait Count: Send + 'static {
     /// What the count comes to.
     type Verdict: Copy + Send;
 
-    /// Counts one node's reply.
-    fn count(&mut self, node: usize, reply: &Reply);
+    /// Counts one node's reply to what was asked with `ballot`.
+    fn count(&mut self, node: usize, reply: &Reply, ballot: u64);
 
     /// What it comes to, as soon as that is known.
     fn verdict(&self) -> Option<Self::Verdict>;
@@ -25,6 +25,7 @@ pub(super) trait Count: Send + 'static {
 /// One fan-out. Replies that come after the verdict are kept too.
 #[derive(Debug)]
 pub(super) struct Round<T> {
+    ballot: u64,
     state: Mutex<State<T>>,
     decided: Notify,
 }
@@ -36,9 +37,9 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    pub(super) fn new(nodes: usize, tally: T) -> Arc<Self> {
+    pub(super) fn new(nodes: usize, ballot: u64, tally: T) -> Arc<Self> {
         let state = State { tally, replies: vec![None; nodes] };
-        Arc::new(Self { state: Mutex::new(state), decided: Notify::new() })
+        Arc::new(Self { ballot, state: Mutex::new(state), decided: Notify::new() })
     }
 
     /// Waits for the verdict. At most one task may wait on a round.
@@ -90,7 +91,7 @@ impl<T: Count> Round<T> {
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let mut state = self.state();
-        state.tally.count(node, &reply);
+        state.tally.count(node, &reply, self.ballot);
         if let Some(slot) = state.replies.get_mut(node) {
             *slot = Some(reply);
         }
@@ -105,8 +106,8 @@ impl<T: Count> Sink for Round<T> {
 impl Count for ClaimTally {
     type Verdict = Verdict;
 
-    fn count(&mut self, node: usize, reply: &Reply) {
-        self.count(node, vote::claimed(reply));
+    fn count(&mut self, node: usize, reply: &Reply, ballot: u64) {
+        self.count(node, vote::claimed(reply, ballot));
     }
 
     fn verdict(&self) -> Option<Verdict> {
@@ -123,7 +124,7 @@ impl Votes for Arc<Round<ClaimTally>> {
 impl Count for RenewalTally {
     type Verdict = Renewal;
 
-    fn count(&mut self, node: usize, reply: &Reply) {
+    fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         self.count(node, vote::renewed(reply));
     }
 

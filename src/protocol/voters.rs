@@ -63,14 +63,12 @@ impl Drop for Open {
 impl Voters {
     /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be
     /// tried again: as many at a time as it has room
-    /// for, wherever they are by then. Fences more than `far` ahead of the wall clock lift the ballots of
-    /// their own name only.
+    /// for, wherever they are by then.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<Cleanup>>,
-        far: Duration,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
@@ -81,7 +79,7 @@ impl Voters {
             size,
             host,
             meters: Meters::new(),
-            ballots: Ballots::new(far),
+            ballots: Ballots::default(),
             hints,
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
@@ -125,7 +123,7 @@ impl Voters {
     pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
         self.ballots.next(self.host.wall(), told).ok_or_else(|| {
             Error::config(
-                "the fencing tokens are used up: a node's gate key holds a fence near 2^53; delete that key by hand",
+                "the fencing tokens are used up: a node's key of this name holds a fence near 2^53; delete that key by hand",
             )
         })
     }

@@ -41,6 +41,9 @@ pub enum Vote {
     Refused,
     /// The node said no: the ballot was not above its fence. A higher ballot may be granted.
     Stale,
+    /// The node holds the name for us, with another ballot than was asked with. A higher one may be
+    /// granted: a quorum must grant one ballot, or the token would not be above all before it.
+    Apart,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
     /// It is certain that the node carried nothing out: there is no connection, or it may not vote.
@@ -76,6 +79,7 @@ pub struct ClaimTally {
     granted: NodeSet,
     refused: NodeSet,
     stale: NodeSet,
+    apart: NodeSet,
     unknown: NodeSet,
     unsent: NodeSet,
 }
@@ -85,7 +89,7 @@ impl ClaimTally {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let none = NodeSet::default();
-        Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
+        Self { size, granted: none, refused: none, stale: none, apart: none, unknown: none, unsent: none }
     }
 
     /// Counts a node's vote. The last vote of a node stands.
@@ -95,6 +99,7 @@ impl ClaimTally {
             Vote::Granted => self.granted.insert(node),
             Vote::Refused => self.refused.insert(node),
             Vote::Stale => self.stale.insert(node),
+            Vote::Apart => self.apart.insert(node),
             Vote::Unknown => self.unknown.insert(node),
             Vote::Unsent => self.unsent.insert(node),
         }
@@ -104,6 +109,7 @@ impl ClaimTally {
         self.granted.remove(node);
         self.refused.remove(node);
         self.stale.remove(node);
+        self.apart.remove(node);
         self.unknown.remove(node);
         self.unsent.remove(node);
     }
@@ -141,7 +147,7 @@ impl ClaimTally {
     /// The nodes whose answer is not known.
     #[must_use]
     pub const fn unheard(&self) -> NodeSet {
-        let heard = self.granted.or(self.refused).or(self.stale);
+        let heard = self.granted.or(self.refused).or(self.stale).or(self.apart);
         NodeSet::first(self.size.nodes()).without(heard)
     }
 
@@ -153,7 +159,7 @@ impl ClaimTally {
             Some(Verdict::Won)
         } else if against >= self.size.blocking() {
             Some(Verdict::Failed)
-        } else if against + self.stale.len() >= self.size.blocking() {
+        } else if against + self.stale.len() + self.apart.len() >= self.size.blocking() {
             Some(Verdict::Stale)
         } else {
             None
@@ -171,7 +177,7 @@ impl ClaimTally {
         let (granted, quorum) = (self.granted.len(), self.size.quorum());
         if self.silent() >= self.size.blocking() || granted >= quorum {
             Cause::Unavailable
-        } else if granted + self.refused.len() + self.stale.len() >= quorum {
+        } else if granted + self.refused.len() + self.stale.len() + self.apart.len() >= quorum {
             Cause::Contended
         } else {
             Cause::Undecided
@@ -320,6 +326,14 @@ mod tests {
     }
 
     #[test]
+    fn grants_with_another_ballot_win_nothing_and_must_be_released() {
+        let tally = tally(3, &[Vote::Granted, Vote::Apart, Vote::Apart]);
+        assert_eq!((tally.verdict(), tally.cause()), (Some(Verdict::Stale), Cause::Contended));
+        assert_eq!(tally.may_hold().len(), 3);
+        assert!(tally.unheard().is_empty());
+    }
+
+    #[test]
     fn a_release_tells_held_gone_and_unknown_apart() {
         let freed = |answers: &[Option<bool>]| {
             let mut tally = ReleaseTally::new(Size::of(3));
@@ -339,6 +353,7 @@ mod tests {
             Just(Vote::Granted),
             Just(Vote::Refused),
             Just(Vote::Stale),
+            Just(Vote::Apart),
             Just(Vote::Unknown),
             Just(Vote::Unsent)
         ]

@@ -22,6 +22,10 @@ fn operation(verb: Verb, owner: &str, ballot: u64) -> Operation {
     Operation { verb, owner: owner.into(), ttl: TTL, ballot, count: 1, ..Operation::inspect(names(&["a"])) }
 }
 
+const fn granted(fence: u64) -> Outcome {
+    Outcome::Granted { fence }
+}
+
 impl Bench {
     async fn ask(&self, operation: &Operation) -> Outcome {
         ask(&*self.0, operation).await.unwrap()
@@ -49,14 +53,14 @@ impl Bench {
     /// Claims for a tenth of a second, and waits until that has ended.
     async fn expired_claim(&self, owner: &str, ballot: u64) {
         let claim = Operation { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
-        assert_eq!(self.ask(&claim).await, Outcome::Granted);
+        assert_eq!(self.ask(&claim).await, granted(ballot));
         eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
     }
 }
 
 async fn a_free_name_is_granted_and_told_with_holder_count_and_fence(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(0));
-    assert_eq!(node.claim("me", 5).await, Outcome::Granted);
+    assert_eq!(node.claim("me", 5).await, granted(5));
     let told = node.look("a").await;
     assert_eq!((told.holder.as_deref(), told.count, told.fence), (Some("me"), 1, 5));
     assert!(told.remaining.is_some_and(|left| left <= TTL && left > TTL / 2));
@@ -73,23 +77,71 @@ async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Ben
     assert_eq!(node.look("a").await.fence, 5, "a refusal writes nothing");
 }
 
-async fn a_holder_that_claims_again_sets_its_count_and_ttl_and_lifts_the_fence(node: Bench) {
+async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: Bench) {
     node.claim("me", 5).await;
-    let short = Operation { ttl: Duration::from_secs(60), count: 3, ..operation(Verb::Claim, "me", 8) };
-    assert_eq!(node.ask(&short).await, Outcome::Granted);
-    let told = node.look("a").await;
-    assert_eq!((told.count, told.fence), (3, 8));
-    assert!(told.remaining.is_some_and(|left| left <= short.ttl), "the ttl is the last claim's");
-    assert_eq!(node.claim("me", 2).await, Outcome::Granted, "one's own claim is never stale");
-    assert_eq!(node.look("a").await.fence, 8, "a fence never falls");
+    let short = Operation { ttl: Duration::from_secs(60), ..operation(Verb::Claim, "me", 8) };
+    assert_eq!(node.ask(&short).await, granted(8));
+    assert!(node.look("a").await.remaining.is_some_and(|left| left <= short.ttl), "the ttl is the last claim's");
+    assert_eq!(node.claim("me", 2).await, granted(8), "one's own claim is never below the fence, and never lowers it");
+    node.release("other", 9).await;
+    assert_eq!(node.claim("me", 8).await, granted(9), "what a release told lies above the grant");
+    assert_eq!(node.look("a").await.fence, 9);
+}
+
+async fn a_count_is_set_where_the_owner_holds_and_is_no_claim(node: Bench) {
+    let count = Operation { count: 3, ..operation(Verb::Count, "me", 5) };
+    assert_eq!(node.ask(&count).await, Outcome::Lost { holder: String::new() });
+    assert_eq!(node.look("a").await, Inspection::free(0), "nothing was taken");
+    node.claim("me", 5).await;
+    assert_eq!(node.ask(&count).await, Outcome::Counted);
+    assert_eq!((node.look("a").await.count, node.look("a").await.fence), (3, 5));
+    let strangers = Operation { count: 4, ..operation(Verb::Count, "other", 9) };
+    assert_eq!(node.ask(&strangers).await, Outcome::Lost { holder: "me".to_owned() });
+    assert_eq!(node.look("a").await.count, 3);
 }
 
 async fn a_script_delivered_twice_changes_nothing(node: Bench) {
-    let claim = Operation { count: 2, ..operation(Verb::Claim, "me", 5) };
-    assert_eq!((node.ask(&claim).await, node.ask(&claim).await), (Outcome::Granted, Outcome::Granted));
+    let count = Operation { count: 2, ..operation(Verb::Count, "me", 5) };
+    assert_eq!((node.claim("me", 5).await, node.claim("me", 5).await), (granted(5), granted(5)));
+    assert_eq!((node.ask(&count).await, node.ask(&count).await), (Outcome::Counted, Outcome::Counted));
     assert_eq!(node.look("a").await.count, 2, "the count is set, never added to");
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
+}
+
+async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
+    node.claim("me", 5).await;
+    node.release("me", 5).await;
+    assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
+    // Nor where the name was not held when it was released.
+    node.claim("other", 6).await;
+    node.release("third", 7).await;
+    node.release("other", 7).await;
+    assert_eq!(node.renew("third", 7).await, Outcome::Lost { holder: String::new() });
+    assert_eq!(node.look("a").await.holder, None);
+}
+
+async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Bench) {
+    node.claim("me", 5).await;
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 5, floor: 0, taught: false });
+    assert_eq!(node.ask(&Operation::teach(90)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
+    assert_eq!(node.ask(&Operation::teach(80)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
+    assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 90 }, "it was granted in doubt");
+    assert_eq!(node.renew("me", 5).await, Outcome::Extended, "what is held may be held on to");
+    let other = Operation { names: names(&["free"]), ..operation(Verb::Claim, "other", 90) };
+    assert_eq!(node.ask(&other).await, Outcome::Stale { fence: 90 });
+    assert_eq!(node.ask(&Operation { ballot: 91, ..other }).await, granted(91));
+    assert_eq!(node.claim("me", 91).await, granted(91));
+}
+
+async fn a_fence_more_than_a_day_ahead_is_no_other_names_business(node: Bench) {
+    let far = (1 << 53) - 2;
+    assert_eq!(node.claim("me", far).await, granted(far));
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 0, floor: 0, taught: false });
+    node.release("me", far).await;
+    assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: far });
 }
 
 async fn a_ballot_not_above_the_fence_is_stale_and_writes_nothing(node: Bench) {
@@ -98,13 +150,13 @@ async fn a_ballot_not_above_the_fence_is_stale_and_writes_nothing(node: Bench) {
         assert_eq!(node.claim("me", ballot).await, Outcome::Stale { fence: 7 });
         assert_eq!(node.look("a").await, Inspection::free(7));
     }
-    assert_eq!(node.claim("me", 8).await, Outcome::Granted);
+    assert_eq!(node.claim("me", 8).await, granted(8));
 }
 
 async fn the_fence_outlives_the_hold(node: Bench) {
     node.expired_claim("other", 5).await;
     assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: 5 });
-    assert_eq!(node.claim("me", 6).await, Outcome::Granted);
+    assert_eq!(node.claim("me", 6).await, granted(6));
 }
 
 async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decides(node: Bench) {
@@ -114,7 +166,7 @@ async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decide
     assert!(matches!(node.ask(&claim(&["free", "a", "stale"])).await, Outcome::Held { .. }));
     assert_eq!(node.ask(&claim(&["free", "stale", "a"])).await, Outcome::Stale { fence: 50 });
     assert_eq!(node.look("free").await, Inspection::free(0), "nothing was written");
-    assert_eq!(node.ask(&claim(&["free", "free too"])).await, Outcome::Granted);
+    assert_eq!(node.ask(&claim(&["free", "free too"])).await, granted(9));
     let release = claim(&["free", "free too", "a"]).with_verb(Verb::Release);
     assert_eq!(node.ask(&release).await, Outcome::Released { held: 2 });
 }
@@ -205,7 +257,11 @@ macro_rules! both {
 both! {
     a_free_name_is_granted_and_told_with_holder_count_and_fence;
     a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
-    a_holder_that_claims_again_sets_its_count_and_ttl_and_lifts_the_fence;
+    a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
+    a_count_is_set_where_the_owner_holds_and_is_no_claim;
+    a_renewal_that_comes_after_its_release_revives_nothing;
+    a_node_that_was_taught_grants_nothing_up_to_what_others_know;
+    a_fence_more_than_a_day_ahead_is_no_other_names_business;
     a_script_delivered_twice_changes_nothing;
     a_ballot_not_above_the_fence_is_stale_and_writes_nothing;
     the_fence_outlives_the_hold;

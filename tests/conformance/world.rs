@@ -143,7 +143,10 @@ impl World for Memory {
 
     async fn take(&self, node: usize, name: &str) {
         let fence = self.look(node, name).await.fence;
-        assert_eq!(self.ask(node, Verb::Claim, name, FOREIGNER, fence + 1).await, Outcome::Granted);
+        assert_eq!(
+            self.ask(node, Verb::Claim, name, FOREIGNER, fence + 1).await,
+            Outcome::Granted { fence: fence + 1 }
+        );
     }
 
     async fn delete(&self, node: usize, name: &str) {

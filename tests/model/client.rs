@@ -171,7 +171,7 @@ impl Client {
         match &mut self.state {
             State::Asking(rules) if answer.to.verb == Verb::Claim && mine == number => {
                 if let Some(ask) = rules.last_mut() {
-                    ask.votes.count(node, claimed(&reply));
+                    ask.votes.count(node, claimed(&reply, answer.to.ballot));
                 }
             }
             State::Holding { renewal: Some((_, votes)), .. } if answer.to.verb == Verb::Renew && mine == number => {

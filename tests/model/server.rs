@@ -24,7 +24,7 @@ pub struct Server {
     ahead: Ticks,
 }
 
-type Seen<'a> = (Option<(&'a Option<String>, Option<Duration>, u64)>, u8, Ticks, Ticks);
+type Seen<'a> = (Option<(&'a Option<String>, Option<Duration>, u64)>, (u64, u64), u8, Ticks, Ticks);
 
 impl Server {
     pub fn new() -> Self {
@@ -66,7 +66,7 @@ impl Server {
             let until = entry.remaining.map(|left| *at + left);
             (&entry.holder, until, entry.fence)
         });
-        (says, self.epoch, self.born, self.ahead)
+        (says, self.store.bounds(), self.epoch, self.born, self.ahead)
     }
 }
 

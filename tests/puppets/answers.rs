@@ -2,15 +2,28 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{Fault, FaultKind, Outcome, Reply};
+use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Reply, Verb};
 
 /// What a node says, or nothing yet.
 pub type Answer = Option<Reply>;
 
 pub const SILENCE: Answer = None;
 
+/// What was asked for: a claim is granted with its own ballot.
 pub const fn granted() -> Answer {
-    Some(Ok(Outcome::Granted))
+    Some(Ok(Outcome::Granted { fence: OWN }))
+}
+
+/// Stands for the ballot of whatever is answered.
+const OWN: u64 = 0;
+
+/// An answer to this operation.
+pub fn to(operation: &Operation, reply: Reply) -> Reply {
+    match reply {
+        Ok(Outcome::Granted { fence: OWN }) if operation.verb == Verb::Count => Ok(Outcome::Counted),
+        Ok(Outcome::Granted { fence: OWN }) => Ok(Outcome::Granted { fence: operation.ballot }),
+        other => other,
+    }
 }
 
 /// Held by somebody else, for so many seconds more.

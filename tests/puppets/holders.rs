@@ -67,13 +67,13 @@ async fn the_count_is_set_on_all_nodes_and_renewed_with_the_lock() {
     let guard = Arc::new(guard);
     let outer = guard.clone();
     let entering = tokio::spawn(async move { outer.reenter().await });
-    let count = stage.round(Verb::Claim, |_, _| granted()).await;
+    let count = stage.round(Verb::Count, |_, _| granted()).await;
     assert_eq!((&count.owner, count.ballot, count.count), (&claim.owner, claim.ballot, 2));
     let inner = entering.await.unwrap().unwrap();
     let renewal = stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
     assert_eq!((&renewal.owner, renewal.count), (&claim.owner, 2));
     drop(inner);
-    let count = stage.round(Verb::Claim, |_, _| granted()).await;
+    let count = stage.round(Verb::Count, |_, _| granted()).await;
     assert_eq!(count.count, 1);
 }
 
@@ -84,9 +84,9 @@ async fn a_count_that_no_quorum_takes_is_an_error_that_says_what_the_nodes_said(
     let guard = Arc::new(guard);
     let outer = guard.clone();
     let entering = tokio::spawn(async move { outer.reenter().await });
-    stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { fault(FaultKind::Timeout) }).await;
+    stage.round(Verb::Count, |node, _| if node == 0 { granted() } else { fault(FaultKind::Timeout) }).await;
     let error = entering.await.unwrap().unwrap_err();
     assert!(error.is_unavailable());
     let said: Vec<_> = error.nodes().iter().map(|node| node.said.as_str()).collect();
-    assert_eq!(said, ["granted", "timeout", "timeout"]);
+    assert_eq!(said, ["counted", "timeout", "timeout"]);
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::answers::{Answer, granted};
+use crate::answers::{Answer, granted, to};
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -211,7 +211,10 @@ impl Stage {
             assert_eq!(request.operation.verb, verb, "node {node}: {:?}", request.operation);
             assert_eq!(request.operation.owner, operation.owner);
             match answer(node, &request.operation) {
-                Some(reply) => request.reply.send(reply),
+                Some(reply) => {
+                    let reply = to(&request.operation, reply);
+                    request.reply.send(reply);
+                }
                 None => self.open.lock().unwrap().push((node, request)),
             }
         }
@@ -224,7 +227,9 @@ impl Stage {
         let (its, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|(silent, _)| *silent == node);
         *self.open.lock().unwrap() = others;
         assert!(!its.is_empty(), "node {node} has answered everything");
-        its.into_iter().for_each(|(_, request)| request.reply.send(answer().expect("an answer")));
+        for (_, Request { operation, reply }) in its {
+            reply.send(to(&operation, answer().expect("an answer")));
+        }
     }
 
     async fn next(&self, node: usize) -> Request {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Stance, Verb};
+use rmp::decode;
 
 use crate::calls::Reply;
 use crate::faults::Action;
@@ -83,14 +84,16 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
 pub struct Names {
     names: Vec<Arc<[Name]>>,
     channel: Arc<str>,
-    /// The digests of scripts, by their lengths and their last lines.
+    /// The digests of scripts, by their lengths and their last lines, which tell them apart.
     digests: BTreeMap<(usize, String), u64>,
 }
 
 impl Names {
-    fn channel(&mut self, text: &str) -> Arc<str> {
-        if *self.channel != *text {
-            self.channel = text.into();
+    /// What wake-up channels begin with, by the key of the node's record.
+    fn channel(&mut self, record: &str) -> Arc<str> {
+        let prefix = record.strip_suffix("node").expect("the record's key");
+        if self.channel.strip_suffix("wake:") != Some(prefix) {
+            self.channel = format!("{prefix}wake:").into();
         }
         self.channel.clone()
     }
@@ -103,7 +106,7 @@ impl Names {
     }
 
     fn by_key(&mut self, key: &str) -> Arc<[Name]> {
-        if let Some(known) = self.names.iter().find(|known| known[0].lock_key() == key) {
+        if let Some(known) = self.names.iter().find(|known| **known[0].key() == *key) {
             return known.clone();
         }
         let (prefix, rest) = key.split_once('{').expect("a lock's key has braces");
@@ -124,29 +127,29 @@ struct Reader<'a> {
     at: usize,
     keys: usize,
     found: Vec<Arc<[Name]>>,
-    used: usize,
-    operation: Option<Operation>,
-    wait: i64,
 }
-
-/// How many arguments an operation has.
-const FIELDS: usize = 10;
 
 impl<'a> Reader<'a> {
     fn new(whole: bool, names: &'a mut Names, submitted: &'a Submitted) -> Self {
         let script = Script { whole, ..Script::default() };
         let (operations, found) = (Vec::new(), Vec::new());
-        Self { script, operations, names, submitted, at: 0, keys: 0, found, used: 0, operation: None, wait: 0 }
+        Self { script, operations, names, submitted, at: 0, keys: 0, found }
     }
 
     fn take(&mut self, argument: Argument<'_>) {
         match self.at {
             0 => self.script.digest = self.digest(text(argument)),
             1 => self.keys = number(argument) as usize,
-            at if at < 2 + self.keys => self.key(at - 2, text(argument)),
-            at if at == 2 + self.keys => assert!(number(argument) > 0, "fences are kept"),
-            at if at == 3 + self.keys => self.script.channel = self.names.channel(text(argument)),
-            at => self.field((at - 4 - self.keys) % FIELDS, argument),
+            2 => self.script.channel = self.names.channel(text(argument)),
+            at if at < 2 + self.keys => {
+                let name = self.names.by_key(text(argument));
+                self.found.push(name);
+            }
+            at => {
+                assert_eq!(at, 2 + self.keys, "the operations are the last argument");
+                let Argument::Packed(packed) = argument else { panic!("the operations are packed") };
+                self.unpack(packed);
+            }
         }
         self.at += 1;
     }
@@ -155,41 +158,41 @@ impl<'a> Reader<'a> {
         if self.script.whole { self.names.digest(said) } else { abridged(said) }
     }
 
-    fn key(&mut self, index: usize, key: &str) {
-        match index % 3 {
-            0 => self.found.push(self.names.by_key(key)),
-            1 => assert_eq!(self.found[index / 3][0].gate_key(), key),
-            _ => assert_eq!(self.found[index / 3][0].line_key(), key),
+    fn unpack(&mut self, mut packed: &[u8]) {
+        let from = &mut packed;
+        let fields = decode::read_array_len(from).expect("an array");
+        let mut used = 0;
+        for _ in 0..fields / 10 {
+            let verb = verb(word(from));
+            let of = &self.found[used..][..integer(from) as usize];
+            used += of.len();
+            let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
+            let owner = self.submitted.owner(word(from));
+            let (ttl, ballot, count) = (millis(from), digits(from), integer(from) as u32);
+            let stance = stance(integer(from), digits(from));
+            let (grace, next) = (millis(from), Some(word(from)).filter(|next| !next.is_empty()).map(Arc::from));
+            self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, next });
         }
+        assert!(from.is_empty() && used == self.found.len(), "all was read");
     }
+}
 
-    fn field(&mut self, field: usize, argument: Argument<'_>) {
-        if field == 0 {
-            let verb = verb(text(argument));
-            self.operation = Some(Operation { verb, ..Operation::inspect([].into()) });
-            return;
-        }
-        let Some(operation) = &mut self.operation else { return };
-        match field {
-            1 => {
-                let of = &self.found[self.used..][..number(argument) as usize];
-                operation.names =
-                    if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
-                self.used += of.len();
-            }
-            2 => operation.owner = self.submitted.owner(text(argument)),
-            3 => operation.ttl = Duration::from_millis(number(argument) as u64),
-            4 => operation.ballot = number(argument) as u64,
-            5 => operation.count = number(argument) as u32,
-            6 => self.wait = number(argument),
-            7 => operation.stance = stance(self.wait, number(argument) as u64),
-            8 => operation.grace = Duration::from_millis(number(argument) as u64),
-            _ => {
-                operation.next = Some(text(argument)).filter(|next| !next.is_empty()).map(Arc::from);
-                self.operations.extend(self.operation.take());
-            }
-        }
-    }
+fn word<'a>(from: &mut &'a [u8]) -> &'a str {
+    let (word, rest) = decode::read_str_from_slice(*from).expect("a text");
+    *from = rest;
+    word
+}
+
+fn integer(from: &mut &[u8]) -> i64 {
+    decode::read_int(from).expect("a number")
+}
+
+fn digits(from: &mut &[u8]) -> u64 {
+    word(from).parse().expect("digits")
+}
+
+fn millis(from: &mut &[u8]) -> Duration {
+    Duration::from_millis(integer(from) as u64)
 }
 
 fn stance(wait: i64, ticket: u64) -> Stance {
@@ -208,7 +211,7 @@ fn text(argument: Argument<'_>) -> &str {
     match argument {
         Argument::Word(text) => text,
         Argument::Text(text) => text,
-        Argument::Integer(_) => "",
+        Argument::Integer(_) | Argument::Packed(_) => "",
     }
 }
 
@@ -303,7 +306,8 @@ fn refused(said: impl Into<String>) -> Fault {
 fn written(outcome: &Outcome) -> Value {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let parts = match outcome {
-        Outcome::Granted | Outcome::Extended | Outcome::Healed => vec![outcome.as_str().into()],
+        Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught => vec![outcome.as_str().into()],
+        Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
         Outcome::Held { holder, remaining, fence: mark } => {
             vec!["held".into(), holder.clone().into(), remaining.map_or(Value::Integer(-1), left), fence(mark)]
         }
@@ -314,6 +318,9 @@ fn written(outcome: &Outcome) -> Value {
         Outcome::Passed { waiting } => vec!["passed".into(), i64::from(*waiting).into()],
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
         Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
+        Outcome::Record { high, floor, taught } => {
+            vec!["record".into(), fence(high), fence(floor), i64::from(*taught).into()]
+        }
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
         }

@@ -87,7 +87,8 @@ impl Core {
         let owner = self.history.owner(process as u16, operation.claimant());
         let acquisition = self.history.owner(process as u16, Operation::acquisition(operation.claimant()));
         let waits = matches!(operation.stance, Stance::Wait { .. });
-        let name = operation.names[0].text().as_bytes().last().map_or(0, |last| last - b'a');
+        let last = operation.names.first().and_then(|name| name.text().as_bytes().last());
+        let name = last.map_or(0, |last| last - b'a');
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
         let (process, node) = (process as u16, node as u8);
         Op { process, node, name, verb, owner, from, acquisition, waits, ballot, ttl, sent: now }
@@ -110,12 +111,12 @@ impl Core {
 
 pub fn answer(reply: &Reply) -> Answer {
     match reply {
-        Ok(Outcome::Granted | Outcome::Passed { .. }) => Answer::Granted,
+        Ok(Outcome::Granted { .. } | Outcome::Passed { .. }) => Answer::Granted,
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
-        Ok(Outcome::Inspected(_)) => Answer::Other,
+        Ok(Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. }) => Answer::Other,
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,
     }

@@ -95,7 +95,7 @@ impl Server {
     /// Whether somebody is still in line whom the operation took out of it.
     pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
         let leaves = match outcome {
-            Outcome::Granted | Outcome::Passed { .. } => true,
+            Outcome::Granted { .. } | Outcome::Passed { .. } => true,
             Outcome::Released { .. } => !matches!(operation.stance, Stance::Wait { .. }),
             _ => false,
         };
@@ -128,6 +128,7 @@ impl Server {
             Memory::Empty => self.store = Store::default(),
             Memory::Old => self.store = self.snapshot.clone(),
         }
+        self.store.restarted();
     }
 
     pub fn start(&mut self, now: Micros) {

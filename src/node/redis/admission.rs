@@ -93,7 +93,8 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
 /// to any other process, so a call that reaches another one, behind a proxy that changed its mind,
 /// finds no script there and carries nothing out.
 pub(super) fn source(lineage: &str) -> String {
-    format!("{}\n-- {lineage}\n", script::SOURCE)
+    let run: String = lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect();
+    format!("local RUN = '{run}'\n{}\n-- {run}\n", script::SOURCE)
 }
 
 /// The same script by another digest, for EVAL, which leaves a script in the server's memory: a

@@ -207,7 +207,7 @@ impl Batcher {
     fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
         let operations = jobs.iter().map(|job| &*job.request.operation);
         let settings = &self.shared.settings;
-        script::Call { script, retention: settings.retention, channel: &settings.channel, operations }
+        script::Call { script, record: &settings.record, operations }
     }
 
     /// Returns why the generation must end, if it must.
@@ -382,6 +382,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -160,6 +160,7 @@ fn sent(argument: Argument<'_>) -> FredValue {
         Argument::Word(word) => FredValue::from_static_str(word),
         Argument::Text(text) => text.into(),
         Argument::Integer(number) => FredValue::Integer(number),
+        Argument::Packed(bytes) => FredValue::Bytes(bytes.clone()),
     }
 }
 

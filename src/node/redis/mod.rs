@@ -12,6 +12,7 @@ mod endpoint;
 mod flight;
 mod fred;
 mod messages;
+mod pack;
 mod registry;
 mod script;
 mod supervisor;
@@ -56,10 +57,10 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Duration,
     /// The share by which clocks may run apart.
     pub(crate) drift: f64,
-    /// For how long fences are kept.
-    pub(crate) retention: Duration,
     /// What `CLIENT SETNAME` gets.
     pub(crate) client_name: Arc<str>,
+    /// The key of the node's record.
+    pub(crate) record: Arc<str>,
     /// What all clients' wake-up channels begin with.
     pub(crate) channel: Arc<str>,
     /// Who takes this client's hints.
@@ -230,8 +231,8 @@ impl RedisNode {
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
             drift: 0.01,
-            retention: crate::node::memory::FENCE_RETENTION,
             client_name: "alone".into(),
+            record: crate::node::operation::record_key("").into(),
             channel: crate::node::hint::channel("").into(),
             listener,
         };

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::pack;
 use super::transport::{Argument, Arguments, Value};
-use crate::node::operation::{Name, Operation, Stance, Verb};
+use crate::node::operation::{Name, Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
 use crate::quorum::ballot;
 
@@ -14,8 +15,8 @@ pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua"
 pub(crate) struct Call<'a, O> {
     /// The script, or its digest.
     pub(crate) script: &'a str,
-    pub(crate) retention: Duration,
-    pub(crate) channel: &'a str,
+    /// The key of the node's record.
+    pub(crate) record: &'a str,
     pub(crate) operations: O,
 }
 
@@ -25,56 +26,26 @@ impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Call<'a, O> {
     }
 
     fn keys(&self) -> usize {
-        self.operations.clone().map(|operation| operation.names.len() * 3).sum()
+        1 + self.operations.clone().map(|operation| operation.names.len()).sum::<usize>()
     }
 }
 
 impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Arguments for Call<'a, O> {
     fn count(&self) -> usize {
-        4 + self.keys() + self.operations.len() * 10
+        3 + self.keys()
     }
 
     fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {
         take(Argument::Text(self.script));
         take(integer(self.keys()));
-        for name in self.names() {
-            take(Argument::Text(name.lock_key()));
-            take(Argument::Text(name.gate_key()));
-            take(Argument::Text(name.line_key()));
-        }
-        take(millis(self.retention));
-        take(Argument::Text(self.channel));
-        self.operations.clone().for_each(|operation| push(take, operation));
+        take(Argument::Text(self.record));
+        self.names().for_each(|name| take(Argument::Text(name.key())));
+        take(Argument::Packed(&pack::operations(self.operations.clone())));
     }
-}
-
-fn push(take: &mut dyn FnMut(Argument<'_>), operation: &Operation) {
-    take(Argument::Word(operation.verb.as_str()));
-    take(integer(operation.names.len()));
-    take(Argument::Text(&operation.owner));
-    take(millis(operation.ttl));
-    take(integer(operation.ballot));
-    take(integer(operation.count));
-    let (wait, ticket) = match operation.stance {
-        Stance::Once => (Argument::Integer(0), 0),
-        // A wait of less than a millisecond is one all the same.
-        Stance::Wait { ticket, patience } => (millis(patience.max(Duration::from_millis(1))), ticket),
-        Stance::Barge => (Argument::Integer(-1), 0),
-    };
-    take(wait);
-    take(integer(ticket));
-    take(millis(operation.grace));
-    take(operation.next.as_deref().map_or(Argument::Word(""), Argument::Text));
 }
 
 fn integer(number: impl TryInto<i64>) -> Argument<'static> {
     Argument::Integer(number.try_into().unwrap_or(i64::MAX))
-}
-
-/// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
-fn millis(duration: Duration) -> Argument<'static> {
-    const MOST: i64 = 1 << 43;
-    Argument::Integer(i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
 }
 
 /// What one call of the script returned.
@@ -111,7 +82,7 @@ fn reply(value: Value, operation: &Operation) -> Reply {
 
 fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome> {
     match (operation.verb, word) {
-        (Verb::Claim | Verb::Pass, "granted") => Some(Outcome::Granted),
+        (Verb::Claim | Verb::Pass, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
         (Verb::Pass, "passed") => Some(Outcome::Passed { waiting: number(items.get(1)?)? > 0 }),
         (Verb::Claim | Verb::Pass, "reserved") => Some(Outcome::Reserved {
             turn: text(items.get(1)?)?,
@@ -127,12 +98,19 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
         (Verb::Claim | Verb::Pass, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
-        (Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Count, "counted") => Some(Outcome::Counted),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Inspect, "inspected") => {
             let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
             (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
         }
+        (Verb::Teach, "taught") => Some(Outcome::Taught),
+        (Verb::Record, "record") => Some(Outcome::Record {
+            high: fence(items.get(1)?)?,
+            floor: fence(items.get(2)?)?,
+            taught: number(items.get(3)?)? > 0,
+        }),
         _ => None,
     }
 }

@@ -123,7 +123,7 @@ fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
         timeout: SECOND,
         max_ttl: Duration::ZERO,
         drift: 0.01,
-        retention: 3_600 * SECOND,
+        record: "node".into(),
         client_name: "test".into(),
         channel: "wake:".into(),
         listener,
@@ -173,7 +173,7 @@ async fn a_transport_that_panics_leaves_the_node_down_with_the_reason_and_is_dia
     until(&node, |state| is_down(state, "panicked")).await;
     until(&node, |state| *state == NodeState::Up).await;
     assert_eq!(script.dials.load(Relaxed), 4);
-    assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted);
+    assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
         let listener = Arc::new(Missed::default());
         let node = node(&script, listener.clone());
         until(&node, |state| *state == NodeState::Up).await;
-        assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted);
+        assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
         assert!(listener.0.load(Relaxed) <= 2, "all who wait ask once, not each time");
     }
 }

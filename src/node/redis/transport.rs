@@ -82,6 +82,8 @@ pub enum Argument<'a> {
     Text(&'a str),
     /// A number, sent in decimal digits.
     Integer(i64),
+    /// Bytes that need no copy.
+    Packed(&'a Bytes),
 }
 
 /// The arguments of a command. Each connection writes them in its own form, so that none is copied

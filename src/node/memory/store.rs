@@ -1,0 +1,370 @@
+//! What a node stores, and what it does when it is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::entry::Entry;
+use super::millis;
+use super::record::Record;
+use crate::node::hint::Hint;
+use crate::node::operation::{Name, Operation, Stance, Verb};
+use crate::node::reply::{Inspection, Outcome};
+
+/// What a node stores. Its functions take the node's own time, so that a simulation can run it fast, slow or stepped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Store {
+    entries: BTreeMap<Arc<str>, Entry>,
+    record: Record,
+    hints: Vec<Hint>,
+    sweep_at: usize,
+}
+
+/// How many entries are kept at least before the expired ones are looked for.
+const SWEEP: usize = 1_024;
+
+impl Store {
+    /// Carries out one operation at the node's time `now`, which is the time since any fixed origin.
+    pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
+        // To the microsecond only where ballots are compared with the clock.
+        let (precise, now) = (now, millis(now));
+        self.expire(now);
+        if operation.verb != Verb::Inspect {
+            self.record.rotate(now);
+        }
+        let mut work = Work { store: self, operation, now, precise };
+        match operation.verb {
+            Verb::Claim => work.claim(),
+            Verb::Pass => work.pass(),
+            Verb::Renew => work.renew(),
+            Verb::Count => work.count(),
+            Verb::Release => work.release(),
+            Verb::Inspect => work.inspect(),
+            Verb::Teach => work.teach(),
+            Verb::Record => work.record(),
+        }
+    }
+
+    /// Takes what was published since the last time.
+    pub fn hints(&mut self) -> Vec<Hint> {
+        std::mem::take(&mut self.hints)
+    }
+
+    /// The process ended, and the next one has what is stored: it must be taught like one that has nothing.
+    pub const fn restarted(&mut self) {
+        self.record.restarted();
+    }
+
+    /// The highest ballot granted here, of any name, and up to which ballots nothing is granted.
+    #[must_use]
+    pub const fn bounds(&self) -> (u64, u64) {
+        (self.record.high(), self.record.floor())
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_free(&self, now: Duration) -> bool {
+        self.entries.values().all(|entry| entry.holder(millis(now)).is_none())
+    }
+
+    /// Whether nobody waits in any queue.
+    #[must_use]
+    pub fn is_idle(&self, now: Duration) -> bool {
+        self.entries.values().all(|entry| entry.line.len(now) == 0)
+    }
+
+    /// Whether an acquisition stands in the queue of a name.
+    #[must_use]
+    pub fn waits(&self, name: &Name, acquisition: &str, now: Duration) -> bool {
+        self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(acquisition, now))
+    }
+
+    /// Forgets what has expired, now and then.
+    fn expire(&mut self, now: Duration) {
+        if self.entries.len() >= self.sweep_at {
+            self.entries.retain(|_, entry| !entry.expire(now));
+            self.sweep_at = SWEEP + 2 * self.entries.len();
+        }
+    }
+}
+
+/// One operation being carried out.
+struct Work<'a> {
+    store: &'a mut Store,
+    operation: &'a Operation,
+    now: Duration,
+    precise: Duration,
+}
+
+impl Work<'_> {
+    /// A name of the operation, without what has expired of it.
+    fn entry(&mut self, name: &Name) -> &mut Entry {
+        let now = self.now;
+        let entry = self.store.entries.entry(name.key().clone()).or_default();
+        entry.expire(now);
+        entry
+    }
+
+    fn names(&self) -> Arc<[Name]> {
+        self.operation.names.clone()
+    }
+
+    /// No ballot up to this one is granted for the name.
+    fn bar(&mut self, name: &Name) -> u64 {
+        let floor = self.store.record.floor();
+        self.entry(name).fence.max(floor)
+    }
+
+    fn is_mine(&mut self, name: &Name) -> bool {
+        self.is_of(name, &self.operation.owner.clone())
+    }
+
+    fn is_of(&mut self, name: &Name, owner: &str) -> bool {
+        let now = self.now;
+        self.entry(name).is_held_by(owner, now)
+    }
+
+    fn claim(&mut self) -> Outcome {
+        self.claim_as(&self.operation.clone())
+    }
+
+    fn claim_as(&mut self, claim: &Operation) -> Outcome {
+        let bar = self.highest_bar(claim);
+        let mut top = claim.ballot;
+        for name in self.names().iter() {
+            if let Some(refusal) = self.refusal(claim, name, bar) {
+                return refusal;
+            }
+            if self.is_of(name, &claim.owner) {
+                top = top.max(self.entry(name).fence);
+            }
+        }
+        for name in self.names().iter() {
+            self.take(claim, name, top);
+        }
+        Outcome::Granted { fence: top }
+    }
+
+    /// The highest bar of the names that are free.
+    fn highest_bar(&mut self, claim: &Operation) -> u64 {
+        let mut highest = 0;
+        let now = self.now;
+        for name in claim.names.iter() {
+            if self.entry(name).holder(now).is_none() {
+                highest = highest.max(self.bar(name));
+            }
+        }
+        highest
+    }
+
+    /// Takes a name that nothing refuses: its queue is left, and the turn is over.
+    fn take(&mut self, claim: &Operation, name: &Name, fence: u64) {
+        self.hold(claim, name, fence);
+        let entry = self.entry(name);
+        entry.line.leave(Operation::acquisition(&claim.owner));
+        entry.turn = None;
+    }
+
+    fn refusal(&mut self, claim: &Operation, name: &Name, highest: u64) -> Option<Outcome> {
+        let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name));
+        let entry = self.entry(name);
+        match entry.holder(now) {
+            // Granted while the node was in doubt, and it was taught since.
+            Some(hold) if hold.owner == claim.owner => {
+                let ballot = entry.fence.max(claim.ballot);
+                (ballot <= floor).then_some(Outcome::Stale { fence: floor })
+            }
+            Some(hold) => {
+                let held =
+                    Outcome::Held { holder: hold.owner.to_string(), remaining: Some(hold.until - now), fence: bar };
+                self.join(claim, name);
+                Some(held)
+            }
+            None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
+            None => {
+                let (turn, left, due) = self.before(claim, name)?;
+                self.join(claim, name);
+                if due {
+                    self.give(name);
+                }
+                let me = Operation::acquisition(&claim.owner);
+                let first = self.entry(name).line.first();
+                let next =
+                    matches!(claim.stance, Stance::Wait { .. }) && first.is_some_and(|(_, first)| **first == *me);
+                Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, next })
+            }
+        }
+    }
+
+    /// Who comes before this claim to the free name, for how long, and whether the turn is still to be given.
+    fn before(&mut self, claim: &Operation, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
+        if claim.stance == Stance::Barge {
+            return None;
+        }
+        let (now, me) = (self.now, Operation::acquisition(&claim.owner));
+        let entry = self.entry(name);
+        if let Some((turn, until)) = &entry.turn {
+            return (**turn != *me).then(|| (turn.clone(), until.saturating_sub(now), false));
+        }
+        let (ticket, first) = entry.line.first().filter(|(_, first)| ***first != *me)?;
+        match claim.stance {
+            Stance::Wait { ticket: mine, .. } if (mine, me) < (ticket, &**first) => None,
+            _ => Some((first.clone(), millis(claim.grace), true)),
+        }
+    }
+
+    fn pass(&mut self) -> Outcome {
+        let pass = self.operation;
+        let mine = pass.names.iter().all(|name| self.is_mine(name));
+        let refusing = pass.names.iter().map(|name| self.bar(name)).find(|bar| pass.ballot <= *bar);
+        if let Some(fence) = refusing.filter(|_| mine) {
+            return Outcome::Stale { fence };
+        }
+        for name in pass.names.iter() {
+            self.entry(name).line.leave(Operation::acquisition(&pass.owner));
+        }
+        let next = Operation { verb: Verb::Claim, owner: pass.claimant().clone(), next: None, ..pass.clone() };
+        if !mine {
+            return self.claim_as(&next);
+        }
+        let mut waiting = false;
+        for name in pass.names.iter() {
+            self.hold(&next, name, pass.ballot);
+            let now = self.now;
+            let entry = self.entry(name);
+            entry.line.leave(Operation::acquisition(&next.owner));
+            waiting |= entry.line.len(now) > 0;
+        }
+        Outcome::Passed { waiting }
+    }
+
+    fn renew(&mut self) -> Outcome {
+        let renewal = self.operation;
+        for name in renewal.names.iter() {
+            if let Some(holder) = self.stranger(name) {
+                return Outcome::Lost { holder };
+            }
+        }
+        let mut outcome = Outcome::Extended;
+        for name in renewal.names.iter() {
+            let now = self.now;
+            if self.is_mine(name) {
+                self.entry(name).extend(renewal.ttl, now);
+            } else {
+                outcome = Outcome::Healed;
+                let fence = self.entry(name).fence.max(renewal.ballot);
+                self.hold(renewal, name, fence);
+            }
+        }
+        outcome
+    }
+
+    /// Because of whom a renewal does not renew; of nobody, where the owner was released.
+    fn stranger(&mut self, name: &Name) -> Option<String> {
+        let (owner, now) = (self.operation.owner.clone(), self.now);
+        let entry = self.entry(name);
+        match (entry.holder(now), &entry.turn) {
+            (Some(hold), _) => (hold.owner != owner).then(|| hold.owner.to_string()),
+            (None, Some((turn, _))) => Some(turn.to_string()),
+            (None, None) => entry.was_released(&owner).then(String::new),
+        }
+    }
+
+    fn count(&mut self) -> Outcome {
+        for name in self.names().iter() {
+            if !self.is_mine(name) {
+                let now = self.now;
+                let holder = self.entry(name).holder(now).map_or_else(String::new, |hold| hold.owner.to_string());
+                return Outcome::Lost { holder };
+            }
+        }
+        for name in self.names().iter() {
+            let count = self.operation.count;
+            self.entry(name).count(count);
+        }
+        Outcome::Counted
+    }
+
+    fn release(&mut self) -> Outcome {
+        let (release, now, precise) = (self.operation, self.now, self.precise);
+        let mut held = 0;
+        for name in release.names.iter() {
+            let entry = self.entry(name);
+            held += u32::from(entry.release(&release.owner, release.ballot, now));
+            let fence = entry.fence;
+            self.store.record.heard(fence, precise);
+            self.queue_after_release(release, name);
+        }
+        Outcome::Released { held }
+    }
+
+    /// Leaves the queue or stays in it, and gives the first its turn if the name is free now.
+    fn queue_after_release(&mut self, release: &Operation, name: &Name) {
+        let (me, now) = (Operation::acquisition(&release.owner), self.now);
+        if matches!(release.stance, Stance::Wait { .. }) {
+            self.join(release, name);
+        } else {
+            self.entry(name).line.leave(me);
+        }
+        let entry = self.entry(name);
+        entry.turn.take_if(|(turn, _)| **turn == *me);
+        if entry.holder(now).is_none() && entry.turn.is_none() {
+            self.give(name);
+        }
+    }
+
+    fn inspect(&mut self) -> Outcome {
+        Outcome::Inspected(self.operation.names.iter().map(|name| self.look(name)).collect())
+    }
+
+    fn look(&mut self, name: &Name) -> Inspection {
+        // To look at a name makes no entry of it.
+        let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
+        let now = self.now;
+        entry.expire(now);
+        let seen = entry.holder(now).map_or_else(
+            || Inspection::free(entry.fence),
+            |hold| Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.fence),
+        );
+        let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
+        seen.with_line(entry.line.len(now), turn)
+    }
+
+    fn teach(&mut self) -> Outcome {
+        self.store.record.teach(self.operation.ballot);
+        Outcome::Taught
+    }
+
+    const fn record(&self) -> Outcome {
+        let record = &self.store.record;
+        Outcome::Record { high: record.high(), floor: record.floor(), taught: record.taught() }
+    }
+
+    fn hold(&mut self, operation: &Operation, name: &Name, fence: u64) {
+        let (now, precise) = (self.now, self.precise);
+        self.store.record.heard(fence, precise);
+        self.entry(name).hold(operation, fence, now);
+    }
+
+    fn join(&mut self, operation: &Operation, name: &Name) {
+        if let Stance::Wait { ticket, patience } = operation.stance {
+            let now = self.now;
+            let until = now + millis(patience.max(Duration::from_millis(1)));
+            let entry = self.entry(name);
+            entry.line.join(ticket, Operation::acquisition(&operation.owner).into(), until);
+            entry.keep(now);
+        }
+    }
+
+    /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one behind it when to ask.
+    fn give(&mut self, name: &Name) {
+        let (grace, now) = (millis(self.operation.grace), self.now);
+        let entry = self.entry(name);
+        let Some(first) = entry.line.pop() else { return };
+        entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
+        let behind = entry.line.first().map(|(_, behind)| behind.clone());
+        entry.keep(now);
+        self.store.hints.push(Hint { acquisition: first, after: Duration::ZERO });
+        self.store.hints.extend(behind.map(|acquisition| Hint { acquisition, after: grace }));
+    }
+}
