@@ -207,7 +207,7 @@ mod keys {
         let error = quorum.lock(name).acquire(Duration::from_millis(100)).await.unwrap_err();
         assert!(error.is_unavailable() && error.nodes().len() == 3, "{error}");
         quorum.quiet().await;
-        assert_eq!(servers[2].command(&["EXISTS", &format!("quorumlock:{{{name}}}")]), "0", "nothing is left");
+        assert_eq!(servers[2].holder(name), None, "nothing is left");
     }
 
     #[tokio::test]
@@ -226,11 +226,35 @@ mod keys {
     }
 
     #[tokio::test]
-    async fn a_gate_of_another_type_in_the_way_leaves_no_hold_behind() {
+    async fn another_programs_hash_in_the_way() {
         let harm = |server: &Server| {
-            server.command(&["SET", "quorumlock:{gate}:gate", "precious"]);
+            server.command(&["DEL", "quorumlock:{theirs}"]);
+            server.command(&["HSET", "quorumlock:{theirs}", "somebody", "1"]);
         };
-        one_is_survived_and_a_majority_is_told("gate", "another type is in the way", harm).await;
+        one_is_survived_and_a_majority_is_told("theirs", "no lock of this protocol", harm).await;
+        let servers = servers(1).await;
+        harm(&servers[0]);
+        let quorum = unguarded(&servers).connect().await.unwrap();
+        assert!(quorum.lock("theirs").acquire(Duration::ZERO).await.is_err());
+        assert!(quorum.force_release("theirs").await.is_err());
+        assert_eq!(servers[0].command(&["HGETALL", "quorumlock:{theirs}"]), "somebody 1", "nothing is lost");
+    }
+
+    #[tokio::test]
+    async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
+        let servers = servers(1).await;
+        servers[0].command(&["SET", "quorumlock:{queue}:queue", "precious"]);
+        let quorum = unguarded(&servers).connect().await.unwrap();
+        let guard = quorum.lock("queue").acquire(SECOND).await.unwrap();
+        let error = quorum.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
+        assert!(error.is_timeout(), "in this process there is a queue of its own: {error}");
+        let other = unguarded(&servers).connect().await.unwrap();
+        let error = other.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
+        assert!(error.to_string().contains("another type is in the way"), "{error}");
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        other.quiet().await;
+        assert_eq!(servers[0].holder("queue"), None);
+        assert_eq!(servers[0].command(&["GET", "quorumlock:{queue}:queue"]), "precious");
     }
 
     #[tokio::test]
@@ -254,23 +278,12 @@ mod keys {
     }
 
     #[tokio::test]
-    async fn a_hold_that_never_ends_is_told_as_one() {
-        let servers = servers(1).await;
-        servers[0].command(&["HSET", "quorumlock:{stuck}", "somebody", "1"]);
-        let quorum = unguarded(&servers).connect().await.unwrap();
-        let error = quorum.lock("stuck").acquire(Duration::from_millis(100)).await.unwrap_err();
-        assert!(error.is_timeout() && error.to_string().contains("for ever"), "{error}");
-        assert!(quorum.force_release("stuck").await.unwrap());
-        assert!(quorum.lock("stuck").try_acquire().await.unwrap().is_some());
-    }
-
-    #[tokio::test]
     async fn a_fence_near_its_end_is_told_with_what_to_do() {
         let servers = servers(1).await;
-        servers[0].command(&["HSET", "quorumlock:{used}:gate", "fence", &((1u64 << 53) - 1).to_string()]);
+        servers[0].set_fence("used", (1 << 53) - 1);
         let quorum = unguarded(&servers).connect().await.unwrap();
         let error = quorum.lock("used").try_acquire().await.unwrap_err();
-        assert!(error.is_unavailable() && error.to_string().contains("delete the name's gate key"), "{error}");
+        assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
         assert!(quorum.lock("other").try_acquire().await.unwrap().is_some(), "no other name is harmed");
     }
 }

@@ -181,9 +181,8 @@ async fn holds_and_waits(quorum: &Quorum) {
 /// A majority of keys is deleted, and a quorum is shut down.
 async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
     let guard = quorum.lock(name("deleted")).acquire(SECOND).await.unwrap();
-    let key = format!("quorumlock:{{{}}}", name("deleted"));
     for server in servers {
-        eventually("the node holds it", async || server.command(&["DEL", &key]) == "1").await;
+        eventually("the node holds it", async || server.forget(&name("deleted"))).await;
     }
     guard.lost().await;
     let manual = quorum.options().auto_renew(false);
@@ -196,10 +195,8 @@ async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
 
 /// Two nodes refuse, and the third grants when all is over.
 async fn grants_late(quorum: &Quorum, servers: &[Server]) {
-    let key = format!("quorumlock:{{{}}}", name("late"));
     for server in &servers[..2] {
-        server.command(&["HSET", &key, "foreigner", "1"]);
-        server.command(&["PEXPIRE", &key, "600000"]);
+        server.take(&name("late"), "foreigner");
     }
     servers[2].stop();
     assert!(quorum.lock(name("late")).try_acquire().await.unwrap().is_none());

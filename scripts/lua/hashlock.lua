@@ -15,7 +15,7 @@
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds
 --
 -- Stored for a name
---   P{name}         hash: o, c, u = owner, hold count, until when (ms of this node's TIME): over once u <= TIME. A release sets u to 0
+--   P{name}         hash: o, c, u = owner, hold count, until when (ms of this node's TIME): over once u <= TIME. A release deletes u
 --                   f = the fence: the highest ballot granted or healed here, or told by a release
 --                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
 --                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
@@ -91,12 +91,13 @@ while at <= last do
     if verb == 'renew' then
       local ttl = ops[at + 3]
       if ttl > 50000000 or fence > micros + FAR then break end
-      call('HSET', lock, 'u', now + ttl)
+      -- In this order: without memory left Redis refuses a script's HSET, unless the script has written before. PEXPIRE and HDEL it never refuses.
       call('PEXPIRE', lock, ttl + KEEP)
+      call('HSET', lock, 'u', now + ttl)
       replies[#replies + 1] = {'extended'}
     else
       if it[4] or it[5] or ops[at + 6] > 0 or tonumber(ops[at + 4]) > fence then break end
-      call('HSET', lock, 'u', 0)
+      call('HDEL', lock, 'u')
       replies[#replies + 1] = {'released', 1}
     end
   else
@@ -148,17 +149,20 @@ local function look(op, i)
     left = running and left or 0,
     queued = it[6],
     count = it[7] or '0',
-    released = {ends == 0 and it[1], it[8]},
+    released = {not it[2] and it[1], it[8]},
   }
 end
 
 -- Stores fields of a name, and keeps them.
 local function keep(op, i, it, ...)
-  call('HSET', op.locks[i], ...)
   -- A fence that is too far ahead for high is kept until clocks have passed it.
   local last = math.max(it.ends, now) + KEEP
   if it.fence > micros + FAR then last = math.max(last, math.floor(it.fence / 1000)) end
-  call('PEXPIRE', op.locks[i], digits(last - now))
+  last = digits(last - now)
+  -- What is held is extended and released whatever the server's memory: see above.
+  if it.holder then call('PEXPIRE', op.locks[i], last) end
+  call('HSET', op.locks[i], ...)
+  if not it.holder then call('PEXPIRE', op.locks[i], last) end
 end
 
 local function hold(op, i, it, fence)
@@ -243,21 +247,27 @@ local function before(op, i, it)
   return first[1], op.grace, true
 end
 
--- What is stored of all names, and the highest bar of those that are free.
 local function look_all(op)
-  rotate()
-  local seen, bar = {}, 0
-  for i = 1, #op.locks do
-    seen[i] = look(op, i)
-    if not seen[i].holder then bar = math.max(bar, seen[i].fence, floor) end
+  local seen = {}
+  for i = 1, #op.locks do seen[i] = look(op, i) end
+  return seen
+end
+
+-- The highest bar of the names that are free.
+local function highest_bar(seen)
+  local bar = 0
+  for _, it in ipairs(seen) do
+    if not it.holder then bar = math.max(bar, it.fence, floor) end
   end
-  return seen, bar
+  return bar
 end
 
 local verbs = {}
 
 function verbs.claim(op)
-  local seen, bar = look_all(op)
+  rotate()
+  local seen = look_all(op)
+  local bar = highest_bar(seen)
   local ballot = tonumber(op.ballot)
   local top = ballot
   for i, it in ipairs(seen) do
@@ -287,6 +297,7 @@ function verbs.claim(op)
 end
 
 function verbs.pass(op)
+  rotate()
   local seen = look_all(op)
   local mine, ballot = true, tonumber(op.ballot)
   for i, it in ipairs(seen) do mine = mine and it.holder == op.owner end
@@ -322,6 +333,7 @@ function verbs.renew(op)
       it.ends = now + op.ttl
       keep(op, i, it, 'u', digits(it.ends))
     else
+      rotate()
       hold(op, i, it, math.max(it.fence, tonumber(op.ballot)))
     end
   end
@@ -337,16 +349,21 @@ function verbs.count(op)
 end
 
 function verbs.release(op)
-  local freed, me = 0, acquisition(op.owner)
-  for i, it in ipairs(look_all(op)) do
-    local mine = it.holder == op.owner
+  local seen, mine, freed, me = look_all(op), {}, 0, acquisition(op.owner)
+  for i, it in ipairs(seen) do
+    if it.holder == op.owner then
+      call('HDEL', op.locks[i], 'u')
+      it.ends, it.holder, mine[i], freed = 0, nil, true, freed + 1
+    end
+  end
+  rotate()
+  for i, it in ipairs(seen) do
     it.fence = math.max(it.fence, tonumber(op.ballot))
     heard(it.fence)
-    if mine then
-      it.ends, it.holder, freed = 0, nil, freed + 1
-      keep(op, i, it, 'u', 0, 'f', digits(it.fence))
+    if mine[i] then
+      keep(op, i, it, 'f', digits(it.fence))
     else
-      keep(op, i, it, 'l', op.owner, 'f', digits(it.fence))
+      keep(op, i, it, 'f', digits(it.fence), 'l', op.owner)
     end
     if op.wait > 0 then join(op, i, it) else leave(op, i, it, me) end
     local turn = it.turn

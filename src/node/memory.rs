@@ -43,6 +43,12 @@ impl MemoryNode {
         Self { label: label.into(), host, store: Mutex::default(), listeners: Mutex::default() }
     }
 
+    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and keeps its fence.
+    #[cfg(feature = "test-util")]
+    pub fn forget(&self, name: &super::Name) {
+        self.store().forget(name);
+    }
+
     fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -181,9 +181,13 @@ fn spawn(orders: &Orders) -> Child {
         .expect("a worker starts")
 }
 
+/// The owner of a name, by the server's clock.
+pub const HOLDER: &str = "local time, it = redis.call('TIME'), redis.call('HMGET', KEYS[1], 'o', 'u')
+    return (tonumber(it[2]) or 0) > time[1] * 1000 + time[2] / 1000 and it[1] or ''";
+
 async fn safe_to_lose(nodes: &[Arc<Node>], name: &str, losing: usize) -> bool {
     let key = format!("quorumlock:{{{name}}}");
-    let words = ["HKEYS", &key];
+    let words = ["EVAL", HOLDER, "1", &key];
     let asked = nodes.iter().map(|node| command(node.port, &words));
     let holders = futures::future::join_all(asked).await;
     let most = holders

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::RwLock;
 use tokio::time::sleep;
 
-use crate::cluster::{Node, Workers};
+use crate::cluster::{HOLDER, Node, Workers};
 use crate::common::server::{Server, ask};
 use crate::faults::Fault;
 use crate::judge::history::{History, Micros, What};
@@ -250,8 +250,8 @@ impl Chaos {
         sleep(TTL + TTL / 20).await;
         let holder = |node: &Arc<Node>, name: &str| {
             let key = format!("quorumlock:{{{name}}}");
-            let holder =
-                ask(node.port, &["HGETALL", &key], Duration::from_secs(5)).unwrap_or_else(|error| error.to_string());
+            let holder = ask(node.port, &["EVAL", HOLDER, "1", &key], Duration::from_secs(5))
+                .unwrap_or_else(|error| error.to_string());
             (!holder.is_empty()).then(|| format!("port {} still holds {name} for {holder}", node.port))
         };
         self.nodes.iter().flat_map(|node| NAMES.iter().filter_map(|name| holder(node, name))).collect()

@@ -28,7 +28,7 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
     let (code, _, err) = holder.done();
     assert!(code == 76 && err.contains("was lost"), "{code}: {err}");
-    let fence = servers[0].command(&["HGET", "quorumlock:{job}:gate", "fence"]).parse::<u64>().unwrap();
+    let fence = servers[0].fence("job");
     assert!(fence > token, "the old token is dead");
 }
 

@@ -113,7 +113,7 @@ async fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing() {
     assert_eq!((code, out.as_str()), (143, ""));
     holder.send(Signal::TERM);
     assert_eq!(holder.done().0, 143);
-    assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{job}"]), "0");
+    assert_eq!(servers[0].holder("job"), None);
 }
 
 #[tokio::test]
@@ -134,8 +134,7 @@ async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
     let child = line_of(&folder.path().join("child"));
     assert!(runs(&child));
     for server in &servers {
-        server.command(&["DEL", "quorumlock:{job}"]);
-        server.command(&["HSET", "quorumlock:{job}", "somebody else", "1"]);
+        server.take("job", "somebody/else");
     }
     let (code, _, err) = robbed.done();
     assert!(code == 76 && err.contains("was lost") && err.contains("was stopped"), "{code}: {err}");
@@ -148,7 +147,7 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
     let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
     let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "60s"], script, folder.path()));
     line_of(&folder.path().join("pid"));
-    servers.iter().for_each(|server| drop(server.command(&["DEL", "quorumlock:{job}"])));
+    servers.iter().for_each(|server| assert!(server.forget("job")));
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, _, err) = robbed.done();
     assert!(code == 76 && err.contains("was lost while the command ran"), "{code}: {err}");
@@ -156,7 +155,7 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
 
 /// When the keys end, by the servers' clocks, which are ours. In milliseconds since the epoch.
 fn ends(servers: &[Server]) -> Vec<u128> {
-    servers.iter().map(|server| server.command(&["PEXPIRETIME", "quorumlock:{job}"]).parse().unwrap()).collect()
+    servers.iter().map(|server| server.command(&["HGET", "quorumlock:{job}", "u"]).parse().unwrap()).collect()
 }
 
 /// Stops all servers soon after a renewal, so that the next does not come between. When the first key ends.

@@ -18,6 +18,22 @@ pub struct Server {
     process: Option<Child>,
 }
 
+/// The owner of a name, its count, and what is left: see the script's header.
+const HOLD: &str = "local time, it = redis.call('TIME'), redis.call('HMGET', KEYS[1], 'o', 'c', 'u')
+    local left = (tonumber(it[3]) or 0) - math.floor(time[1] * 1000 + time[2] / 1000)
+    return left > 0 and string.format('%s %s %.0f', it[1], it[2], left) or ''";
+
+const TAKE: &str = "local time = redis.call('TIME')
+    local ends = math.floor(time[1] * 1000 + time[2] / 1000) + 600000
+    redis.call('HSET', KEYS[1], 'o', ARGV[1], 'c', 1, 'u', string.format('%.0f', ends))
+    redis.call('HSETNX', KEYS[1], 'f', 0)
+    redis.call('PEXPIRE', KEYS[1], 900000)
+    return redis.status_reply('OK')";
+
+fn key(name: &str) -> String {
+    format!("quorumlock:{{{name}}}")
+}
+
 impl Server {
     /// Starts an empty server and waits until it answers.
     pub async fn start() -> Self {
@@ -99,6 +115,38 @@ impl Server {
     /// Lets a stopped server go on.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Who holds a name by what is stored and by the server's clock, with the hold count and the milliseconds that are left.
+    pub fn hold(&self, name: &str) -> Option<(String, u32, u64)> {
+        let said = self.command(&["EVAL", HOLD, "1", &key(name)]);
+        let mut words = said.split(' ');
+        let owner = words.next().filter(|owner| !owner.is_empty())?;
+        Some((owner.to_owned(), words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    }
+
+    /// Who holds a name.
+    pub fn holder(&self, name: &str) -> Option<String> {
+        self.hold(name).map(|(owner, ..)| owner)
+    }
+
+    /// The fence of a name.
+    pub fn fence(&self, name: &str) -> u64 {
+        self.command(&["HGET", &key(name), "f"]).parse().unwrap_or(0)
+    }
+
+    pub fn set_fence(&self, name: &str, fence: u64) {
+        self.command(&["HSET", &key(name), "f", &fence.to_string()]);
+    }
+
+    /// Somebody else holds a name, for ten minutes.
+    pub fn take(&self, name: &str, owner: &str) {
+        assert_eq!(self.command(&["EVAL", TAKE, "1", &key(name), owner]), "OK");
+    }
+
+    /// Nobody holds a name, or held it; its fence stays. Whether it was stored.
+    pub fn forget(&self, name: &str) -> bool {
+        self.command(&["HDEL", &key(name), "o", "c", "u", "l"]) != "0"
     }
 
     /// Sends one command over a connection of its own and returns the raw reply's lines, joined by spaces.

@@ -114,7 +114,7 @@ mod redis {
     }
 
     fn free(server: &Server) -> bool {
-        server.command(&["EXISTS", "quorumlock:{it}"]) == "0"
+        server.holder("it").is_none()
     }
 
     #[tokio::test]

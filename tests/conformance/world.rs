@@ -150,9 +150,7 @@ impl World for Memory {
     }
 
     async fn delete(&self, node: usize, name: &str) {
-        if let Some(holder) = self.look(node, name).await.holder {
-            self.ask(node, Verb::Release, name, &holder, 0).await;
-        }
+        self.stores[node].forget(&Name::new("quorumlock:", name).unwrap());
     }
 
     async fn raise(&self, node: usize, name: &str, fence: u64) {
@@ -190,12 +188,6 @@ pub struct Redis {
     pub servers: Vec<Server>,
 }
 
-impl Redis {
-    fn keys(name: &str) -> (String, String) {
-        (format!("quorumlock:{{{name}}}"), format!("quorumlock:{{{name}}}:gate"))
-    }
-}
-
 impl World for Redis {
     const SLACK: Duration = Duration::from_millis(300);
 
@@ -220,30 +212,24 @@ impl World for Redis {
     }
 
     async fn look(&self, node: usize, name: &str) -> Inspection {
-        let (lock, gate) = Self::keys(name);
         let server = &self.servers[node];
-        let fence = server.command(&["HGET", &gate, "fence"]).parse().unwrap_or(0);
-        let held = server.command(&["HGETALL", &lock]);
-        let left = server.command(&["PTTL", &lock]).parse().ok().map(Duration::from_millis);
-        match held.split_once(' ') {
-            Some((holder, count)) => Inspection::held(holder.to_owned(), count.parse().unwrap(), left, fence),
+        let fence = server.fence(name);
+        match server.hold(name) {
+            Some((holder, count, left)) => Inspection::held(holder, count, Some(Duration::from_millis(left)), fence),
             None => Inspection::free(fence),
         }
     }
 
     async fn take(&self, node: usize, name: &str) {
-        let (lock, _) = Self::keys(name);
-        self.servers[node].command(&["DEL", &lock]);
-        self.servers[node].command(&["HSET", &lock, FOREIGNER, "1"]);
-        self.servers[node].command(&["PEXPIRE", &lock, "600000"]);
+        self.servers[node].take(name, FOREIGNER);
     }
 
     async fn delete(&self, node: usize, name: &str) {
-        self.servers[node].command(&["DEL", &Self::keys(name).0]);
+        self.servers[node].forget(name);
     }
 
     async fn raise(&self, node: usize, name: &str, fence: u64) {
-        self.servers[node].command(&["HSET", &Self::keys(name).1, "fence", &fence.to_string()]);
+        self.servers[node].set_fence(name, fence);
     }
 
     fn asked(&self, node: usize) -> u64 {

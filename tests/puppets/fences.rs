@@ -75,7 +75,7 @@ async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others
     let error = trying.await.unwrap().unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     for node in &error.nodes()[..2] {
-        assert!(node.said.contains("delete the name's gate key"), "{}", node.said);
+        assert!(node.said.contains("delete the name's key"), "{}", node.said);
     }
     assert!(error.to_string().contains("delete"), "{error}");
     others_go_on(&stage).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::{NodeState, Quorum, QuorumBuilder, Released};
 
-use crate::common::fake::{Fake, well};
+use crate::common::fake::{Fake, bulk, well};
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::{eventually, servers};
@@ -32,8 +32,11 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
 }
 
 /// The reply to a script call of one claim that was granted.
-fn granted() -> Vec<u8> {
-    b"*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n".to_vec()
+/// Grants a claim with the ballot that it asked with: the longest run of digits in its packed arguments.
+fn granted(words: &[String]) -> Vec<u8> {
+    let packed = words.last().map_or("", String::as_str);
+    let ballot = packed.split(|char: char| !char.is_ascii_digit()).max_by_key(|run| run.len()).unwrap_or_default();
+    [b"*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$7\r\ngranted\r\n".to_vec(), bulk(ballot)].concat()
 }
 
 /// A master that answers nothing until it has heard the last word of what can be sent together.
@@ -44,7 +47,7 @@ async fn patient() -> Fake {
         let (greeted, answers) = &mut *held;
         let last = matches!(&*words[0], "PING" | "EVALSHA");
         *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
-        answers.extend(if words[0] == "EVALSHA" { granted() } else { well(words) });
+        answers.extend(if words[0] == "EVALSHA" { granted(words) } else { well(words) });
         if last || !*greeted { std::mem::take(answers) } else { Vec::new() }
     })
     .await
@@ -94,7 +97,7 @@ async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other()
     let late = Mutex::new(None);
     let fake = Fake::start(move |words| {
         let mut late = late.lock().unwrap();
-        let answer = if words[0] == "EVALSHA" { granted() } else { well(words) };
+        let answer = if words[0] == "EVALSHA" { granted(words) } else { well(words) };
         match (&*words[0], &mut *late) {
             ("HELLO", late) => *late = None,
             ("SUBSCRIBE", late) => {

@@ -42,7 +42,7 @@ pub(super) struct State {
     pub(super) pumping: bool,
     /// How often the node died: answers of an earlier life never arrive.
     pub(super) life: u64,
-    pub(super) asked: [u64; 5],
+    pub(super) asked: [u64; Verb::ALL.len()],
     pub(super) hints_lost: bool,
     pub(super) hints_doubled: bool,
     pub(super) relay: Option<Arc<Relay>>,
@@ -186,7 +186,7 @@ impl State {
             replies: VecDeque::new(),
             pumping: false,
             life: 0,
-            asked: [0; 5],
+            asked: [0; Verb::ALL.len()],
             hints_lost: false,
             hints_doubled: false,
             relay: None,

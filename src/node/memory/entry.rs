@@ -89,6 +89,11 @@ impl Entry {
         }
     }
 
+    /// As if it had never been held.
+    pub(super) fn forget(&mut self) {
+        self.hold = None;
+    }
+
     /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either case.
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, now: Duration) -> bool {
         let mine = self.is_held_by(owner, now);

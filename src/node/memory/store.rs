@@ -55,6 +55,13 @@ impl Store {
         self.record.restarted();
     }
 
+    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and keeps its fence.
+    pub fn forget(&mut self, name: &Name) {
+        if let Some(entry) = self.entries.get_mut(name.key()) {
+            entry.forget();
+        }
+    }
+
     /// The highest ballot granted here, of any name, and up to which ballots nothing is granted.
     #[must_use]
     pub const fn bounds(&self) -> (u64, u64) {

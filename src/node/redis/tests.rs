@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc};
 
-use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 use super::{Job, Link, RedisNode, Registry, Settings, supervisor};
 use crate::host::{Host, TokioTime, before};
 use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, Operation, Outcome};
@@ -95,10 +95,10 @@ impl Connection for Line {
 
 /// Grants every claim of a call.
 fn granted(arguments: &dyn Arguments) -> Value {
-    let mut claims = 0;
-    arguments.each(&mut |argument| claims += usize::from(argument == Argument::Word("claim")));
+    // The script, the number of keys, the record's key, and the operations.
+    let claims = arguments.count() - 4;
     let mut reply = vec![Value::Integer(1_000_000), "".into()];
-    reply.extend((0..claims).map(|_| Value::Array(vec!["granted".into()])));
+    reply.extend((0..claims).map(|_| Value::Array(vec!["granted".into(), "1".into()])));
     Value::Array(reply)
 }
 
