@@ -81,10 +81,9 @@
 //! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a
 //!   client's memory or crash it: redis-protocol 6, which reads replies, limits neither. Use
 //!   `rediss://` where others can reach the connection.
-//! * Tokens depend on clocks where fences are gone: on a node that forgot, and for a name that
-//!   was neither acquired nor released for [`fence_retention`](QuorumBuilder::fence_retention)
-//!   (1 h). There they grow only if no client's wall clock was ahead of another's by `max_ttl`, or
-//!   by that hour, and no node ever reported a fence that far ahead.
+//! * Tokens depend on clocks after a node forgot what it stored, and once a fence was met that is more
+//!   than a day ahead of the nodes' clocks. There they grow only if no client's wall clock was ahead of
+//!   another's by `max_ttl`.
 //! * A forced release frees the name at once. The holder learns of it with its next renewal, and
 //!   until then may treat the lock as held.
 //! * Order across processes is not strict: a process passes the lock on among its own callers up
