@@ -104,13 +104,13 @@ async fn a_turn_does_not_outlast_a_clock_that_is_set_back(node: &dyn Node, set_b
         let timed = Operation { ttl: 60 * SECOND, grace: 2 * SECOND, ..Operation::inspect(names) };
         ask(node, &Operation { verb, owner, ballot, count: 1, stance, ..timed }).await.unwrap()
     };
-    assert_eq!(asked(Verb::Claim, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Granted);
+    assert_eq!(asked(Verb::Claim, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Granted { fence: 1 });
     assert!(matches!(asked(Verb::Claim, "b/1/x/1.0", 2, stance).await, Outcome::Held { .. }));
     assert_eq!(asked(Verb::Release, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Released { held: 1 });
     let other = asked(Verb::Claim, "c/1/x/1.0", 3, Stance::Once).await;
     assert!(matches!(&other, Outcome::Reserved { turn, .. } if turn == "b/1/x/1"), "{other:?}");
     set_back();
-    assert_eq!(asked(Verb::Claim, "c/1/x/1.0", 3, Stance::Once).await, Outcome::Granted);
+    assert_eq!(asked(Verb::Claim, "c/1/x/1.0", 3, Stance::Once).await, Outcome::Granted { fence: 3 });
 }
 
 mod redis {
