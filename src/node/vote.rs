@@ -56,6 +56,7 @@ mod tests {
     use std::time::Duration;
 
     const LAST: u64 = LIMIT - 2;
+    const BALLOT: u64 = 7;
 
     fn held(fence: u64) -> Reply {
         Ok(Outcome::Held { holder: "other".to_owned(), remaining: None, fence })
@@ -72,7 +73,10 @@ mod tests {
     #[test]
     fn a_claim_is_granted_refused_stale_unsent_or_unknown() {
         for (reply, vote) in [
-            (Ok(Outcome::Granted), Vote::Granted),
+            (Ok(Outcome::Granted { fence: BALLOT }), Vote::Granted),
+            (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Apart),
+            (Ok(Outcome::Counted), Vote::Granted),
+            (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
             (Ok(Outcome::Passed { waiting: true }), Vote::Granted),
             (held(7), Vote::Refused),
             (reserved(7), Vote::Refused),
@@ -81,23 +85,23 @@ mod tests {
             (unanswered(FaultKind::Timeout), Vote::Unknown),
             (Ok(Outcome::Extended), Vote::Unknown),
         ] {
-            assert_eq!(claimed(&reply), vote, "{reply:?}");
+            assert_eq!(claimed(&reply, BALLOT), vote, "{reply:?}");
         }
     }
 
     #[test]
     fn a_fence_with_no_ballot_above_it_is_no_vote_and_raises_nothing() {
         let stale = |fence| Ok(Outcome::Stale { fence });
-        for last in [held(LAST), stale(LAST), reserved(LAST)] {
+        for last in [Ok(Outcome::Granted { fence: LAST }), held(LAST), stale(LAST), reserved(LAST)] {
             assert_eq!(told(&last), Some(LAST), "{last:?}");
         }
         for used_up in [LIMIT - 1, LIMIT] {
-            assert_eq!(claimed(&stale(used_up)), Vote::Unknown);
+            assert_eq!(claimed(&stale(used_up), BALLOT), Vote::Unknown);
             for reply in [held(used_up), stale(used_up), reserved(used_up)] {
                 assert_eq!(told(&reply), None, "{reply:?}");
             }
         }
-        for silent in [Ok(Outcome::Granted), unanswered(FaultKind::Timeout)] {
+        for silent in [Ok(Outcome::Extended), unanswered(FaultKind::Timeout)] {
             assert_eq!(told(&silent), None, "{silent:?}");
         }
     }
