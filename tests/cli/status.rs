@@ -83,9 +83,9 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     assert!(out.contains("job is held by") && out.contains(&token), "{out}");
 }
 
-/// How many wait in line for `job`, by all nodes alike.
+/// How many wait in the queue for `job`, by all nodes alike.
 fn in_line(servers: &[crate::common::server::Server], count: u32) {
-    super::until(&format!("{count} wait in line"), || {
+    super::until(&format!("{count} wait in the queue"), || {
         let (_, seen) = json(over(servers).args(["status", "job", "--json"]));
         seen["nodes"].as_array().unwrap().iter().all(|node| node["waiting"] == count)
     });
@@ -104,7 +104,7 @@ async fn the_line_is_shown() {
     let _other = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
     in_line(&servers, 2);
     let (_, out, _) = done(over(&servers).args(["status", "job"]));
-    assert!(out.contains("2 wait in line"), "{out}");
+    assert!(out.contains("2 wait in the queue"), "{out}");
 }
 
 #[tokio::test]

@@ -110,6 +110,20 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     assert!(said.contains("no lock can be acquired for another 3"), "{said}");
 }
 
+#[tokio::test]
+async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
+    let servers = servers(1).await;
+    let short = ["--max-ttl", "1s"];
+    super::until("it is no longer quarantined", || {
+        let (code, _, err) = done(over(&servers).arg("status").args(short));
+        assert_ne!(code, 64, "{err}");
+        code == 0
+    });
+    assert_eq!(done(over(&servers).args(["release", "job", "--force", "--yes"]).args(short)).0, 0);
+    let (code, _, err) = done(over(&servers).args(["run", "job"]).args(short).args(["--", "true"]));
+    assert!(code == 64 && err.contains("ttl is 30s, above max_ttl"), "{err}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_redis_is_told_to_be_none() {
     let http = crate::common::fake::Fake::start(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;

@@ -111,7 +111,7 @@ pub(crate) struct Run {
     /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
-    /// Does not wait in line: asks at random times, and may overtake who waits
+    /// Does not wait in the queue: asks at random times, and may overtake those who wait
     #[arg(long)]
     pub(crate) unfair: bool,
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback

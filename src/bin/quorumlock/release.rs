@@ -22,7 +22,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
                    A lock of `quorumlock run` is released when its command ends";
         return Err(Failure::usage(why));
     }
-    let quorum = Settings::with_nodes(&args.nodes)?.builder().connect().await?;
+    let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await?;
     let before = quorum.inspect(&args.name).await?;
     if !args.yes
         && !confirmed(&format!("{:?} is {}. Release it, and make its token stale?", args.name, held_by(&before)))?

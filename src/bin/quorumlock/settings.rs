@@ -76,6 +76,13 @@ impl Settings {
         with(builder, self.node_timeout, QuorumBuilder::node_timeout)
     }
 
+    /// A builder for those who acquire nothing: a `max_ttl` below the default ttl does not concern
+    /// them.
+    pub(crate) fn onlooker(&self) -> QuorumBuilder {
+        let longest = self.max_ttl.filter(|longest| !longest.is_zero());
+        with(self.builder(), self.ttl.or(longest), QuorumBuilder::ttl)
+    }
+
     /// The variables by which another `quorumlock` finds the same nodes. Not arguments: everybody can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.replace(',', "%2C")).collect();

@@ -32,7 +32,7 @@ pub(crate) struct Contention {
     /// The round trip to every server, or to each
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
-    /// Nobody waits in line: each asks at random times, and the lucky one gets it
+    /// Nobody waits in a queue: each asks at random times, and the lucky one gets the lock
     #[arg(long, conflicts_with = "strict")]
     pub(crate) unfair: bool,
     /// Strictly first come first served: no process passes the lock on within itself while others wait

@@ -16,7 +16,7 @@ use crate::output::{self, bold, green, grouped, red, table};
 use crate::status;
 
 /// What is shown while no line is seen.
-const NOBODY: &str = "nobody waits in line";
+const NOBODY: &str = "nobody waits in the queue";
 
 pub(super) struct View {
     bars: MultiProgress,

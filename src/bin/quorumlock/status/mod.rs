@@ -25,7 +25,7 @@ const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.builder().open()?;
+    let quorum = settings.onlooker().open()?;
     wait(&quorum, settings.connect_timeout).await;
     let inspected = quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await?;
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
@@ -64,7 +64,7 @@ impl Seen {
     fn lines(&self) -> Vec<String> {
         // The state comes last: it is the longest.
         let heading: &[_] = match self.name {
-            Some(_) => &["node", "holder", "count", "left", "fence", "in line", "turn", "round trip", "state"],
+            Some(_) => &["node", "holder", "count", "left", "fence", "waiting", "turn", "round trip", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
         };
         let rows: Vec<_> =
@@ -228,7 +228,7 @@ fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
 pub(crate) fn line(inspected: &Inspected) -> Option<String> {
     let (waiting, turn) = (waiting(inspected), turn(inspected));
     let whose = turn.map(|turn| format!("it is the turn of {}", shortened(turn)));
-    let many = (waiting > 0).then(|| format!("{waiting} {} in line", if waiting == 1 { "waits" } else { "wait" }));
+    let many = (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }));
     let both: Vec<_> = [many, whose].into_iter().flatten().collect();
     (!both.is_empty()).then(|| both.join("; "))
 }
