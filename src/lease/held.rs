@@ -86,6 +86,8 @@ impl Held {
         if rules.auto_renew {
             held.set(&mut state, RENEW, tenure.first_renewal(), Event::Renew(Arc::downgrade(&held)));
         }
+        // A doubt that came before this lease could be found by it.
+        held.rest_without(&mut state, voters.hints.doubts().since(grant.t0));
         drop(state);
         (held, open)
     }
@@ -171,10 +173,12 @@ impl Held {
     }
 
     fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
+        let since = state.tenure.since();
         self.end(state);
         self.ended.cancel();
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody from
         // being told, and no node from being asked to release.
+        self.freed(since);
         self.leases.voters.meters.lost(reason.as_str());
         tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
     }
@@ -195,16 +199,22 @@ impl Held {
             }
         } else {
             let reason = state.tenure.expired(self.now());
-            drop(state);
-            self.lose(reason);
+            if state.tenure.lose(reason) {
+                self.ended_by(state, reason);
+            }
         }
     }
 
-    /// A node is in doubt: where too few others stand behind the deadline, the lock is renewed now.
-    pub(super) fn doubted(self: &Arc<Self>, node: usize) {
-        let mut state = self.state();
-        if state.tenure.doubted(node) && self.rules.auto_renew {
-            self.set(&mut state, RENEW, self.now(), Event::Renew(Arc::downgrade(self)));
+    /// Nodes are in doubt.
+    pub(super) fn doubted(self: &Arc<Self>, nodes: NodeSet) {
+        self.rest_without(&mut self.state(), nodes);
+    }
+
+    /// Where too few others than these nodes stand behind the deadline, the lock is renewed now.
+    fn rest_without(self: &Arc<Self>, state: &mut State, nodes: NodeSet) {
+        let too_few = nodes.iter().filter(|&node| state.tenure.doubted(node)).count() > 0;
+        if too_few && self.rules.auto_renew {
+            self.set(state, RENEW, self.now(), Event::Renew(Arc::downgrade(self)));
         }
     }
 
@@ -230,26 +240,39 @@ impl Held {
     pub(super) fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
         let mut state = self.state();
         let now = self.now();
-        let meters = &self.leases.voters.meters;
-        match state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now) {
-            Renewed::Extended { margin, next } => {
-                meters.renewal("extended");
-                meters.margin(margin);
+        let renewed = state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now);
+        match renewed {
+            Renewed::Extended { next, .. } => {
                 self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
-            }
-            Renewed::Lost(reason) => {
-                if reason == LostReason::Refused {
-                    meters.renewal("lost");
-                }
-                self.ended_by(state, reason);
+                // It may rest on nodes that came into doubt since they answered.
+                self.rest_without(&mut state, self.leases.voters.hints.doubts().since(renewing.t0()));
             }
             Renewed::Unclear { failures } => {
-                meters.renewal("unclear");
                 let voters = &self.leases.voters;
                 let pause = self.rules.backoff.pause(failures, voters.round_trip(), voters.host.random());
                 self.set(&mut state, RENEW, now + pause, Event::Renew(Arc::downgrade(self)));
             }
+            Renewed::Lost(reason) => {
+                self.ended_by(state, reason);
+                return self.tally(renewed);
+            }
             Renewed::Over => {}
+        }
+        // Outside of the lock, and when all is done: a recorder may block or panic.
+        drop(state);
+        self.tally(renewed);
+    }
+
+    fn tally(&self, renewed: Renewed) {
+        let meters = &self.leases.voters.meters;
+        match renewed {
+            Renewed::Extended { margin, .. } => {
+                meters.renewal("extended");
+                meters.margin(margin);
+            }
+            Renewed::Unclear { .. } => meters.renewal("unclear"),
+            Renewed::Lost(LostReason::Refused) => meters.renewal("lost"),
+            Renewed::Lost(_) | Renewed::Over => {}
         }
     }
 
@@ -265,10 +288,12 @@ impl Held {
     /// Hands the lock to the next caller in this process, or releases it everywhere.
     fn release(&self, mut state: MutexGuard<'_, State>) -> Dropped {
         let may_pass = self.passes < self.rules.max_passes || !self.others_wait;
-        let Some(place) = state.place.take_if(|place| may_pass && place.is_followed()) else {
-            return Dropped::Released(self.end(state));
-        };
         let (may_hold, since) = (state.tenure.may_hold(), state.tenure.since());
+        let Some(place) = state.place.take_if(|place| may_pass && place.is_followed()) else {
+            let cleanup = self.end(state);
+            self.freed(since);
+            return Dropped::Released(cleanup);
+        };
         let stopped = self.stop(&mut state);
         drop(state);
         let voters = &self.leases.voters;
@@ -279,8 +304,13 @@ impl Held {
             self.leases.schedule.add(self.now() + limit, Event::Unclaimed(handed, limit));
         }
         drop(stopped);
-        voters.meters.freed(self.now().since(since));
+        self.freed(since);
         Dropped::Passed
+    }
+
+    /// It is not held any more, for the metrics.
+    fn freed(&self, since: Tick) {
+        self.leases.voters.meters.freed(self.now().since(since));
     }
 
     /// No timer and no hint does anything from now on, and whoever watches for its end is told when
@@ -305,10 +335,9 @@ impl Held {
         let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
         let cleanup = Cleanup::start(voters, self.claim.with_verb(Verb::Release), whom);
-        let (place, since) = (state.place.take(), state.tenure.since());
+        let place = state.place.take();
         drop(state);
         drop((place, stopped));
-        voters.meters.freed(self.now().since(since));
         cleanup
     }
 

@@ -1,12 +1,16 @@
 //! The lease monitor: one loop a quorum that renews, ends and cleans up what is due.
 //!
-//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that waits for answers does not hold up any
-//! other event, so deadlines are told on time even when every node hangs.
+//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that waits
+//! for answers does not hold up any other event, so deadlines are told on time even when every node
+//! hangs. What users bring along may panic here: recorders of metrics, logs, nodes. A panic ends what
+//! it happened in, and not the loop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -56,11 +60,13 @@ async fn run(
     tokio::pin!(reaping);
     let mut renewals = FuturesUnordered::new();
     loop {
+        // What has been answered counts before a deadline is looked at: both may be there after a stall.
+        while renewals.next().now_or_never().flatten().is_some() {}
         let now = host.now();
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
-        renewals.extend(due.into_iter().filter_map(|event| handle(event, &schedule, now)));
+        renewals.extend(due.into_iter().filter_map(|event| handled(event, &schedule, now)));
         drop(open);
         tokio::select! {
             biased;
@@ -77,11 +83,17 @@ async fn run(
 /// Tells all leases that some nodes are in doubt.
 fn doubted(schedule: &Schedule, nodes: NodeSet) {
     for lease in schedule.leases().iter().filter_map(Weak::upgrade) {
-        nodes.iter().for_each(|node| lease.doubted(node));
+        lease.doubted(nodes);
     }
 }
 
-/// Does what is due, or returns the renewal that is to be waited for.
+/// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic hook
+/// has told of it.
+fn handled(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Output = ()> + use<>> {
+    let renewal = catch_unwind(AssertUnwindSafe(|| handle(event, schedule, now))).ok().flatten();
+    renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
+}
+
 fn handle(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Output = ()> + use<>> {
     match event {
         Event::Renew(lease) => return Some(renew(lease)),

@@ -8,6 +8,7 @@ use super::hints::Listening;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{Open, Voters};
+use super::waiting::InLine;
 use crate::error::Result;
 use crate::node::vote::told;
 use crate::node::{Name, Operation, Outcome, Reply, Stance, Verb};
@@ -28,7 +29,7 @@ pub(super) struct Attempt<'a> {
     last: Option<Arc<Operation>>,
     /// The highest fence that any node told.
     told: u64,
-    in_line: bool,
+    in_line: Option<Arc<InLine>>,
     /// What the one before in this process handed over.
     baton: Option<Baton>,
     listening: Option<Listening>,
@@ -60,7 +61,7 @@ impl<'a> Attempt<'a> {
             rules: Acquisition::new(terms),
             last: None,
             told: 0,
-            in_line: false,
+            in_line: None,
             baton,
             listening: None,
             _open: voters.open_cleanup(),
@@ -83,9 +84,7 @@ impl<'a> Attempt<'a> {
         let claim = Arc::new(self.operation(stance)?);
         let round = Round::new(self.voters.nodes.len(), claim.ballot, ClaimTally::new(self.voters.size));
         if matches!(stance, Stance::Wait { .. }) && self.baton.is_none() {
-            self.set_in_line(true);
-            // From before the first claim that waits: a hint may come with the answer to it.
-            self.listen();
+            self.stand_in_line();
         }
         self.last = Some(claim.clone());
         if let Some(listening) = &self.listening {
@@ -147,23 +146,24 @@ impl<'a> Attempt<'a> {
         // What the one before handed over was not taken everywhere.
         self.baton = None;
         let Some(last) = &self.last else { return };
-        let whom = self.rules.may_hold();
-        let waits = matches!(stance, Stance::Wait { .. });
-        if !whom.is_empty() {
-            let release = Operation { stance, ..last.with_verb(Verb::Release) };
-            Cleanup::start(self.voters, release, Whom { ask: whom, insist: whom, unheard: self.rules.unheard() });
+        let release = Operation { stance, ..last.with_verb(Verb::Release) };
+        if matches!(stance, Stance::Wait { .. }) {
+            self.stand_in_line();
+        }
+        let may_hold = self.rules.may_hold();
+        if !may_hold.is_empty() {
+            let whom = Whom { ask: may_hold, insist: may_hold, unheard: self.rules.unheard() };
+            let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
+            Cleanup::start_for(self.voters, release, whom, waits);
         }
         self.rules.give_up();
         self.owner = owner(&self.acquisition, self.rules.round());
-        if waits {
-            self.set_in_line(true);
-        }
     }
 
     /// The round was won with `grant`.
     pub(super) fn won(mut self, grant: Grant) -> Option<Victory> {
         let (claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
-        self.set_in_line(false);
+        self.in_line = None;
         let passes = self.baton.take().map_or(0, |baton| baton.taken());
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
@@ -176,19 +176,18 @@ impl<'a> Attempt<'a> {
         Some(Victory { claim, grant, listening, passes, others_wait, open })
     }
 
-    fn set_in_line(&mut self, in_line: bool) {
-        if self.in_line != in_line {
-            self.in_line = in_line;
-            self.voters.meters.in_line(in_line);
-        }
+    /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with
+    /// the answer.
+    fn stand_in_line(&mut self) {
+        self.in_line.get_or_insert_with(|| InLine::new(self.voters));
+        self.listen();
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.baton = None;
-        let in_line = self.in_line;
-        self.set_in_line(false);
+        let in_line = self.in_line.take().is_some();
         let Some(last) = &self.last else { return };
         let insist = self.rules.may_hold();
         let ask = if in_line { self.voters.everyone() } else { insist };

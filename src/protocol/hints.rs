@@ -28,8 +28,16 @@ pub(crate) struct Hints {
 /// The nodes that may have forgotten what they granted, for whoever looks after the leases.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    nodes: Mutex<NodeSet>,
+    nodes: Mutex<Doubted>,
     news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Doubted {
+    /// Those that nobody has taken.
+    news: NodeSet,
+    /// When each came into doubt last.
+    last: BTreeMap<usize, Tick>,
 }
 
 impl Doubts {
@@ -39,7 +47,7 @@ impl Doubts {
     /// Safe.
     pub(crate) async fn next(&self) -> NodeSet {
         loop {
-            let nodes = std::mem::take(&mut *self.nodes());
+            let nodes = std::mem::take(&mut self.nodes().news);
             if !nodes.is_empty() {
                 return nodes;
             }
@@ -47,12 +55,22 @@ impl Doubts {
         }
     }
 
-    fn add(&self, node: usize) {
-        self.nodes().insert(node);
+    /// The nodes that came into doubt at `t0` or later: what was asked then may rest on them.
+    pub(crate) fn since(&self, t0: Tick) -> NodeSet {
+        let mut since = NodeSet::default();
+        self.nodes().last.iter().filter(|(_, at)| **at >= t0).for_each(|(node, _)| since.insert(*node));
+        since
+    }
+
+    fn add(&self, node: usize, now: Tick) {
+        let mut nodes = self.nodes();
+        nodes.news.insert(node);
+        nodes.last.insert(node, now);
+        drop(nodes);
         self.news.notify_one();
     }
 
-    fn nodes(&self) -> MutexGuard<'_, NodeSet> {
+    fn nodes(&self) -> MutexGuard<'_, Doubted> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,7 +183,7 @@ impl Listener for Hints {
     }
 
     fn doubted(&self, node: usize) {
-        self.doubts.add(node);
+        self.doubts.add(node, self.host.now());
     }
 }
 

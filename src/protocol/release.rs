@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::voters::{Open, Voters};
-use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Verb};
+use super::waiting::InLine;
+use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Stance, Verb};
 use crate::quorum::tally::Freed;
 use crate::quorum::{NodeSet, ReleaseTally, Tick};
 
@@ -37,6 +38,8 @@ pub(crate) struct Cleanup {
     operation: Arc<Operation>,
     voters: Weak<Voters>,
     whom: Whom,
+    /// Whoever keeps its place in line, until it has gone or has the lock.
+    waits: Weak<InLine>,
     /// When whatever was left behind has expired by itself.
     until: Tick,
     state: Mutex<State>,
@@ -57,6 +60,11 @@ struct State {
 impl Cleanup {
     /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
     pub(crate) fn start(voters: &Arc<Voters>, release: Operation, whom: Whom) -> Arc<Self> {
+        Self::start_for(voters, release, whom, Weak::new())
+    }
+
+    /// The same for an acquisition that goes on, and keeps its place in line as long as `waits` lives.
+    pub(super) fn start_for(voters: &Arc<Voters>, release: Operation, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -67,6 +75,7 @@ impl Cleanup {
         let cleanup = Arc::new(Self {
             voters: Arc::downgrade(voters),
             whom,
+            waits,
             until: voters.host.now() + release.ttl,
             operation: Arc::new(Operation { grace: voters.grace(), ..release }),
             state: Mutex::new(state),
@@ -95,9 +104,14 @@ impl Cleanup {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        // By now it may not wait any more: a place in line must not outlive its acquisition.
-        let operation = Arc::new(self.operation.with_verb(Verb::Release));
-        voters.ask(whom, &operation, self);
+        let operation = Operation { stance: self.stance(), ..self.operation.with_verb(Verb::Release) };
+        voters.ask(whom, &Arc::new(operation), self);
+    }
+
+    /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever waits
+    /// still must not lose it.
+    fn stance(&self) -> Stance {
+        if self.waits.strong_count() > 0 { self.operation.stance } else { Stance::Once }
     }
 
     /// How often it was tried.

@@ -13,6 +13,23 @@ use crate::host::sleep_until;
 use crate::quorum::Tick;
 use crate::quorum::waiting::{gathering, poll};
 
+/// A caller that stands in the nodes' lines. Its places are kept as long as this lives.
+#[derive(Debug)]
+pub(super) struct InLine(Arc<Voters>);
+
+impl InLine {
+    pub(super) fn new(voters: &Arc<Voters>) -> Arc<Self> {
+        voters.meters.in_line(true);
+        Arc::new(Self(voters.clone()))
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.0.meters.in_line(false);
+    }
+}
+
 /// Waits until it is worth asking again: by the hints, or at `told`, when a node said that things will change; at `end` at the latest.
 ///
 /// # Cancel safety

@@ -7,8 +7,8 @@ use quorumlock::node::{FaultKind, Operation, Outcome, Verb};
 use quorumlock::{LockGuard, LockOptions};
 use tokio::time::sleep;
 
-use crate::answers::{Answer, fault, granted, held, released};
-use crate::stage::{MS, SECOND, Stage};
+use crate::answers::{Answer, SILENCE, fault, granted, held, released};
+use crate::stage::{MS, Reading, SECOND, Stage};
 
 const TTL: Duration = Duration::from_secs(9);
 
@@ -54,6 +54,39 @@ async fn a_doubt_about_a_node_that_did_not_grant_hurries_nobody() {
     stage.quiet_for(SECOND).await;
 }
 
+/// The doubt comes between two of the votes: there is no lease yet that could be renewed.
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_comes_before_the_winning_vote_makes_the_new_holder_renew_at_once() {
+    for (node, hurries) in [(0, true), (2, false)] {
+        let stage = Stage::with(3, true, |builder| builder.ttl(TTL));
+        let acquiring = stage.acquire(SECOND);
+        let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+        stage.answer(0, granted);
+        stage.doubted(node);
+        sleep(MS).await;
+        stage.answer(1, granted);
+        let _guard = acquiring.await.unwrap().unwrap();
+        if hurries {
+            assert!(stage.asked_after().await <= MS, "not after a third of its ttl");
+            assert_eq!(stage.round(Verb::Renew, |_, _| extended()).await.owner, claim.owner);
+        }
+        stage.quiet_for(SECOND).await;
+    }
+}
+
+/// The same with a renewal: its node was no one's that the deadline rested on before.
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_comes_before_the_last_vote_of_a_renewal_makes_the_holder_renew_again_at_once() {
+    let (stage, _guard, _) = holder(LockOptions::default()).await;
+    stage.round(Verb::Renew, |node, _| if node == 2 { extended() } else { SILENCE }).await;
+    stage.doubted(2);
+    sleep(MS).await;
+    stage.answer(1, extended);
+    assert!(stage.asked_after().await <= MS, "only node 1 is left");
+    stage.round(Verb::Renew, |_, _| extended()).await;
+    stage.quiet_for(SECOND).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_doubt_renews_nothing_that_is_not_to_be_renewed() {
     let (stage, guard, _) = holder(LockOptions::default().auto_renew(false)).await;
@@ -70,13 +103,17 @@ async fn a_doubt_renews_nothing_that_is_not_to_be_renewed() {
 #[tokio::test(start_paused = true)]
 async fn a_doubt_that_comes_with_a_renewals_answers_does_not_double_all_later_renewals() {
     let (stage, guard, _) = holder(LockOptions::default()).await;
-    let answer = |node, _: &_| {
-        if node == 0 {
-            stage.doubted(0);
+    stage.round(Verb::Renew, |_, _| SILENCE).await;
+    stage.doubted(0);
+    let (mut answers, mut readings) = (stage.answers(extended), 0);
+    // With the first it sets the timer that the doubt asks for, with the second it takes it out.
+    stage.meanwhile(Reading::Now, move || {
+        readings += 1;
+        if readings == 2 {
+            answers();
         }
-        extended()
-    };
-    stage.round(Verb::Renew, answer).await;
+        readings == 2
+    });
     stage.round(Verb::Renew, |_, _| extended()).await;
     for _ in 0..3 {
         stage.round(Verb::Renew, |_, _| extended()).await;

@@ -90,3 +90,21 @@ async fn a_count_that_no_quorum_takes_is_an_error_that_says_what_the_nodes_said(
     let said: Vec<_> = error.nodes().iter().map(|node| node.said.as_str()).collect();
     assert_eq!(said, ["counted", "timeout", "timeout"]);
 }
+
+/// The process stands still until a millisecond before the deadline, and finds both: the deadlines'
+/// timers, which are set a little earlier, and the answers to the renewals.
+#[tokio::test(start_paused = true)]
+async fn renewals_that_were_answered_in_time_count_before_deadlines_are_looked_at() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
+    let (one, _) = stage.won().await;
+    let acquiring = stage.acquire_other("other", SECOND);
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    let other = acquiring.await.unwrap().unwrap();
+    for _ in 0..2 {
+        stage.round(Verb::Renew, |_, _| SILENCE).await;
+    }
+    (0..2).for_each(|node| stage.answer(node, || Some(Ok(Outcome::Extended))));
+    tokio::time::advance(one.remaining() - MS).await;
+    sleep(2 * MS).await;
+    assert!(one.is_held() && other.is_held());
+}

@@ -13,5 +13,6 @@ mod passes;
 mod releases;
 mod rounds;
 mod stage;
+mod telling;
 mod tickets;
 mod waiters;

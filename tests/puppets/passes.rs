@@ -97,6 +97,23 @@ async fn a_pass_with_a_stale_ballot_is_made_again_with_a_higher_one() {
     stage.quiet_for(SECOND).await;
 }
 
+/// The release behind a pass that failed puts the caller into a node's line, and the node may give it
+/// a turn with the same breath.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_with_the_release_behind_a_lost_pass_is_heard() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(30 * SECOND));
+    let (claim, _next) = given_up(&stage).await;
+    stage.turn_with_the_next_release(0);
+    stage.round(Verb::Pass, |node, _| if node == 0 { fault(FaultKind::Timeout) } else { held(60) }).await;
+    let mut owners = Vec::new();
+    for nodes in [0..1, 0..3, 0..1] {
+        owners.push(stage.some(nodes, Verb::Release, |_, _| released()).await.owner.clone());
+    }
+    assert!(owners[0] == claim.owner && owners[1] == claim.owner && owners[2] != claim.owner);
+    let took = stage.asked_after().await;
+    assert!(took <= 10 * MS, "and not after a third of its ttl: {took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_next_holder_went_away_is_released_everywhere() {
     let stage = Stage::new(3);

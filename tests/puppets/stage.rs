@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
+use quorumlock::node::{Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Stance, Verb};
 use quorumlock::quorum::Tick;
 use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
 use tokio::runtime::Handle;
@@ -20,7 +20,6 @@ pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
 
 /// A node that does nothing by itself.
-#[derive(Debug)]
 pub struct Puppet {
     label: Arc<str>,
     asked: Mutex<VecDeque<Request>>,
@@ -29,6 +28,28 @@ pub struct Puppet {
     /// What is known of its clock.
     ahead: Mutex<Option<i128>>,
     closed: AtomicBool,
+    /// Done by the node as soon as it is asked.
+    reflex: Mutex<Option<Reflex>>,
+}
+
+/// Returns whether it was done, and is not to be done again.
+type Reflex = Box<dyn FnMut(&Operation) -> bool + Send>;
+
+impl Puppet {
+    fn react(&self, operation: &Operation) {
+        let reflex = self.reflex.lock().unwrap().take();
+        if let Some(mut reflex) = reflex
+            && !reflex(operation)
+        {
+            *self.reflex.lock().unwrap() = Some(reflex);
+        }
+    }
+}
+
+impl fmt::Debug for Puppet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
 }
 
 impl Node for Puppet {
@@ -37,7 +58,9 @@ impl Node for Puppet {
     }
 
     fn submit(&self, request: Request) {
+        let operation = request.operation.clone();
         self.asked.lock().unwrap().push_back(request);
+        self.react(&operation);
     }
 
     fn hints(&self) -> bool {
@@ -137,9 +160,15 @@ impl Stage {
         let clock =
             Arc::new(Clock { time, random: AtomicU64::new(0), meanwhile: Mutex::default(), still: Arc::default() });
         let puppet = |node| {
-            let (asked, listener, ahead) = (Mutex::default(), Mutex::default(), Mutex::default());
-            let (label, closed) = (format!("puppet://{node}").into(), AtomicBool::new(false));
-            Arc::new(Puppet { label, asked, listener, hints, ahead, closed })
+            Arc::new(Puppet {
+                label: format!("puppet://{node}").into(),
+                asked: Mutex::default(),
+                listener: Mutex::default(),
+                hints,
+                ahead: Mutex::default(),
+                closed: AtomicBool::new(false),
+                reflex: Mutex::default(),
+            })
         };
         let puppets: Vec<_> = (0..nodes).map(puppet).collect();
         let ports = puppets.iter().cloned().map(|puppet| puppet as Arc<dyn Node>).collect();
@@ -196,7 +225,8 @@ impl Stage {
         operation
     }
 
-    async fn some(
+    /// The same where some nodes are asked, and what the others are asked is another matter.
+    pub async fn some(
         &self,
         nodes: impl Iterator<Item = usize>,
         verb: Verb,
@@ -232,6 +262,12 @@ impl Stage {
         }
     }
 
+    /// Answers all that is open, for whoever does so later.
+    pub fn answers(&self, answer: impl Fn() -> Answer + Send + 'static) -> impl FnMut() + Send + 'static {
+        let mut open = std::mem::take(&mut *self.open.lock().unwrap());
+        move || open.drain(..).for_each(|(_, request)| request.reply.send(answer().expect("an answer")))
+    }
+
     async fn next(&self, node: usize) -> Request {
         for _ in 0..60_000 {
             if let Some(request) = self.puppets[node].asked.lock().unwrap().pop_front() {
@@ -252,6 +288,15 @@ impl Stage {
         }
     }
 
+    /// Whether every node has a request of `verb` that nobody has looked at, for whoever wants to know later.
+    pub fn asked(&self, verb: Verb) -> impl Fn() -> bool + Send + 'static {
+        let puppets = self.puppets.clone();
+        let asks = move |puppet: &Arc<Puppet>| {
+            puppet.asked.lock().unwrap().iter().any(|request| request.operation.verb == verb)
+        };
+        move || puppets.iter().all(&asks)
+    }
+
     /// How long it takes until some node is asked.
     pub async fn asked_after(&self) -> Duration {
         let began = Instant::now();
@@ -269,6 +314,20 @@ impl Stage {
 
     pub fn hint_to(&self, node: usize, acquisition: &str, after: Duration) {
         self.listener(node).hint(node, &Hint { acquisition: acquisition.into(), after });
+    }
+
+    /// Gives whoever releases and stays in line a turn at once, before the request's sender goes on.
+    pub fn turn_with_the_next_release(&self, node: usize) {
+        let listener = self.listener(node);
+        let reflex = move |operation: &Operation| {
+            let stays = operation.verb == Verb::Release && operation.stance != Stance::Once;
+            if stays {
+                let acquisition = Operation::acquisition(&operation.owner).into();
+                listener.hint(node, &Hint { acquisition, after: Duration::ZERO });
+            }
+            stays
+        };
+        *self.puppets[node].reflex.lock().unwrap() = Some(Box::new(reflex));
     }
 
     /// Hints of a node may have been missed.

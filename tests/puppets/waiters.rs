@@ -159,6 +159,37 @@ async fn what_a_failed_round_was_granted_is_given_back_and_the_place_in_line_kep
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_keeps_the_place_of_a_caller_that_waits_and_of_no_other() {
+    let stage = Stage::with(3, true, ttl);
+    let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
+    let Stance::Wait { ticket, .. } = claim.stance else { panic!("it waits") };
+    let unanswered = |_, _: &_| fault(FaultKind::Timeout);
+    for _ in 0..2 {
+        let release = stage.only(&[0], Verb::Release, unanswered).await;
+        assert!(release.owner == claim.owner);
+        assert!(matches!(release.stance, Stance::Wait { ticket: again, .. } if again == ticket), "it leaves the line");
+    }
+    waiting.abort();
+    stage.round(Verb::Release, |_, _| released()).await;
+    let release = stage.only(&[0], Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, release.stance), (&claim.owner, Stance::Once), "a place must not outlive its caller");
+}
+
+/// It may be in its line still with an earlier owner: with the lock in hand it waits for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_when_the_lock_was_won_gives_up_the_place() {
+    let stage = Stage::with(3, true, ttl);
+    let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
+    stage.only(&[0], Verb::Release, |_, _| SILENCE).await;
+    (1..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    let _guard = waiting.await.unwrap().unwrap();
+    stage.answer(0, || fault(FaultKind::Timeout));
+    let release = stage.only(&[0], Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, release.stance), (&claim.owner, Stance::Once));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_barges_stands_in_no_line() {
     let stage = Stage::with(3, true, |builder| builder.options(quorumlock::LockOptions::default().fair(false)));
     let waiting = stage.acquire(60 * SECOND);

@@ -1,0 +1,248 @@
+//! What watches the client from outside: logs and metrics come after what they tell of, and one that
+//! panics stops nothing.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
+use quorumlock::node::{FaultKind, Outcome, Verb};
+use quorumlock::{LockGuard, LostReason};
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Subscriber};
+
+use crate::answers::{Answer, fault, granted, released};
+use crate::stage::{MS, SECOND, Stage};
+
+/// Does something for each metric that is recorded, and each line that is logged.
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Option<Watch>>>);
+
+type Watch = Box<dyn FnMut(&str) + Send>;
+
+impl Watcher {
+    fn sees(&self, what: &str) {
+        // Not under the lock: it may panic, and what it looks at may be recorded too.
+        let watch = self.0.lock().unwrap().take();
+        if let Some(mut watch) = watch {
+            watch(what);
+            self.0.lock().unwrap().get_or_insert(watch);
+        }
+    }
+
+    fn begin(&self, watch: impl FnMut(&str) + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(watch));
+    }
+}
+
+struct Meter(Watcher, String);
+
+impl Meter {
+    fn new(watcher: &Watcher, key: &Key) -> Arc<Self> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
+        Arc::new(Self(watcher.clone(), key.name().to_owned() + &labels.concat()))
+    }
+
+    fn sees(&self) {
+        self.0.sees(&self.1);
+    }
+}
+
+impl CounterFn for Meter {
+    fn increment(&self, _: u64) {
+        self.sees();
+    }
+
+    fn absolute(&self, _: u64) {
+        self.sees();
+    }
+}
+
+impl GaugeFn for Meter {
+    fn increment(&self, _: f64) {
+        self.sees();
+    }
+
+    fn decrement(&self, _: f64) {
+        self.sees();
+    }
+
+    fn set(&self, _: f64) {
+        self.sees();
+    }
+}
+
+impl HistogramFn for Meter {
+    fn record(&self, _: f64) {
+        self.sees();
+    }
+}
+
+impl metrics::Recorder for Watcher {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Meter::new(self, key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Meter::new(self, key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Meter::new(self, key))
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Watcher {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("quorumlock")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.sees(&line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// A quorum that is watched as a whole: by this thread, which is all of a test.
+struct Watched {
+    stage: Stage,
+    watcher: Watcher,
+    _log: DefaultGuard,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let watcher = Watcher::default();
+        let _log = tracing::subscriber::set_default(watcher.clone());
+        let stage = metrics::with_local_recorder(&watcher, || Stage::with(3, true, |builder| builder.ttl(3 * SECOND)));
+        Self { stage, watcher, _log }
+    }
+
+    /// Makes each sight of `what` a panic.
+    fn panics_at(&self, what: &'static str) {
+        let again = self.watcher.clone();
+        self.watcher.begin(panicking(again, what));
+    }
+}
+
+/// It is put back first: a watch that panics is gone.
+fn panicking(watcher: Watcher, what: &'static str) -> impl FnMut(&str) + Send + 'static {
+    move |seen| {
+        let again = watcher.clone();
+        watcher.begin(panicking(again, what));
+        assert!(seen != what, "{what} is seen");
+    }
+}
+
+fn extended() -> Answer {
+    Some(Ok(Outcome::Extended))
+}
+
+fn taken() -> Answer {
+    Some(Ok(Outcome::Lost { holder: "somebody".to_owned() }))
+}
+
+/// Lets a lock be lost for that reason. Where nobody answers its renewals, that is at its deadline.
+async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
+    match reason {
+        LostReason::Refused => drop(stage.round(Verb::Renew, |_, _| taken()).await),
+        LostReason::Closed => stage.quorum.shutdown(SECOND / 10).await,
+        _ => {}
+    }
+    assert_eq!(guard.lost().await, reason);
+}
+
+/// Whoever watches may block or panic: the holder knows by then, and the nodes are asked.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_counted_and_logged_after_its_holder_was_told_and_the_nodes_were_asked_to_release() {
+    for reason in [LostReason::Refused, LostReason::Expired, LostReason::Closed] {
+        let Watched { stage, watcher, _log } = Watched::new();
+        let (guard, _) = stage.won().await;
+        let (told, asked, seen) = (guard.cancellation(), stage.asked(Verb::Release), Arc::<Mutex<Vec<_>>>::default());
+        let sights = seen.clone();
+        watcher.begin(move |what| sights.lock().unwrap().push((what.to_owned(), told.is_cancelled(), asked())));
+        lose(&stage, &guard, reason).await;
+        let lost = format!("quorumlock_lost_total{{{}}}", reason.as_str());
+        let of_loss =
+            ["lock lost", &lost, "quorumlock_held", "quorumlock_held_seconds", "quorumlock_renewals_total{lost}"];
+        let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+        seen.retain(|(what, ..)| of_loss.contains(&what.as_str()));
+        assert!(seen.iter().all(|(_, told, asked)| *told && *asked), "{reason:?}: {seen:#?}");
+        assert!(seen.len() >= 4, "{reason:?}: {seen:#?}");
+    }
+}
+
+async fn renewed(stage: &Stage, guard: &LockGuard) {
+    for _ in 0..5 {
+        stage.round(Verb::Renew, |_, _| extended()).await;
+        sleep(MS).await;
+        assert!(guard.remaining() > 2 * SECOND, "it is renewed for a whole ttl: {:?}", guard.remaining());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_from_being_renewed() {
+    for what in ["quorumlock_renewals_total{extended}", "quorumlock_renewal_margin_seconds"] {
+        let watched = Watched::new();
+        let (guard, _) = watched.stage.won().await;
+        watched.panics_at(what);
+        renewed(&watched.stage, &guard).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recorder_that_panics_at_an_unclear_renewal_keeps_nobody_from_the_next() {
+    let watched = Watched::new();
+    let (guard, _) = watched.stage.won().await;
+    watched.panics_at("quorumlock_renewals_total{unclear}");
+    watched.stage.round(Verb::Renew, |_, _| fault(FaultKind::Timeout)).await;
+    renewed(&watched.stage, &guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_panics_at_the_loss_of_one_lock_keeps_no_other_from_being_renewed_and_told() {
+    let of_loss = ["quorumlock_lost_total{refused}", "quorumlock_held_seconds", "quorumlock_renewals_total{lost}"];
+    for what in of_loss.into_iter().chain(["lock lost"]) {
+        let watched = Watched::new();
+        let (stage, one) = (&watched.stage, watched.stage.won().await.0);
+        watched.panics_at(what);
+        lose(stage, &one, LostReason::Refused).await;
+        stage.round(Verb::Release, |_, _| released()).await;
+        let acquiring = stage.acquire_other("other", SECOND);
+        stage.round(Verb::Claim, |_, _| granted()).await;
+        let other = acquiring.await.unwrap().unwrap();
+        renewed(stage, &other).await;
+        lose(stage, &other, LostReason::Expired).await;
+    }
+}
