@@ -45,7 +45,8 @@ pub(super) struct State {
     pub(super) asked: [u64; Verb::ALL.len()],
     pub(super) hints_lost: bool,
     pub(super) hints_doubled: bool,
-    pub(super) relay: Option<Arc<Relay>>,
+    /// One for each client.
+    pub(super) relays: Vec<Arc<Relay>>,
 }
 
 /// A request on its way.
@@ -189,7 +190,7 @@ impl State {
             asked: [0; Verb::ALL.len()],
             hints_lost: false,
             hints_doubled: false,
-            relay: None,
+            relays: Vec::new(),
         }
     }
 

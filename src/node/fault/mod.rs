@@ -51,12 +51,13 @@ impl Node for FaultyNode {
     }
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
-        let relay = Arc::new(Relay { link: Arc::downgrade(&self.link), index, listener });
+        let relay = Relay::new(&self.link, index, &listener);
         let mut state = self.link.state();
-        state.relay = Some(relay.clone());
+        state.relays.retain(|relay| relay.is_heard());
+        state.relays.push(relay.clone());
         let node = state.node.clone();
         drop(state);
-        node.listen(index, relay);
+        relay.listen_to(&node);
     }
 
     fn hints(&self) -> bool {
@@ -160,12 +161,12 @@ impl Faults {
         state.down = false;
         state.quarantine = now + quarantine;
         state.settled = now + quarantine.min(MAX_ROUND.mul_f64(1.02));
-        let relay = state.relay.clone();
+        let relays = state.relays.clone();
         drop(state);
-        if let Some(relay) = relay {
-            node.listen(relay.index, relay.clone());
-            relay.listener.missed(relay.index);
-            relay.listener.doubted(relay.index);
+        for relay in relays {
+            relay.listen_to(&node);
+            relay.has_missed();
+            relay.has_forgotten();
         }
     }
 
@@ -173,11 +174,9 @@ impl Faults {
     pub fn reconnect(&self) {
         let mut state = self.0.state();
         state.down = false;
-        let relay = state.relay.clone();
+        let relays = state.relays.clone();
         drop(state);
-        if let Some(relay) = relay {
-            relay.listener.missed(relay.index);
-        }
+        relays.iter().for_each(|relay| relay.has_missed());
     }
 
     /// Whether hints are lost from now on.
@@ -201,7 +200,7 @@ impl Faults {
 mod tests {
     use super::*;
     use crate::host::TokioTime;
-    use crate::node::{MemoryNode, Name, Operation, Reply, ReplyTo, Sink};
+    use crate::node::{Hint, MemoryNode, Name, Operation, Reply, ReplyTo, Sink, Stance};
     use tokio::runtime::Handle;
     use tokio::sync::mpsc;
 
@@ -235,6 +234,19 @@ mod tests {
             let ttl = Duration::from_secs(60);
             let operation =
                 Arc::new(Operation { verb, owner: "me".into(), ttl, ballot: 7, count: 1, ..Operation::inspect(names) });
+            self.submit(number, operation);
+        }
+
+        /// Claims for somebody else, who waits.
+        fn wait(&self, number: usize) {
+            let names = [Name::new("", "a").unwrap()].into();
+            let stance = Stance::Wait { ticket: 1, patience: Duration::from_secs(60) };
+            let owner = "one/1.0".into();
+            let claim = Operation { verb: Verb::Claim, owner, ballot: 8, stance, ..Operation::inspect(names) };
+            self.submit(number, Arc::new(claim));
+        }
+
+        fn submit(&self, number: usize, operation: Arc<Operation>) {
             self.node.submit(Request { operation, reply: ReplyTo::new(number, self.inbox.clone()) });
         }
 
@@ -296,5 +308,59 @@ mod tests {
         bench.ask(4, Verb::Renew);
         assert_eq!(bench.answer().await, (2, "closed"));
         assert_eq!((bench.answer().await, bench.answer().await), ((3, "quarantined"), (4, "healed")));
+    }
+
+    /// Keeps what it is told, in a word each.
+    #[derive(Debug)]
+    struct Told(&'static str, Mutex<Vec<&'static str>>);
+
+    impl Told {
+        fn client(name: &'static str) -> Arc<Self> {
+            Arc::new(Self(name, Mutex::default()))
+        }
+
+        fn take(&self) -> Vec<&'static str> {
+            std::mem::take(&mut *self.1.lock().unwrap())
+        }
+    }
+
+    impl Listener for Told {
+        fn client(&self) -> &str {
+            self.0
+        }
+
+        fn hint(&self, _: usize, _: &Hint) {
+            self.1.lock().unwrap().push("hint");
+        }
+
+        fn missed(&self, _: usize) {
+            self.1.lock().unwrap().push("missed");
+        }
+
+        fn doubted(&self, _: usize) {
+            self.1.lock().unwrap().push("doubted");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_of_two_clients_is_told_what_concerns_it() {
+        let mut bench = Bench::new();
+        let clients = ["one", "other"].map(Told::client);
+        clients.iter().for_each(|client| bench.node.listen(0, client.clone()));
+        bench.faults.kill();
+        bench.faults.reconnect();
+        assert!(clients.iter().all(|client| client.take() == ["missed"]));
+        bench.faults.restart(Arc::new(MemoryNode::new("memory://0", bench.host.clone())), Duration::ZERO);
+        assert!(clients.iter().all(|client| client.take() == ["missed", "doubted"]));
+        bench.ask(0, Verb::Claim);
+        bench.wait(1);
+        bench.ask(2, Verb::Release);
+        let answers = [bench.answer().await, bench.answer().await, bench.answer().await];
+        assert_eq!(answers, [(0, "granted"), (1, "held"), (2, "released")]);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(clients.iter().all(|client| client.take() == ["hint"]), "each sees by itself whom it is for");
+        drop(clients);
+        bench.node.listen(0, Told::client("third"));
+        assert_eq!(bench.node.link.state().relays.len(), 1, "who has gone is forgotten");
     }
 }

@@ -4,19 +4,51 @@ use std::sync::{Arc, Weak};
 
 use super::link::Link;
 use crate::host::sleep_until;
-use crate::node::{Hint, Listener};
+use crate::node::{Hint, Listener, Node};
 
 /// Takes the node's hints, and gives them on as late as replies, or not at all.
 #[derive(Debug)]
 pub(super) struct Relay {
-    pub(super) link: Weak<Link>,
-    pub(super) index: usize,
-    pub(super) listener: Arc<dyn Listener>,
+    link: Weak<Link>,
+    index: usize,
+    client: String,
+    /// A client that has gone needs no hints.
+    listener: Weak<dyn Listener>,
+}
+
+impl Relay {
+    pub(super) fn new(link: &Arc<Link>, index: usize, listener: &Arc<dyn Listener>) -> Arc<Self> {
+        let client = listener.client().to_owned();
+        Arc::new(Self { link: Arc::downgrade(link), index, client, listener: Arc::downgrade(listener) })
+    }
+
+    /// Takes the hints of `node`.
+    pub(super) fn listen_to(self: &Arc<Self>, node: &Arc<dyn Node>) {
+        node.listen(self.index, self.clone());
+    }
+
+    /// Its client may have missed hints.
+    pub(super) fn has_missed(&self) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.missed(self.index);
+        }
+    }
+
+    /// Its client may have been granted what the node has forgotten.
+    pub(super) fn has_forgotten(&self) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.doubted(self.index);
+        }
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.listener.strong_count() > 0
+    }
 }
 
 impl Listener for Relay {
     fn client(&self) -> &str {
-        self.listener.client()
+        &self.client
     }
 
     fn hint(&self, _: usize, hint: &Hint) {
@@ -26,7 +58,8 @@ impl Listener for Relay {
         let delay = state.reply_delay;
         drop(state);
         for _ in 0..times {
-            let (host, index, listener, hint) = (link.host.clone(), self.index, self.listener.clone(), hint.clone());
+            let Some(listener) = self.listener.upgrade() else { return };
+            let (host, index, hint) = (link.host.clone(), self.index, hint.clone());
             let due = host.now() + delay;
             link.host.spawn(Box::pin(async move {
                 sleep_until(&host, due).await;
@@ -36,10 +69,10 @@ impl Listener for Relay {
     }
 
     fn missed(&self, _: usize) {
-        self.listener.missed(self.index);
+        self.has_missed();
     }
 
     fn doubted(&self, _: usize) {
-        self.listener.doubted(self.index);
+        self.has_forgotten();
     }
 }
