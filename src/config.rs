@@ -9,6 +9,9 @@ use crate::quorum::{Backoff, Drift, Validity};
 
 /// The shortest ttl: below it, drift and round trips leave nothing to believe in.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
+/// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
+/// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
+const LEAST_DRIFT: Duration = Duration::from_millis(2);
 /// The longest ttl, where the restart guard does not set a shorter one.
 pub const MAX_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The most nodes.
@@ -60,14 +63,16 @@ impl LockOptions {
         self
     }
 
-    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2.
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. One lock's may
+    /// be above 0.01 only up to the quorum's own ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift.factor = factor;
         self
     }
 
-    /// What is added to the drift whatever the ttl. Default 2 ms.
+    /// What is added to the drift whatever the ttl. Default 2 ms, and no less: nodes count whole
+    /// milliseconds, so that a hold may end one early, and Redlock leaves another for short ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
@@ -119,6 +124,20 @@ impl LockOptions {
         self.drift.factor.max(0.01)
     }
 
+    /// The same for a lock of a quorum whose own options are `shared`: by those its nodes' clocks are
+    /// judged.
+    pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
+        let (factor, rate) = (self.drift.factor, shared.clock_rate());
+        let rules = self.checked(max_ttl)?;
+        require(factor <= rate, || {
+            format!(
+                "drift_factor is {factor}, above the quorum's {rate}, by which its nodes' clocks are judged; set {factor} in \
+                 QuorumBuilder::options, or use at most {rate} here"
+            )
+        })?;
+        Ok(rules)
+    }
+
     /// Checks all options together. `max_ttl` zero means no bound but [`MAX_TTL`].
     pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
@@ -131,6 +150,10 @@ impl LockOptions {
         })?;
         let factor = self.drift.factor;
         require((0.0..=0.2).contains(&factor), || format!("drift_factor is {factor}; use 0 to 0.2, by default 0.01"))?;
+        let constant = self.drift.constant;
+        require(constant >= LEAST_DRIFT, || {
+            format!("drift_constant is {constant:?}; use at least {LEAST_DRIFT:?}: nodes count whole milliseconds")
+        })?;
         let drift = self.drift.of(ttl);
         require(drift < ttl / 2, || {
             format!("drift is {drift:?}, half of ttl or more; lower drift_constant or raise ttl ({ttl:?})")
@@ -277,6 +300,8 @@ mod tests {
             (options().drift_factor(f64::NAN), "drift_factor is NaN"),
             (options().drift_factor(-0.1), "drift_factor"),
             (options().ttl(100 * MS).drift_constant(50 * MS), "drift is 51ms"),
+            (options().drift_constant(Duration::ZERO), "drift_constant is 0ns; use at least 2ms"),
+            (options().drift_constant(2 * MS - Duration::from_nanos(1)), "drift_constant is 1.999999ms"),
             (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988ms; use less than 988ms"),
             (options().round_timeout(Duration::ZERO), "round_timeout"),
             (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1s"),

@@ -90,6 +90,26 @@ mod settings {
     }
 
     #[tokio::test]
+    async fn a_lock_that_lets_clocks_run_further_apart_than_its_quorum_does_is_refused() {
+        let drifting = |factor| LockOptions::default().drift_factor(factor);
+        for (own, shared, hint) in [
+            (0.05, 0.02, Some("drift_factor is 0.05, above the quorum's 0.02")),
+            (0.02, 0.0, Some("above the quorum's 0.01")),
+            (0.05, 0.05, None),
+            (0.02, 0.05, None),
+            (0.01, 0.0, None),
+        ] {
+            let quorum = Quorum::builder().options(drifting(shared)).in_memory(3).unwrap();
+            let error = quorum.lock_with("a", &drifting(own)).err();
+            assert_eq!(error.is_some(), hint.is_some(), "{own} with a quorum of {shared}");
+            if let (Some(error), Some(hint)) = (error, hint) {
+                let said = error.to_string();
+                assert!(error.is_config() && said.contains(hint) && said.contains("QuorumBuilder::options"), "{said}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_timeout_of_zero_makes_one_try() {
         let servers = servers(3).await;
         let quorum = unguarded(&servers).connect().await.unwrap();

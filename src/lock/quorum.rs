@@ -84,10 +84,13 @@ impl Quorum {
     /// The lock on `name` with options of its own.
     ///
     /// # Errors
-    /// `Config` if the name or an option makes no sense.
+    /// `Config` if the name or an option makes no sense, or if the
+    /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all locks
+    /// of a quorum share what is known of its nodes' clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.name(name.as_ref())?;
-        let rules = Arc::new(options.checked(self.0.settings.max_ttl)?);
+        let Settings { max_ttl, options: shared, .. } = &self.0.settings;
+        let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
         Ok(QuorumLock::new(self.0.clone(), Ok(name), rules))
     }
 
