@@ -159,6 +159,13 @@ impl Guard {
         self.uptime = Some((uptime, now));
     }
 
+    /// The node that was admitted is the same still, and tells its lineage in other words from now on.
+    pub fn rename(&mut self, lineage: &str) {
+        if self.lineage.as_deref() != Some(lineage) {
+            self.lineage = Some(lineage.to_owned());
+        }
+    }
+
     /// The node was seen as a replica: when it is a master again, it has another's memory.
     pub const fn demoted(&mut self) {
         self.demoted = true;

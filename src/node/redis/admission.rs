@@ -109,6 +109,14 @@ pub(super) fn load(connection: &dyn Connection, source: &str) -> Answer<Value> {
 }
 
 impl Server {
+    /// Whether it has the memory still of the server that was admitted as `lineage`, over the same
+    /// connection. One that was promoted forgets of that when it frees its backlog, an hour after its
+    /// last replica has gone (repl-backlog-ttl).
+    pub(super) fn continues(&self, lineage: &str) -> bool {
+        let promoted = || lineage.strip_prefix(&*self.run_id).is_some_and(|rest| rest.starts_with('/'));
+        self.lineage == lineage || (self.lineage == self.run_id && promoted())
+    }
+
     fn parse(info: &str) -> Option<Self> {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
@@ -156,6 +164,15 @@ mod tests {
         let with = |second: &str| format!("{INFO}master_replid:new\r\nmaster_replid2:{second}\r\n");
         assert_eq!(Server::parse(&with("0000")).unwrap().lineage, "abc");
         assert_eq!(Server::parse(&with("01d0")).unwrap().lineage, "abc/new");
+    }
+
+    #[test]
+    fn a_server_that_forgot_of_its_promotion_is_the_same_and_one_that_was_promoted_is_not() {
+        let is = |lineage: &str| Server { lineage: lineage.to_owned(), ..Server::parse(INFO).unwrap() };
+        let same = |known: &str, told: &str| is(told).continues(known);
+        assert!(same("abc", "abc") && same("abc/new", "abc/new") && same("abc/new", "abc"));
+        assert!(!same("abc", "abc/new") && !same("abc/new", "abc/newer"), "that is another memory");
+        assert!(!same("xyz/new", "abc") && !same("abcd/new", "abc") && !same("abcd", "abc"), "another process");
     }
 
     #[test]

@@ -269,7 +269,7 @@ impl Batcher {
 
     fn verified(&mut self, jobs: Vec<Job>, value: Value, sent: Tick, received: Tick, info: &Value) -> Option<String> {
         self.timeouts = 0;
-        if parse(info).is_some_and(|server| server.lineage == self.lineage) {
+        if parse(info).is_some_and(|server| server.continues(&self.lineage)) {
             self.load_again();
             return self.answer(jobs, sent, received, value);
         }
@@ -341,7 +341,7 @@ impl Batcher {
 
     /// Whether the server is still the one that was admitted. Returns what it is else.
     fn compared(&self, sent: Tick, received: Tick, server: Server) -> Option<String> {
-        if server.lineage != self.lineage {
+        if !server.continues(&self.lineage) {
             return Some("another server answers at this address".to_owned());
         }
         if !server.master {
@@ -355,6 +355,7 @@ impl Batcher {
     fn keep(&self, server: Server, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
         state.round_trip = Some(received.since(sent));
+        state.guard.rename(&server.lineage);
         let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, sent, received);
         let quarantined = state.guard.quarantined(received).is_some();
         state.server = Some(server);

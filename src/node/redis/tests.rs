@@ -1,7 +1,7 @@
 //! One node over a transport that the test plays, on a virtual clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ struct Script {
     confirm: Option<Arc<Notify>>,
     /// Whose run id that answer has.
     confirmed_by: Option<&'static str>,
+    /// What all tell of their replication: by default, nothing.
+    replication: Mutex<&'static str>,
 }
 
 #[derive(Debug)]
@@ -61,9 +63,12 @@ impl Dialer for Played {
 
 impl Line {
     fn info(&self) -> Answer<Value> {
-        let second = self.infos.fetch_add(1, Relaxed) == 1;
+        let before = self.infos.fetch_add(1, Relaxed);
+        // A probe each five seconds.
+        let (second, uptime) = (before == 1, 1_000 + 5 * before);
         let run = self.script.confirmed_by.filter(|_| second).unwrap_or("played");
-        let info = format!("run_id:{run}\r\nuptime_in_seconds:1000\r\nrole:master\r\n");
+        let replication = *self.script.replication.lock().unwrap();
+        let info = format!("run_id:{run}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n{replication}");
         let held = self.script.confirm.clone().filter(|_| second);
         async move {
             if let Some(held) = held {
@@ -118,10 +123,15 @@ impl Listener for Missed {
 }
 
 fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
+    guarded(script, listener, Duration::ZERO)
+}
+
+/// A node that votes on no claim for `max_ttl` when it may have forgotten.
+fn guarded(script: &Arc<Script>, listener: Arc<Missed>, max_ttl: Duration) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let settings = Settings {
         timeout: SECOND,
-        max_ttl: Duration::ZERO,
+        max_ttl,
         drift: 0.01,
         record: "node".into(),
         client_name: "test".into(),
@@ -239,6 +249,24 @@ async fn how_far_the_nodes_clock_is_ahead_is_known_from_its_first_answer_on() {
     claimed(&node).recv().await.unwrap().unwrap();
     let now = node.shared.host.now().since_origin().as_micros().cast_signed();
     assert_eq!(node.clock_ahead(), Some(1_000_000 - now));
+}
+
+/// An hour after its last replica has gone, Redis frees its backlog, and with that it takes another
+/// replication id and drops the one from before its promotion.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgot_of_its_promotion_stays_connected_and_votes() {
+    let promoted = "master_replid:new\r\nmaster_replid2:old\r\n";
+    let script = Arc::new(Script { replication: Mutex::new(promoted), ..Script::default() });
+    let node = guarded(&script, Arc::default(), 60 * SECOND);
+    until(&node, |state| *state == NodeState::Up).await;
+    *script.replication.lock().unwrap() = "master_replid:newest\r\nmaster_replid2:0000\r\n";
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!((node.status().state, script.dials.load(Relaxed)), (NodeState::Up, 1));
+    let (mut guard, now) = (node.shared.state().guard.clone(), node.shared.host.now());
+    guard.admit("played", 2_000 * SECOND, now);
+    assert_eq!(guard.quarantined(now), None, "the next connection meets it by that name");
+    *script.replication.lock().unwrap() = "master_replid:other\r\nmaster_replid2:newest\r\n";
+    until(&node, |state| matches!(state, NodeState::Quarantined { .. })).await;
 }
 
 /// Asks the node again as soon as it is answered, as a caller does.
