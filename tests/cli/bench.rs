@@ -4,13 +4,18 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{bare, done, until};
 
 /// Runs a benchmark of one second and returns its object.
 fn contention(options: &[&str]) -> Value {
-    let (code, out, err) = done(bare().args(["bench", "contention", "--seconds", "1", "--json"]).args(options));
+    bench(&[&["contention", "--seconds", "1"], options].concat())
+}
+
+/// Runs a benchmark and returns its object.
+fn bench(options: &[&str]) -> Value {
+    let (code, out, err) = done(bare().arg("bench").args(options).arg("--json"));
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(out.lines().count(), 1, "standard output holds one object and nothing else");
     serde_json::from_str(&out).unwrap()
@@ -42,6 +47,57 @@ fn barging_asks_more_often_and_no_more_than_one_of_both_can_be_had() {
     assert_eq!(number(&summary, "overlaps"), 0.0);
     assert_eq!(done(bare().args(["bench", "contention", "--unfair", "--strict"])).0, 64);
     assert_eq!(done(bare().args(["bench", "contention", "--latency", "1ms,2ms"])).0, 64);
+}
+
+/// What `bench cost` says of one phase.
+fn phase<'a>(costs: &'a Value, name: &str) -> &'a Value {
+    &costs["phases"][name]
+}
+
+#[test]
+fn costs_count_each_command_that_each_node_carried_out_for_a_pair_and_no_other() {
+    let costs = bench(&["cost", "--pairs", "60", "--tasks", "4", "--rounds", "3", "--masters", "3"]);
+    for name in ["plain", "plain_crowd"] {
+        let nodes = phase(&costs, name)["by_node"].as_array().unwrap();
+        assert_eq!(nodes.len(), 3, "{costs}");
+        for node in nodes {
+            // An acquisition is a SET; a release is a script, which compares and deletes.
+            let expected = json!({ "set": 1.0, "evalsha": 1.0, "get": 1.0, "del": 1.0 });
+            assert_eq!((&node["by_command"], &node["commands"]), (&expected, &json!(4.0)), "{name}");
+        }
+    }
+    for name in ["alone", "fresh", "crowd", "plain", "plain_crowd"] {
+        let spent = phase(&costs, name);
+        assert!(number(spent, "pairs") >= 60.0 && number(spent, "pairs_per_second") > 0.0, "{name}: {spent}");
+        assert!(number(spent, "node_cpu_us") > 0.0 && number(spent, "client_cpu_us") > 0.0, "{name}: {spent}");
+    }
+    for name in ["alone", "fresh", "crowd"] {
+        let spent = phase(&costs, name);
+        assert!(number(spent, "node_cpu_to_plain") > 0.0 && number(spent, "client_cpu_to_plain") > 0.0, "{spent}");
+        assert_eq!(spent["node_cpu_to_plain_by_round"].as_array().unwrap().len(), 3, "{spent}");
+    }
+}
+
+#[test]
+fn a_lone_pair_costs_a_node_the_same_commands_each_time() {
+    // One node: where there are more, a late one may get a release and the next claim in one call.
+    let costs = bench(&["cost", "--pairs", "60", "--tasks", "4", "--rounds", "2", "--masters", "1"]);
+    for name in ["alone", "fresh"] {
+        let commands = number(phase(&costs, name), "commands");
+        assert!(commands.fract() == 0.0 && (4.0..=20.0).contains(&commands), "{name}: {costs}");
+    }
+    let crowd = number(phase(&costs, "crowd"), "commands");
+    assert!(crowd >= 2.0 && crowd <= number(phase(&costs, "alone"), "commands"), "calls are shared: {costs}");
+}
+
+#[test]
+fn the_keys_that_names_leave_behind_are_counted() {
+    let kept = bench(&["keys", "--rate", "300", "--minutes", "0.02", "--masters", "3"]);
+    let [names, keys] = ["names", "keys_highest"].map(|field| number(&kept, field));
+    assert!((1.0..=360.0).contains(&names), "no more than asked for: {kept}");
+    assert!((names..=4.0 * names).contains(&keys) && number(&kept, "keys") <= keys, "fences outlast locks: {kept}");
+    assert!(number(&kept, "used_memory_highest") > number(&kept, "used_memory_empty"), "{kept}");
+    assert_eq!(done(bare().args(["bench", "keys", "--minutes", "0"])).0, 64);
 }
 
 #[tokio::test]

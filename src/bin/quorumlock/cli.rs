@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Release(Release),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
-    /// Measures how a lock passes from one to the next
+    /// Measures how a lock passes from one to the next, and what locks cost
     #[command(subcommand)]
     Bench(Bench),
     #[command(hide = true)]

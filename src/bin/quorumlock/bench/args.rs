@@ -10,6 +10,10 @@ use crate::duration;
 pub(crate) enum Bench {
     /// Workers in several processes take turns at one lock
     Contention(Contention),
+    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET NX and compare-and-delete
+    Cost(Cost),
+    /// What nodes keep of names that are used once
+    Keys(Keys),
 }
 
 #[derive(Args)]
@@ -41,6 +45,49 @@ pub(crate) struct Contention {
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Cost {
+    /// How many acquisitions with their releases to measure in each phase
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) pairs: u32,
+    /// How many tasks make a crowd, each with a name of its own
+    #[arg(long, value_name = "T", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) tasks: u32,
+    /// How many connections the hand-written crowd has to each node, at most one a task
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) connections: u32,
+    /// In how many turns the phases are measured, so that a noisy machine is fair to all
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+    /// How many servers
+    #[arg(long, alias = "nodes", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) masters: u8,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Keys {
+    /// How many fresh names a second
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rate: u32,
+    /// For how long; part of a minute will do
+    #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
+    pub(crate) minutes: Duration,
+    /// How many servers
+    #[arg(long, alias = "nodes", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) masters: u8,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.001..=10_000.0).contains(minutes));
+    minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)).ok_or_else(|| "0.001 to 10000 minutes".to_owned())
 }
 
 #[derive(Args)]

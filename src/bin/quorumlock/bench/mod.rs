@@ -1,104 +1,72 @@
-//! `quorumlock bench contention`: many workers in several processes, one lock, and how well it passes from one to the next.
+//! `quorumlock bench`: what can be measured, each over servers of its own.
 
 pub(crate) mod args;
+mod contention;
+mod cost;
+mod keys;
+mod probe;
 mod sections;
 mod summary;
 pub(crate) mod worker;
 
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use quorumlock::{Quorum, QuorumLock};
 
-use crate::crew::Crew;
-use crate::failure::{Failure, Outcome, UNAVAILABLE};
-use crate::latency;
+use crate::demo::all_vote;
+use crate::failure::{Failure, Outcome};
 use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
-use args::{Bench, Contention};
-use summary::Summary;
-use worker::{Report, now};
+use args::Bench;
 
-/// The lock's name.
-const LOCK: &str = "quorumlock-bench";
-/// What passes before counting begins: the line forms, and round trips become known.
-const WARM_UP: Duration = Duration::from_secs(1);
-/// How long worker processes may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for a lock that nobody else wants.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait for all nodes to vote.
+const SETTLE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn bench(args: Bench) -> Outcome {
-    let Bench::Contention(args) = args;
     let mut signals = Signals::ending()?;
-    let stage = Stage::set(&args)?;
-    let summary = tokio::select! {
-        summary = stage.measure(&args) => summary?,
-        signal = signals.next() => return Ok(process::ended_by(signal)),
-    };
-    summary.told(args.json)?;
-    Ok(if summary.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Servers of our own, at chosen distances.
-struct Stage {
-    servers: Servers,
-    settings: Settings,
-    /// The round trip to each: the median of some.
-    round_trips: Vec<Duration>,
-}
-
-impl Stage {
-    fn set(args: &Contention) -> Result<Self, Failure> {
-        let servers = Servers::start(usize::from(args.masters))?;
-        let ports = latency::apart(&servers.ports(), &args.latency)?;
-        let round_trips = ports.iter().map(|&port| Ok(latency::measured(port)?[2])).collect::<Result<_, Failure>>()?;
-        // These servers are new and nobody else's: the restart guard would only make them wait.
-        let settings = Settings { nodes: Servers::at(&ports), max_ttl: Some(Duration::ZERO), ..Settings::default() };
-        Ok(Self { servers, settings, round_trips })
-    }
-
-    async fn measure(&self, args: &Contention) -> Result<Summary, Failure> {
-        let mut crew = Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
-            asked(command, args, workers);
-        })?;
-        all_ready(&crew).await?;
-        let length = Duration::from_secs(u64::from(args.seconds));
-        let begin = now() + WARM_UP;
-        crew.tell(&format!("{} {}", begin.as_micros(), (begin + length).as_micros()))?;
-        until(begin, &crew).await?;
-        let calls = self.servers.script_calls()?;
-        until(begin + length, &crew).await?;
-        let calls = self.servers.script_calls()?.saturating_sub(calls);
-        let report = crew.finish().await?;
-        Ok(Summary::new(args, report, length, calls, &self.round_trips))
+    tokio::select! {
+        outcome = measured(args) => outcome,
+        signal = signals.next() => Ok(process::ended_by(signal)),
     }
 }
 
-/// The arguments of a worker process.
-fn asked(command: &mut Command, args: &Contention, workers: u32) {
-    let hold = format!("{}ms", args.hold.as_secs_f64() * 1e3);
-    command.args(["bench-worker", "--workers", &workers.to_string(), "--hold", &hold]);
-    command.args(args.unfair.then_some("--unfair")).args(args.strict.then_some("--strict"));
+async fn measured(args: Bench) -> Outcome {
+    match args {
+        Bench::Contention(args) => contention::measured(&args).await,
+        Bench::Cost(args) => cost::measured(&args).await,
+        Bench::Keys(args) => keys::measured(&args).await,
+    }
 }
 
-async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {
-    let began = Instant::now();
-    while crew.report().ready < crew.len() {
-        if crew.has_ended() || began.elapsed() > PATIENCE {
-            return Err(Failure::new(UNAVAILABLE, "a worker process did not start"));
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
+/// How to reach servers of our own. They are new and nobody else's: the restart guard would only
+/// make clients wait.
+fn unguarded(ports: &[u16]) -> Settings {
+    Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), ..Settings::default() }
+}
+
+/// A quorum over these servers, all of which vote.
+async fn connected(ports: &[u16]) -> Result<Quorum, Failure> {
+    let quorum = unguarded(ports).builder().connect().await?;
+    all_vote(&quorum, SETTLE).await;
+    Ok(quorum)
+}
+
+/// Acquires and releases.
+async fn pair(lock: &QuorumLock) -> Result<(), Failure> {
+    let guard = lock.acquire(TIMEOUT).await?;
+    guard.release().await?;
     Ok(())
 }
 
-/// Waits until a moment of the machine's clock.
-async fn until(moment: Duration, crew: &Crew<Report>) -> Result<(), Failure> {
-    while let Some(left) = moment.checked_sub(now()) {
-        if crew.has_ended() {
-            return Err(Failure::internal("a worker process ended early"));
-        }
-        sleep(left.min(Duration::from_millis(100))).await;
-    }
-    Ok(())
+/// `part` of `whole`, unless there is no whole.
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then_some(part / whole)
+}
+
+/// Three digits after the point.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }

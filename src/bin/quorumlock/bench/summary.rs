@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::args::Contention;
+use super::rounded;
 use super::sections::Course;
 use super::worker::Report;
 use crate::duration::show;
@@ -139,9 +140,4 @@ impl Summary {
         ];
         aligned_rows(&rows.map(|(name, value, what)| vec![name.to_owned(), value, what]))
     }
-}
-
-/// Three digits after the point.
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::LOCK;
 use super::args::BenchWorker;
 use super::sections::Section;
+use super::{SETTLE, TIMEOUT};
 use crate::counters::Counters;
 use crate::crew;
 use crate::demo::all_vote;
@@ -25,10 +25,8 @@ use crate::histogram::Histogram;
 use crate::output;
 use crate::settings::Settings;
 
-/// How long a worker waits for the lock at a time.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long to wait for all nodes to vote.
-const SETTLE: Duration = Duration::from_secs(5);
+/// The lock's name.
+const LOCK: &str = "quorumlock-bench";
 /// After a failure, so that a quorum that is down is not asked at full speed.
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -1,0 +1,90 @@
+//! `quorumlock bench contention`: many workers in several processes, one lock, and how well it
+//! passes from one to the next.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::args::Contention;
+use super::summary::Summary;
+use super::unguarded;
+use super::worker::{Report, now};
+use crate::crew::Crew;
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::latency;
+use crate::servers::Servers;
+use crate::settings::Settings;
+
+/// What passes before counting begins: the line forms, and round trips become known.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// How long worker processes may take to start.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) async fn measured(args: &Contention) -> Outcome {
+    let summary = Stage::set(args)?.measure(args).await?;
+    summary.told(args.json)?;
+    Ok(if summary.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Servers of our own, at chosen distances.
+struct Stage {
+    servers: Servers,
+    settings: Settings,
+    /// The round trip to each: the median of some.
+    round_trips: Vec<Duration>,
+}
+
+impl Stage {
+    fn set(args: &Contention) -> Result<Self, Failure> {
+        let servers = Servers::start(usize::from(args.masters))?;
+        let ports = latency::apart(&servers.ports(), &args.latency)?;
+        let round_trips = ports.iter().map(|&port| Ok(latency::measured(port)?[2])).collect::<Result<_, Failure>>()?;
+        Ok(Self { servers, settings: unguarded(&ports), round_trips })
+    }
+
+    async fn measure(&self, args: &Contention) -> Result<Summary, Failure> {
+        let mut crew = Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
+            asked(command, args, workers);
+        })?;
+        all_ready(&crew).await?;
+        let length = Duration::from_secs(u64::from(args.seconds));
+        let begin = now() + WARM_UP;
+        crew.tell(&format!("{} {}", begin.as_micros(), (begin + length).as_micros()))?;
+        until(begin, &crew).await?;
+        let calls = self.servers.script_calls()?;
+        until(begin + length, &crew).await?;
+        let calls = self.servers.script_calls()?.saturating_sub(calls);
+        let report = crew.finish().await?;
+        Ok(Summary::new(args, report, length, calls, &self.round_trips))
+    }
+}
+
+/// The arguments of a worker process.
+fn asked(command: &mut Command, args: &Contention, workers: u32) {
+    let hold = format!("{}ms", args.hold.as_secs_f64() * 1e3);
+    command.args(["bench-worker", "--workers", &workers.to_string(), "--hold", &hold]);
+    command.args(args.unfair.then_some("--unfair")).args(args.strict.then_some("--strict"));
+}
+
+async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {
+    let began = Instant::now();
+    while crew.report().ready < crew.len() {
+        if crew.has_ended() || began.elapsed() > PATIENCE {
+            return Err(Failure::new(UNAVAILABLE, "a worker process did not start"));
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// Waits until a moment of the machine's clock.
+async fn until(moment: Duration, crew: &Crew<Report>) -> Result<(), Failure> {
+    while let Some(left) = moment.checked_sub(now()) {
+        if crew.has_ended() {
+            return Err(Failure::internal("a worker process ended early"));
+        }
+        sleep(left.min(Duration::from_millis(100))).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! `quorumlock bench keys`: what nodes keep of names that are used once, as those of orders or
+//! requests are.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use quorumlock::Quorum;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::args::Keys;
+use super::probe::{Probe, field};
+use super::{connected, pair, rounded};
+use crate::duration::show;
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, aligned_rows, grouped};
+use crate::servers::Servers;
+
+/// How often names that are due are begun.
+const TICK: Duration = Duration::from_millis(2);
+/// How often the nodes are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How many names may be in use at a time. Past that the nodes do not keep up, and the rate is
+/// lower than asked for.
+const UNDER_WAY: usize = 4_096;
+
+pub(super) async fn measured(args: &Keys) -> Outcome {
+    let servers = Servers::start(usize::from(args.masters))?;
+    let quorum = connected(&servers.ports()).await?;
+    let mut watch = Watch::begin(&servers.ports())?;
+    let began = Instant::now();
+    let names = used(&quorum, args, &mut watch).await?;
+    let took = began.elapsed();
+    watch.look()?;
+    quorum.shutdown(Duration::from_secs(1)).await;
+    let lines = if args.json { vec![watch.json(names, took).to_string()] } else { watch.lines(names, took) };
+    lines.iter().try_for_each(|line| output::say(line))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Acquires and releases names that nobody used before, at the rate asked for. Returns how many.
+async fn used(quorum: &Quorum, args: &Keys, watch: &mut Watch) -> Result<u64, Failure> {
+    let began = Instant::now();
+    let mut names = 0_u64;
+    let mut under_way = FuturesUnordered::new();
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    while began.elapsed() < args.minutes {
+        tokio::select! {
+            biased;
+            _ = look.tick() => watch.look()?,
+            _ = tick.tick() => {
+                let due = (began.elapsed().min(args.minutes).as_secs_f64() * f64::from(args.rate)) as u64;
+                while names < due && under_way.len() < UNDER_WAY {
+                    under_way.push(once(quorum, names));
+                    names += 1;
+                }
+            }
+            Some(done) = under_way.next() => done?,
+        }
+    }
+    while let Some(done) = under_way.next().await {
+        done?;
+    }
+    Ok(names)
+}
+
+async fn once(quorum: &Quorum, number: u64) -> Result<(), Failure> {
+    pair(&quorum.lock(format!("orders/{number}"))).await
+}
+
+/// What the nodes keep.
+struct Watch {
+    probes: Vec<Probe>,
+    /// Before there was any name.
+    empty: Kept,
+    last: Kept,
+    highest: Kept,
+}
+
+/// Of the node that keeps most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    keys: u64,
+    /// `used_memory`, in bytes.
+    memory: u64,
+}
+
+impl Kept {
+    fn read(probe: &mut Probe) -> Result<Self, Failure> {
+        let keyspace = probe.info("keyspace")?;
+        let keys = field(&keyspace, "db0").and_then(|text| text.strip_prefix("keys=")?.split(',').next()?.parse().ok());
+        let memory = field(&probe.info("memory")?, "used_memory").and_then(|bytes| bytes.parse().ok());
+        let memory = memory.ok_or_else(|| Failure::internal("a server does not tell its used_memory"))?;
+        // An empty database is not listed.
+        Ok(Self { keys: keys.unwrap_or(0), memory })
+    }
+
+    fn most(self, other: Self) -> Self {
+        Self { keys: self.keys.max(other.keys), memory: self.memory.max(other.memory) }
+    }
+}
+
+impl Watch {
+    fn begin(ports: &[u16]) -> Result<Self, Failure> {
+        let probes = ports.iter().map(|&port| Probe::connect(port)).collect::<Result<_, _>>()?;
+        let mut watch = Self { probes, empty: Kept::default(), last: Kept::default(), highest: Kept::default() };
+        watch.look()?;
+        watch.empty = watch.last;
+        Ok(watch)
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        let mut now = Kept::default();
+        for probe in &mut self.probes {
+            now = now.most(Kept::read(probe)?);
+        }
+        self.last = now;
+        self.highest = self.highest.most(now);
+        Ok(())
+    }
+
+    fn json(&self, names: u64, took: Duration) -> Value {
+        json!({
+            "nodes": self.probes.len(),
+            "names": names,
+            "seconds": rounded(took.as_secs_f64()),
+            "names_per_second": rounded(names as f64 / took.as_secs_f64()),
+            "keys": self.last.keys,
+            "keys_highest": self.highest.keys,
+            "used_memory": self.last.memory,
+            "used_memory_highest": self.highest.memory,
+            "used_memory_empty": self.empty.memory,
+        })
+    }
+
+    fn lines(&self, names: u64, took: Duration) -> Vec<String> {
+        let rate = grouped((names as f64 / took.as_secs_f64()) as u64);
+        let highest = format!("on a node at the end; {} at most", grouped(self.highest.keys));
+        let [last, most, empty] = [self.last, self.highest, self.empty].map(|kept| megabytes(kept.memory));
+        let rows = [
+            ("names", grouped(names), format!("{rate} a second for {}, each used once", show(took))),
+            ("keys", grouped(self.last.keys), highest),
+            ("memory", last, format!("used by a node at the end; {most} at most, and {empty} when it was empty")),
+        ];
+        aligned_rows(&rows.map(|(name, value, what)| vec![name.to_owned(), value, what]))
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
