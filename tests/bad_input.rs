@@ -552,6 +552,15 @@ mod tls {
         drop(server);
     }
 
+    #[tokio::test]
+    async fn a_port_that_expects_tls_is_told_as_such() {
+        let folder = tempfile::TempDir::new().unwrap();
+        certify(folder.path());
+        let (_server, port) = encrypted(folder.path()).await;
+        let error = refused(&[format!("redis://127.0.0.1:{port}")]).await;
+        assert!(error.is_unavailable() && error.to_string().contains("write rediss://"), "{error}");
+    }
+
     fn child(url: &str, trusted: &Path) -> String {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tls::child_that_votes_over_tls", "--ignored", "--nocapture"])

@@ -285,6 +285,9 @@ fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
         FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS?".to_owned(),
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
         FredKind::IO if tls => handshake(error.details()),
+        FredKind::IO if error.details().contains("ConnectionReset") && plain_text(endpoint) => {
+            format!("{}; if this port expects TLS, write rediss://", said(error))
+        }
         FredKind::Protocol | FredKind::Parse if plain_text(endpoint) => {
             format!("{STRANGER} If it expects TLS, write rediss://")
         }
@@ -315,8 +318,12 @@ fn plainly(error: &FredError) -> FredError {
 /// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
 fn handshake(debug: &str) -> String {
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
-    let hint = if foreign { "; does this port speak TLS?" } else { "" };
-    distrust(debug).unwrap_or_else(|| format!("{}{hint}", plain(debug)))
+    let message = plain(debug);
+    distrust(debug).unwrap_or_else(|| match foreign {
+        true => format!("TLS failed: {message}; does this port speak TLS?"),
+        false if debug.contains("AlertReceived") => format!("TLS failed: {message}"),
+        false => message,
+    })
 }
 
 /// Why a certificate is not accepted, if that is what happened.
@@ -351,7 +358,7 @@ fn kind(debug: &str) -> Option<String> {
 /// out.
 fn words(debug: &str) -> String {
     let names = debug.split(" {").next().unwrap_or_default().split(['(', ')', '}', ' ']);
-    names.filter(|name| !name.is_empty()).map(spaced).collect::<Vec<_>>().join(": ")
+    names.filter(|name| !["", "Other", "OtherError"].contains(name)).map(spaced).collect::<Vec<_>>().join(": ")
 }
 
 /// `NotFound` as "not found".
@@ -422,6 +429,7 @@ mod tests {
     fn a_certificate_that_is_not_trusted_is_told_as_one() {
         let told = |why: &str| distrust(&format!("Custom {{ kind: InvalidData, error: InvalidCertificate({why}) }}"));
         assert!(told("UnknownIssuer").unwrap().contains("not trusted here (unknown issuer)"));
+        assert!(told("Other(OtherError(CaUsedAsEndEntity))").unwrap().contains("(ca used as end entity)"));
         let name = told("NotValidForNameContext { expected: DnsName(\"eu\"), presented: [\"us\"] }").unwrap();
         assert!(name.contains("other host names") && !name.contains('{'), "{name}");
         assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);

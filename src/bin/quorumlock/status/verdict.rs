@@ -85,8 +85,10 @@ impl<'a> Verdict<'a> {
     /// What does not keep locks from being acquired, and had better be mended.
     pub(super) fn warnings(&self) -> Vec<String> {
         let nodes = self.nodes.len();
-        let even = format!("{nodes} nodes tolerate no more failures than {}; use an odd number", nodes - 1);
-        let even = nodes.is_multiple_of(2).then_some(even);
+        let even = nodes.is_multiple_of(2).then(|| {
+            let (failed, fewer) = ((nodes - 1) / 2, nodes - 1);
+            format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
+        });
         even.into_iter().chain(self.nodes.iter().flat_map(of_node)).collect()
     }
 }
