@@ -1,0 +1,103 @@
+//! Keys on a node that are not as they should be.
+
+use std::time::Duration;
+
+use quorumlock::{ErrorKind, Released};
+
+use crate::SECOND;
+use crate::common::server::Server;
+use crate::common::{eventually, servers, unguarded};
+
+/// What breaks one node's keys, and what is said of it.
+async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
+    let servers = servers(3).await;
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    harm(&servers[0]);
+    let guard = quorum.lock(name).try_acquire().await.unwrap().expect("two of three grant");
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    harm(&servers[1]);
+    let error = quorum.lock(name).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(hint), "{error}");
+    let error = quorum.lock(name).acquire(Duration::from_millis(100)).await.unwrap_err();
+    assert!(error.is_unavailable() && error.nodes().len() == 3, "{error}");
+    quorum.quiet().await;
+    assert_eq!(servers[2].holder(name), None, "nothing is left");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_in_the_way() {
+    let harm = |server: &Server| {
+        server.command(&["SET", "quorumlock:{wrong}", "precious"]);
+    };
+    one_is_survived_and_a_majority_is_told("wrong", "another type is in the way", harm).await;
+    let servers = servers(1).await;
+    harm(&servers[0]);
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    assert!(quorum.lock("wrong").acquire(Duration::ZERO).await.is_err());
+    assert!(quorum.force_release("wrong").await.is_err());
+    assert_eq!(servers[0].command(&["GET", "quorumlock:{wrong}"]), "precious", "nothing is lost");
+    assert!(quorum.lock("right").acquire(Duration::ZERO).await.is_ok(), "and no other name is in its way");
+}
+
+#[tokio::test]
+async fn another_programs_hash_in_the_way() {
+    let harm = |server: &Server| {
+        server.command(&["DEL", "quorumlock:{theirs}"]);
+        server.command(&["HSET", "quorumlock:{theirs}", "somebody", "1"]);
+    };
+    one_is_survived_and_a_majority_is_told("theirs", "no lock of this protocol", harm).await;
+    let servers = servers(1).await;
+    harm(&servers[0]);
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    assert!(quorum.lock("theirs").acquire(Duration::ZERO).await.is_err());
+    assert!(quorum.force_release("theirs").await.is_err());
+    assert_eq!(servers[0].command(&["HGETALL", "quorumlock:{theirs}"]), "somebody 1", "nothing is lost");
+}
+
+#[tokio::test]
+async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
+    let servers = servers(1).await;
+    servers[0].command(&["SET", "quorumlock:{queue}:queue", "precious"]);
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let guard = quorum.lock("queue").acquire(SECOND).await.unwrap();
+    let error = quorum.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
+    assert!(error.is_timeout(), "in this process there is a queue of its own: {error}");
+    let other = unguarded(&servers).connect().await.unwrap();
+    let error = other.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
+    assert!(error.to_string().contains("another type is in the way"), "{error}");
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    other.quiet().await;
+    assert_eq!(servers[0].holder("queue"), None);
+    assert_eq!(servers[0].command(&["GET", "quorumlock:{queue}:queue"]), "precious");
+}
+
+#[tokio::test]
+async fn a_node_without_memory() {
+    let harm = |server: &Server| {
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    };
+    one_is_survived_and_a_majority_is_told("full", "raise maxmemory", harm).await;
+}
+
+#[tokio::test]
+async fn nodes_that_run_out_of_memory_still_renew_and_release() {
+    let servers = servers(3).await;
+    let quorum = unguarded(&servers).ttl(SECOND).connect().await.unwrap();
+    let guard = quorum.lock("full").acquire(SECOND).await.unwrap();
+    servers.iter().for_each(|server| assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK"));
+    let until = tokio::time::Instant::now() + 2 * SECOND;
+    eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test]
+async fn a_fence_near_its_end_is_told_with_what_to_do() {
+    let servers = servers(1).await;
+    servers[0].set_fence("used", (1 << 53) - 1);
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let error = quorum.lock("used").try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
+    assert!(quorum.lock("other").try_acquire().await.unwrap().is_some(), "no other name is harmed");
+}

@@ -1,0 +1,27 @@
+//! Bad input and bad nodes: a clear error, and nothing lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod connections;
+mod keys;
+mod names;
+mod runtimes;
+mod settings;
+mod strangers;
+mod tls;
+
+use std::time::Duration;
+
+use quorumlock::{Error, Quorum, QuorumBuilder};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn builder(urls: &[String]) -> QuorumBuilder {
+    Quorum::builder().nodes(urls.iter().cloned()).max_ttl(Duration::ZERO).connect_timeout(SECOND)
+}
+
+async fn refused(urls: &[String]) -> Error {
+    builder(urls).connect().await.unwrap_err()
+}

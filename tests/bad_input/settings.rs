@@ -1,0 +1,108 @@
+//! Settings that make no sense, and those at their limits.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use quorumlock::{LockOptions, Quorum, Released};
+
+use crate::common::logs::Logs;
+use crate::common::{servers, unguarded};
+use crate::{SECOND, refused};
+
+#[tokio::test]
+async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    for (ttl, hint) in [
+        (Duration::ZERO, "ttl is 0ns; use at least 100ms"),
+        (Duration::from_millis(1), "ttl is 1ms; use at least 100ms"),
+        (61 * SECOND, "ttl is 61s, above max_ttl; use at most 60s"),
+        (Duration::MAX, "above max_ttl"),
+    ] {
+        let options = LockOptions::default().ttl(ttl);
+        for error in [
+            quorum.lock_with("a", &options).unwrap_err(),
+            Quorum::builder().ttl(ttl).in_memory(3).unwrap_err(),
+            Quorum::builder().node("redis://127.0.0.1:1").ttl(ttl).connect().await.unwrap_err(),
+        ] {
+            assert!(error.is_config() && error.to_string().contains(hint), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_lets_clocks_run_further_apart_than_its_quorum_does_is_refused() {
+    let drifting = |factor| LockOptions::default().drift_factor(factor);
+    for (own, shared, hint) in [
+        (0.05, 0.02, Some("drift_factor is 0.05, above the quorum's 0.02")),
+        (0.02, 0.0, Some("above the quorum's 0.01")),
+        (0.05, 0.05, None),
+        (0.02, 0.05, None),
+        (0.01, 0.0, None),
+    ] {
+        let quorum = Quorum::builder().options(drifting(shared)).in_memory(3).unwrap();
+        let error = quorum.lock_with("a", &drifting(own)).err();
+        assert_eq!(error.is_some(), hint.is_some(), "{own} with a quorum of {shared}");
+        if let (Some(error), Some(hint)) = (error, hint) {
+            let said = error.to_string();
+            assert!(error.is_config() && said.contains(hint) && said.contains("QuorumBuilder::options"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_of_zero_makes_one_try() {
+    let servers = servers(3).await;
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let guard = quorum.lock("zero").acquire(Duration::ZERO).await.unwrap();
+    assert!(quorum.lock("zero").acquire(Duration::ZERO).await.unwrap_err().is_timeout());
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn an_endless_timeout_waits_until_the_lock_is_free() {
+    let servers = servers(3).await;
+    let (first, second) = (unguarded(&servers).connect().await.unwrap(), unguarded(&servers).connect().await.unwrap());
+    let guard = first.lock("endless").acquire(Duration::MAX).await.unwrap();
+    let (next, mine) = (second.lock("endless"), first.lock("endless"));
+    let held_again = async {
+        guard.release().await.unwrap();
+        next.acquire(Duration::MAX).await.unwrap().release().await.unwrap()
+    };
+    let (ours, theirs) = tokio::join!(mine.acquire(Duration::MAX).then(async |guard| drop(guard.unwrap())), held_again);
+    assert_eq!((ours, theirs), ((), Released::Released));
+}
+
+#[tokio::test]
+async fn addresses_that_make_no_sense_are_refused_before_anything_is_sent() {
+    for (urls, hint) in [
+        (&[][..], "no node is configured"),
+        (&["redis://eu", "redis://eu:6379"], "redis://eu:6379 is configured twice"),
+        (&["redis://eu", "rediss+tls://us"], "scheme \"rediss+tls\"; use redis://"),
+        (&["redis-sentinel://eu"], "name independent masters"),
+        (&["eu:6379"], "use redis://"),
+    ] {
+        let urls: Vec<_> = urls.iter().map(ToString::to_string).collect();
+        let error = refused(&urls).await;
+        assert!(error.is_config() && error.to_string().contains(hint), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn no_memory_node_and_too_many_are_refused() {
+    for nodes in [0, 65, usize::MAX] {
+        assert!(Quorum::in_memory(nodes).unwrap_err().is_config());
+    }
+}
+
+#[tokio::test]
+async fn an_even_number_of_nodes_works_and_is_warned_of() {
+    let logs = Logs::capture();
+    let mut servers = servers(4).await;
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    assert!(logs.text().contains("an even number of nodes tolerates no more failures than one node fewer"));
+    servers[3].kill();
+    assert!(quorum.lock("even").try_acquire().await.unwrap().is_some());
+    servers[2].kill();
+    let error = quorum.lock("even").acquire(Duration::ZERO).await.unwrap_err();
+    assert!(error.to_string().contains("3 of 4 nodes must agree"), "{error}");
+}

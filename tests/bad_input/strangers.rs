@@ -1,0 +1,123 @@
+//! What answers and is no server, or none that is well.
+
+use std::time::Duration;
+
+use crate::common::fake::{Fake, bulk, well};
+use crate::common::logs::Logs;
+use crate::{SECOND, builder, refused};
+
+#[tokio::test]
+async fn a_server_that_is_loading_is_told_as_such() {
+    let fake = Fake::start(|words| match &*words[0] {
+        "HELLO" | "INFO" => well(words),
+        _ => b"-LOADING Redis is loading the dataset in memory\r\n".to_vec(),
+    })
+    .await;
+    let error = refused(&[fake.url()]).await;
+    assert!(error.is_unavailable() && error.to_string().contains("it will answer when that is done"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_starts_to_load_does_not_vote() {
+    let fake = Fake::scripted("-LOADING Redis is loading the dataset in memory\r\n").await;
+    let quorum = builder(&[fake.url()]).connect().await.unwrap();
+    let error = quorum.lock("a").try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("LOADING"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_has_become_readonly_is_out() {
+    let fake =
+        Fake::scripted("*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n").await;
+    let quorum = builder(&[fake.url()]).connect().await.unwrap();
+    let error = quorum.lock("a").try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("configure its master"), "{error}");
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_ours_is_no_vote() {
+    for answer in [
+        "+OK\r\n",
+        "_\r\n",
+        ":1\r\n",
+        "*0\r\n",
+        "%0\r\n",
+        "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$8\r\nextended\r\n",
+        "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$4\r\nheld\r\n",
+        "*3\r\n$1\r\nx\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n",
+        "*4\r\n:1000000\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n*1\r\n$7\r\ngranted\r\n",
+    ] {
+        let fake = Fake::scripted(answer).await;
+        let quorum = builder(&[fake.url()]).connect().await.unwrap();
+        let error = quorum.lock("a").try_acquire().await.unwrap_err();
+        assert!(
+            error.is_unavailable() && error.to_string().contains("not one of this script's"),
+            "{answer:?}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_no_vote_and_no_panic() {
+    for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "\0\u{1}\u{2}\u{3}\r\n", "*99999999999\r\n", "$5\r\nabc"] {
+        let fake = Fake::start(|_| answer.as_bytes().to_vec()).await;
+        let short = builder(&[fake.url()]).node_timeout(Duration::from_millis(100));
+        let error = short.connect().await.unwrap_err();
+        assert!(error.is_unavailable() && error.nodes().len() == 1, "{answer:?}: {error}");
+        let fake = Fake::scripted(answer).await;
+        let short = builder(&[fake.url()]).node_timeout(Duration::from_millis(100)).connect().await.unwrap();
+        let error = short.lock("a").try_acquire().await.unwrap_err();
+        assert!(error.is_unavailable(), "{answer:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_speak_the_protocol_is_told_as_such() {
+    for answer in
+        ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "ERROR\r\n", "\u{15}\u{3}\u{1}\0\u{2}\r\n"]
+    {
+        let fake = Fake::start(|_| answer.as_bytes().to_vec()).await;
+        let error = builder(&[fake.url()]).node_timeout(SECOND / 2).connect().await.unwrap_err();
+        assert!(error.to_string().contains("does not speak the Redis protocol"), "{answer:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_found_is_told_in_words() {
+    let logs = Logs::capture();
+    let error = refused(&[format!("redis://{}", "x".repeat(300))]).await;
+    let mut shown = format!("{error} {error:?}");
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        shown += &cause.to_string();
+        source = cause.source();
+    }
+    assert!(shown.contains("failed to lookup address"), "{shown}");
+    shown.extend(logs.text().lines().filter(|line| line.contains(" quorumlock::")));
+    assert!(!shown.contains("Custom {"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_server_without_hello_is_told_to_be_too_old() {
+    let old = b"-ERR unknown command 'HELLO', with args beginning with: '3'\r\n";
+    let fake = Fake::start(|words| if words[0] == "HELLO" { old.to_vec() } else { well(words) }).await;
+    let error = refused(&[fake.url()]).await;
+    assert!(error.to_string().contains("Redis 6 or later"), "{error}");
+}
+
+#[tokio::test]
+async fn a_port_that_hangs_up_or_says_nothing_is_told_as_such() {
+    let silent = Fake::start(|_| Vec::new()).await;
+    let short = builder(&[silent.url()]).node_timeout(Duration::from_millis(100));
+    let error = short.connect().await.unwrap_err();
+    assert!(error.to_string().contains("no answer to HELLO"), "{error}");
+    let closed = refused(&["redis://127.0.0.1:1".to_owned()]).await;
+    assert!(closed.to_string().contains("Connection refused"), "{closed}");
+}
+
+#[tokio::test]
+async fn what_tells_no_run_id_is_no_server() {
+    let fake = Fake::start(|words| if words[0] == "INFO" { bulk("hello") } else { well(words) }).await;
+    let error = refused(&[fake.url()]).await;
+    assert!(error.to_string().contains("is this a Redis or Valkey server?"), "{error}");
+}
