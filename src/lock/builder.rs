@@ -233,3 +233,39 @@ fn client(host: &dyn Host) -> String {
     let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
     format!("{}/{}/{uuid}", host::machine(), std::process::id())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Task;
+    use crate::quorum::Tick;
+
+    /// A host that draws the same number each time.
+    #[derive(Debug)]
+    struct Loaded(u64);
+
+    impl Host for Loaded {
+        fn now(&self) -> Tick {
+            Tick::default()
+        }
+
+        fn wall(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn random(&self) -> u64 {
+            self.0
+        }
+
+        fn spawn(&self, _: Task) {}
+    }
+
+    #[test]
+    fn all_of_a_clients_name_but_host_and_process_is_random() {
+        let random = |number| client(&Loaded(number)).rsplit_once('/').map(|(_, uuid)| uuid.to_owned()).unwrap();
+        let (zeros, ones) = (random(0), random(u64::MAX));
+        let same: Vec<_> = zeros.chars().zip(ones.chars()).filter(|(zero, one)| zero == one).collect();
+        // The dashes, and the version of a random UUID.
+        assert_eq!(same, [('-', '-'), ('-', '-'), ('4', '4'), ('-', '-'), ('-', '-')], "{zeros} {ones}");
+    }
+}

@@ -63,3 +63,30 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// How the node is.
     fn status(&self) -> NodeStatus;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As little as a node can be.
+    #[derive(Debug)]
+    struct Plain(Arc<str>);
+
+    impl Node for Plain {
+        fn label(&self) -> &Arc<str> {
+            &self.0
+        }
+
+        fn submit(&self, _: Request) {}
+
+        fn status(&self) -> NodeStatus {
+            NodeStatus::new(self.0.clone(), NodeState::Connecting)
+        }
+    }
+
+    #[test]
+    fn a_node_gives_no_hints_and_no_time_unless_it_says_so() {
+        let plain = Plain("plain".into());
+        assert_eq!((plain.hints(), plain.clock_ahead()), (false, None));
+    }
+}

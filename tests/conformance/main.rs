@@ -35,6 +35,7 @@ macro_rules! both {
 
 mod clocks;
 mod closing;
+mod forced;
 mod holding;
 mod operations;
 mod renewing;

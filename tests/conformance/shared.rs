@@ -100,6 +100,14 @@ async fn a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable(world: impl
     world.resume(1);
 }
 
+async fn clients_with_other_prefixes_do_not_see_each_others_locks(world: impl World) {
+    let (client, other) = (world.client().await, world.client_with(|builder| builder.key_prefix("other:")).await);
+    let guard = client.lock("it").acquire(SECOND).await.unwrap();
+    let another = other.lock("it").try_acquire().await.unwrap().expect("it is another lock");
+    assert!(other.lock("it").try_acquire().await.unwrap().is_none() && guard.is_held());
+    another.release().await.unwrap();
+}
+
 /// In memory only: how often a dead node was asked.
 mod down {
     use quorumlock::node::Verb;
@@ -146,5 +154,6 @@ both! {
     3 nodes: a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another,
         corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name, a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only,
         a_claim_under_way_at_a_shutdown_leaves_the_name_free, a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else,
-        a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable;
+        a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable,
+        clients_with_other_prefixes_do_not_see_each_others_locks;
 }

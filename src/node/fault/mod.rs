@@ -5,6 +5,8 @@
 //! time is answered with a timeout, as a real connection does it.
 
 mod link;
+#[cfg(test)]
+mod played;
 mod relay;
 
 use std::sync::{Arc, Mutex};

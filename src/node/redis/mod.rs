@@ -8,6 +8,8 @@
 mod admission;
 mod advice;
 mod batcher;
+#[cfg(test)]
+mod by_hand;
 mod endpoint;
 mod flight;
 mod fred;

@@ -17,7 +17,7 @@ use crate::host::{Host, TokioTime, before};
 use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, Operation, Outcome};
 use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// How a server behaves.
 #[derive(Debug, Default)]
@@ -101,7 +101,11 @@ impl Connection for Line {
 /// Grants every claim of a call.
 fn granted(arguments: &dyn Arguments) -> Value {
     // The script, the number of keys, the record's key, and the operations.
-    let claims = arguments.count() - 4;
+    grants(arguments.count() - 4)
+}
+
+/// The reply to a call of so many claims that are all granted.
+pub(super) fn grants(claims: usize) -> Value {
     let mut reply = vec![Value::Integer(1_000_000), "".into()];
     reply.extend((0..claims).map(|_| Value::Array(vec!["granted".into(), "1".into()])));
     Value::Array(reply)
@@ -128,6 +132,11 @@ fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
 
 /// A node that votes on no claim for `max_ttl` when it may have forgotten.
 fn guarded(script: &Arc<Script>, listener: Arc<Missed>, max_ttl: Duration) -> RedisNode {
+    over(Arc::new(Played(script.clone())), listener, max_ttl)
+}
+
+/// A node whose commands may take a second.
+pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl: Duration) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let settings = Settings {
         timeout: SECOND,
@@ -138,7 +147,7 @@ fn guarded(script: &Arc<Script>, listener: Arc<Missed>, max_ttl: Duration) -> Re
         channel: "wake:".into(),
         listener,
     };
-    RedisNode::new(0, Arc::new(Played(script.clone())), settings, host, Arc::new(Registry::new(1)))
+    RedisNode::new(0, dialer, settings, host, Arc::new(Registry::new(1)))
 }
 
 struct Inbox(UnboundedSender<Reply>);
@@ -157,13 +166,13 @@ fn claim(sink: Arc<dyn Sink>) -> Request {
 }
 
 /// Claims, and returns the answer's receiver.
-fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
+pub(super) fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
     let (sender, answers) = mpsc::unbounded_channel();
     node.submit(claim(Arc::new(Inbox(sender))));
     answers
 }
 
-async fn until(node: &RedisNode, reached: impl Fn(&NodeState) -> bool) {
+pub(super) async fn until(node: &RedisNode, reached: impl Fn(&NodeState) -> bool) {
     let host = &node.shared.host;
     let began = host.now();
     while !reached(&node.status().state) {
@@ -172,7 +181,7 @@ async fn until(node: &RedisNode, reached: impl Fn(&NodeState) -> bool) {
     }
 }
 
-fn is_down(state: &NodeState, reason: &str) -> bool {
+pub(super) fn is_down(state: &NodeState, reason: &str) -> bool {
     matches!(state, NodeState::Down { why } if why.contains(reason))
 }
 

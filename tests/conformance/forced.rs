@@ -1,0 +1,58 @@
+//! Taking a name away by force, and nodes that make that hard.
+
+use std::time::Duration;
+
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// No token below 2^53 is above it.
+const CORRUPT: u64 = (1 << 53) - 1;
+const DAY: u64 = 24 * 3_600 * 1_000_000;
+
+fn now() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(wall.as_micros()).unwrap()
+}
+
+async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(world: impl World) {
+    let client = world.client().await;
+    let guard = client.lock("corrupt").acquire(SECOND).await.unwrap();
+    world.raise(0, "corrupt", CORRUPT).await;
+    assert!(client.force_release("corrupt").await.unwrap());
+    drop(guard);
+}
+
+async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
+    let client = world.client().await;
+    let ahead = now() + 2 * DAY;
+    for node in world.all() {
+        world.raise(node, "ahead", ahead).await;
+    }
+    assert!(!client.force_release("ahead").await.unwrap(), "nobody holds it");
+    let fence = client.inspect("ahead").await.unwrap().fence();
+    assert!(fence > ahead && fence < ahead + DAY, "{fence}");
+}
+
+both! {
+    3 nodes: a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released,
+        a_forced_release_raises_a_fence_that_is_days_ahead;
+}
+
+/// In memory only: requests are lost.
+mod lost {
+    use super::*;
+    use crate::world::Memory;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forced_release_that_a_node_did_not_hear_of_is_tried_again() {
+        let world = Memory::start(3).await;
+        let client = world.client_with(|builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND)).await;
+        let guard = client.lock("forced").acquire(SECOND).await.unwrap();
+        world.held_everywhere("forced").await;
+        // What is asked first, and the release.
+        world.faults[0].lose_requests(2);
+        assert!(client.force_release("forced").await.unwrap());
+        tokio::time::timeout(60 * SECOND, world.freed("forced")).await.expect("long before its ttl ends");
+        drop(guard);
+    }
+}
