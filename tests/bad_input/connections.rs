@@ -24,11 +24,14 @@ async fn user_password_and_database_are_used_and_never_shown() {
     let url = format!("redis://alice:{ENCODED}@127.0.0.1:{}/3", server.port());
     let settings = builder(&[url]).client_name("shown");
     let mut shown = format!("{settings:?}");
+    assert!(shown.contains("nodes: 1"), "the addresses are only counted: {shown}");
     let quorum = settings.connect().await.unwrap();
     let guard = quorum.lock("secret").acquire(SECOND).await.unwrap();
     let list = server.command(&["CLIENT", "LIST"]);
     let client = list.lines().find(|line| line.contains("name=shown")).expect("the connection has its name");
     assert!(client.contains("user=alice") && client.contains("db=3"), "{client}");
+    assert!(format!("{:?}", quorum.lock("who is it")).contains("who is it"));
+    assert!(format!("{quorum:?}").contains("127.0.0.1"));
     shown +=
         &format!("{quorum:?} {guard:?} {:?} {:?} {:?}", quorum.nodes(), quorum.lock("a"), quorum.inspect("a").await);
     shown += &logs.text();
