@@ -19,7 +19,7 @@ use super::held::{Held, Leases};
 use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
-use crate::protocol::{Cleanup, Cleanups, Doubts, Voters};
+use crate::protocol::{Cleanup, Cleanups, Doubts, Voters, teach};
 use crate::quorum::{LostReason, NodeSet, Tick};
 
 impl Leases {
@@ -30,6 +30,8 @@ impl Leases {
         let host = voters.host.clone();
         let (doubts, cleanups) = (voters.hints.doubts(), voters.cleanups());
         host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
+        let (pupils, teaching) = (voters.hints.pupils(), Arc::downgrade(&voters));
+        host.spawn(Box::pin(teach::run(host.clone(), teaching, pupils, closing.clone())));
         Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), _closing: closing.drop_guard() })
     }
 

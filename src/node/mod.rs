@@ -24,6 +24,8 @@ pub use operation::{Name, Operation, Stance, Verb};
 pub use reply::{Fault, FaultKind, Inspection, Outcome, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
+use crate::quorum::guard::Lesson;
+
 /// An operation and where its answer goes.
 #[derive(Debug)]
 pub struct Request {
@@ -49,6 +51,16 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// How far this node's clock is ahead of the host's, in microseconds, as far as that is known.
     fn clock_ahead(&self) -> Option<i128> {
         None
+    }
+
+    /// What this node is to be told of ballots, if it may have forgotten them.
+    fn lesson(&self) -> Option<Lesson> {
+        None
+    }
+
+    /// This node was `taught`, or nobody can teach it now: its votes need not wait for that.
+    fn lesson_given(&self, taught: bool) {
+        let _ = taught;
     }
 
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.

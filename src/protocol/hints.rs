@@ -21,11 +21,12 @@ pub(crate) struct Hints {
     /// In order, so that all are woken in the order in which they came.
     ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
     doubts: Arc<Doubts>,
+    pupils: Arc<Doubts>,
     heard: metrics::Counter,
     wasted: metrics::Counter,
 }
 
-/// The nodes that may have forgotten what they granted, for whoever looks after the leases.
+/// The nodes that may have forgotten what they granted, for one who looks after that.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     nodes: Mutex<Doubted>,
@@ -130,7 +131,15 @@ pub(crate) struct Heard {
 impl Hints {
     pub(crate) fn new(client: String, host: Arc<dyn Host>) -> Arc<Self> {
         let (heard, wasted) = crate::metrics::hint_counters();
-        Arc::new(Self { client, host, ears: Mutex::default(), doubts: Arc::default(), heard, wasted })
+        Arc::new(Self {
+            client,
+            host,
+            ears: Mutex::default(),
+            doubts: Arc::default(),
+            pupils: Arc::default(),
+            heard,
+            wasted,
+        })
     }
 
     /// Listens for acquisition `number` until the returned ear is dropped.
@@ -144,6 +153,11 @@ impl Hints {
     /// The nodes that may have forgotten what they granted.
     pub(crate) fn doubts(&self) -> Arc<Doubts> {
         self.doubts.clone()
+    }
+
+    /// The same nodes, for whoever teaches them.
+    pub(crate) fn pupils(&self) -> Arc<Doubts> {
+        self.pupils.clone()
     }
 
     /// How many listen.
@@ -184,6 +198,7 @@ impl Listener for Hints {
 
     fn doubted(&self, node: usize) {
         self.doubts.add(node, self.host.now());
+        self.pupils.add(node, self.host.now());
     }
 }
 

@@ -10,6 +10,7 @@ mod queue;
 mod release;
 mod renew;
 mod round;
+pub(crate) mod teach;
 mod voters;
 mod waiting;
 

@@ -103,6 +103,28 @@ struct Doubted {
     settled: Tick,
 }
 
+/// What a node that may have forgotten is to be told of ballots: see [`teaching`](super::teaching).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lesson {
+    /// From when on: no running round counts any more what it forgot.
+    pub from: Tick,
+    /// When it votes again, but for the lesson.
+    pub ends: Tick,
+}
+
+/// Whether a node needs a lesson.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Schooling {
+    Done,
+    /// Its votes count all the same.
+    Due,
+    /// Its votes wait for it, for a moment.
+    Awaited,
+}
+
+/// For how long votes of a node wait at most, past its quarantine, for what other nodes know.
+const LESSON: Duration = Duration::from_secs(2);
+
 /// What is known of one node's memory and clock, across all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
@@ -113,6 +135,7 @@ pub struct Guard {
     uptime: Option<(Duration, Tick)>,
     offset: Option<Offset>,
     doubted: Option<Doubted>,
+    schooling: Schooling,
     demoted: bool,
     news: bool,
 }
@@ -123,7 +146,17 @@ impl Guard {
     pub const fn new(max_ttl: Duration, rate: f64) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, from 0 to 1")]
         let rate = (rate * 1e6) as u32;
-        Self { max_ttl, rate, lineage: None, uptime: None, offset: None, doubted: None, demoted: false, news: false }
+        Self {
+            max_ttl,
+            rate,
+            lineage: None,
+            uptime: None,
+            offset: None,
+            doubted: None,
+            schooling: Schooling::Done,
+            demoted: false,
+            news: false,
+        }
     }
 
     /// The node told what it is, in a reply to a request sent at `sent` and received at `received`: of whose `lineage` it is, up for `uptime`,
@@ -192,7 +225,25 @@ impl Guard {
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         let Doubted { why, until, .. } = self.doubted?;
+        let taught = if self.schooling == Schooling::Awaited { until + LESSON } else { until };
+        let until = if now < until { until } else { taught };
         (now < until).then(|| (until.since(now), why))
+    }
+
+    /// What the node is to be told of ballots, if anything: its memory may be another than before.
+    #[must_use]
+    pub fn lesson(&self) -> Option<Lesson> {
+        let Doubted { until, settled, .. } = self.doubted.filter(|_| self.schooling != Schooling::Done)?;
+        Some(Lesson { from: settled, ends: until })
+    }
+
+    /// It was `taught`, or nobody can teach it now: its votes wait for that no longer.
+    pub const fn lesson_given(&mut self, taught: bool) {
+        if taught {
+            self.schooling = Schooling::Done;
+        } else if matches!(self.schooling, Schooling::Awaited) {
+            self.schooling = Schooling::Due;
+        }
     }
 
     /// Which of its replies count at `now`.
@@ -214,8 +265,8 @@ impl Guard {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 
-    /// Whether a new doubt arose since this was asked last: whoever holds something there should
-    /// renew it.
+    /// Whether a new doubt arose, or the node was first met, since this was asked last: whoever holds
+    /// something there should renew it, and it may need a lesson.
     pub const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
     }
@@ -231,6 +282,10 @@ impl Guard {
         let until = now + self.max_ttl.saturating_sub(age);
         let settled = now + settle.saturating_sub(age);
         self.news |= now < until.max(settled);
+        if why == Doubt::Restarted {
+            self.schooling = if now < until { Schooling::Awaited } else { Schooling::Due };
+            self.news = true;
+        }
         let known = self.doubted.unwrap_or(Doubted { why, until, settled });
         let why = if known.until < until { why } else { known.why };
         self.doubted = Some(Doubted { why, until: until.max(known.until), settled: settled.max(known.settled) });
@@ -266,6 +321,7 @@ mod tests {
         guard.admit("a", 20 * SECOND, at(100));
         // It may be up for little more than 19 seconds: uptimes are differences of rounded times.
         assert_eq!(guard.quarantined(at(100)), Some((41 * SECOND, Doubt::Restarted)));
+        guard.lesson_given(false);
         assert_eq!(guard.quarantined(at(141)), None);
     }
 
@@ -284,6 +340,7 @@ mod tests {
         guard.admit("a", 1_010 * SECOND, at(10));
         assert_eq!(guard.quarantined(at(10)), Some((MAX_TTL, Doubt::Restarted)));
         guard.admit("a", 1_020 * SECOND, at(20));
+        guard.lesson_given(true);
         assert_eq!(guard.quarantined(at(70)), None, "once, and not each time it is seen from then on");
     }
 
@@ -425,6 +482,7 @@ mod tests {
     fn each_doubt_is_news_once() {
         let mut guard = guard();
         guard.admit("a", 1_000 * SECOND, at(0));
+        assert!(guard.take_news(), "it was met for the first time");
         guard.admit("a", 1_010 * SECOND, at(10));
         assert!(!guard.take_news(), "nothing is in doubt");
         guard.admit("b", 1_000 * SECOND, at(20));
@@ -432,6 +490,34 @@ mod tests {
         guard.observe(100 * SECOND, at(21), at(21));
         guard.observe(200 * SECOND, at(22), at(22));
         assert!(guard.take_news());
+    }
+
+    #[test]
+    fn votes_wait_for_a_lesson_and_not_for_long() {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        assert_eq!(guard.quarantined(at(0)), None, "what restarted before anybody was there votes, and is taught");
+        assert_eq!(guard.lesson().map(|lesson| lesson.from <= at(0)), Some(true));
+        guard.lesson_given(true);
+        guard.admit("b", 1_000 * SECOND, at(10));
+        let lesson = guard.lesson().unwrap();
+        assert_eq!((lesson.from, lesson.ends), (Tick::new(Duration::from_millis(15_100)), at(70)));
+        assert_eq!(guard.quarantined(at(70)), Some((LESSON, Doubt::Restarted)));
+        assert_eq!(guard.quarantined(at(72)), None);
+        guard.lesson_given(false);
+        assert!(guard.quarantined(at(70)).is_none() && guard.lesson().is_some(), "it votes, and is taught later");
+        guard.lesson_given(true);
+        assert_eq!(guard.lesson(), None);
+    }
+
+    #[test]
+    fn a_stepped_clock_needs_no_lesson() {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.lesson_given(true);
+        guard.observe(100 * SECOND, at(1), at(1));
+        guard.observe(200 * SECOND, at(2), at(2));
+        assert_eq!(guard.lesson(), None);
     }
 
     #[test]

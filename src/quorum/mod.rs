@@ -14,6 +14,7 @@ pub mod lease;
 pub mod node_set;
 pub mod renewal;
 pub mod tally;
+pub mod teaching;
 pub mod tick;
 pub mod validity;
 pub mod waiting;

@@ -83,6 +83,7 @@ impl Client {
         let server = crate::server::Server::new();
         guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
         guard.take_news();
+        guard.lesson_given(true);
         Self {
             number,
             state: State::Idle,
@@ -297,5 +298,7 @@ impl Client {
         let (uptime, time) = (server.uptime(now), Some(server.time(now)));
         self.guards[node].meet(&lineage, uptime, time, tick(now), tick(now));
         self.guards[node].take_news();
+        // Wall clocks agree here, so tokens need no lesson.
+        self.guards[node].lesson_given(true);
     }
 }

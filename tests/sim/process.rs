@@ -20,7 +20,7 @@ use crate::transport::SimDialer;
 use crate::world::{Process, World};
 
 /// The wall clock at the beginning of a run, in microseconds since the epoch.
-const EPOCH: i64 = 1_700_000_000_000_000;
+pub const EPOCH: i64 = 1_700_000_000_000_000;
 
 /// The quorums of all processes that live.
 #[derive(Debug, Default)]

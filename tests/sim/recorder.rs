@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{Listener, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+use quorumlock::quorum::guard::Lesson;
 
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};
@@ -167,6 +168,14 @@ impl Node for Recorder {
 
     fn clock_ahead(&self) -> Option<i128> {
         self.inner.clock_ahead()
+    }
+
+    fn lesson(&self) -> Option<Lesson> {
+        self.inner.lesson()
+    }
+
+    fn lesson_given(&self, taught: bool) {
+        self.inner.lesson_given(taught);
     }
 
     fn close(&self) {

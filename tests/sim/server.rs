@@ -8,8 +8,9 @@ use quorumlock::node::{Hint, Operation, Outcome, Stance};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
-/// How long servers have been up when a run begins.
-const UP: u64 = 100_000_000_000;
+/// What servers' clocks show when a run begins, as processes' wall clocks do, and when they were started.
+const EPOCH: u64 = crate::process::EPOCH as u64;
+const BORN: u64 = EPOCH - 100_000_000_000;
 
 #[derive(Debug)]
 pub struct Server {
@@ -43,7 +44,7 @@ impl Server {
             rate,
             stepped: 0,
             stepped_at: None,
-            born: 0,
+            born: BORN,
             epoch: 0,
             down: false,
             hung: false,
@@ -53,7 +54,8 @@ impl Server {
     }
 
     fn clock(&self, now: Micros) -> u64 {
-        (UP + now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000).saturating_add_signed(self.stepped)
+        (EPOCH + now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000)
+            .saturating_add_signed(self.stepped)
     }
 
     /// The server's TIME.

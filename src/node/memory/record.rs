@@ -77,3 +77,68 @@ impl Record {
 pub(super) fn is_far(fence: u64, now: Duration) -> bool {
     u128::from(fence) > now.as_micros() + u128::from(FAR)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    /// Ballots are compared with the clock.
+    const TOKEN: u64 = 7_000_000;
+
+    /// A node that was first asked at `now` and has granted a token.
+    fn record(now: Duration) -> Record {
+        let mut record = Record::default();
+        record.rotate(now);
+        record.heard(TOKEN, now);
+        record
+    }
+
+    #[test]
+    fn what_was_granted_is_below_the_floor_before_its_fence_is_forgotten() {
+        for pace in [1, 7, 30, 49, 50, 60, 99, 100, 140, 150] {
+            let begin = 1_000 * SECOND;
+            let mut record = record(begin);
+            let calls = (begin.as_secs()..).step_by(pace).map(Duration::from_secs);
+            calls.take_while(|&now| now < begin + KEEP).for_each(|now| record.rotate(now));
+            record.rotate(begin + KEEP);
+            assert_eq!(record.floor(), TOKEN, "asked every {pace} s");
+        }
+    }
+
+    #[test]
+    fn what_was_granted_a_period_ago_may_be_granted_again_above_its_fence_only() {
+        let mut record = record(1_000 * SECOND);
+        record.rotate(1_050 * SECOND);
+        assert_eq!(record.floor(), 0);
+        record.rotate(1_099 * SECOND);
+        assert_eq!(record.floor(), 0);
+        record.rotate(1_100 * SECOND);
+        assert_eq!(record.floor(), TOKEN);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_tells_nothing_of_how_old_ballots_are() {
+        let mut record = record(1_000 * SECOND);
+        record.rotate(999 * SECOND);
+        assert_eq!(record.floor(), TOKEN);
+    }
+
+    #[test]
+    fn a_floor_never_falls() {
+        let mut record = record(1_000 * SECOND);
+        record.teach(9_000_000);
+        record.rotate(5_000 * SECOND);
+        record.teach(8_000_000);
+        assert_eq!((record.floor(), record.high()), (9_000_000, 9_000_000));
+    }
+
+    #[test]
+    fn a_ballot_more_than_a_day_ahead_is_not_heard() {
+        let mut record = record(SECOND);
+        record.heard(1_000_000 + FAR + 1, SECOND);
+        assert_eq!(record.high(), TOKEN);
+        record.heard(1_000_000 + FAR, SECOND);
+        assert_eq!(record.high(), 1_000_000 + FAR);
+    }
+}

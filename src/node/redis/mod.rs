@@ -43,6 +43,7 @@ use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
 use crate::metrics::NodeMeters;
+use crate::quorum::guard::Lesson;
 use crate::quorum::{Guard, Tick};
 use admission::Server;
 use transport::Dialer;
@@ -259,6 +260,14 @@ impl Node for RedisNode {
 
     fn clock_ahead(&self) -> Option<i128> {
         self.shared.state().guard.clock_ahead()
+    }
+
+    fn lesson(&self) -> Option<Lesson> {
+        self.shared.state().guard.lesson()
+    }
+
+    fn lesson_given(&self, taught: bool) {
+        self.shared.state().guard.lesson_given(taught);
     }
 
     fn close(&self) {
