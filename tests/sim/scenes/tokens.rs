@@ -35,7 +35,8 @@ pub fn a_node_that_forgot_is_taught(script: &mut Script) {
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, brief());
     script.at(400, forgets(1));
-    let votes = script.about(9_000, 3_000);
+    // By then everybody has probed the node, and a round's time has passed since.
+    let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
 }
 
@@ -49,7 +50,7 @@ pub fn who_forgot_does_not_teach(script: &mut Script) {
     script.asks(30, 0, brief());
     script.at(400, forgets(2));
     script.at(700, forgets(0));
-    script.hold_one_way(2, &[1], 1, 5_300..6_200, 6_300);
-    let votes = script.about(10_000, 3_000);
+    script.hold_one_way(2, &[1], 1, 5_300..11_400, 11_450);
+    let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
 }
