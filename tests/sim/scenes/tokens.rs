@@ -50,7 +50,8 @@ pub fn who_forgot_does_not_teach(script: &mut Script) {
     script.asks(30, 0, brief());
     script.at(400, forgets(2));
     script.at(700, forgets(0));
-    script.hold_one_way(2, &[1], 1, 5_300..11_400, 11_450);
+    // The third process has its probe of 5 s from the two, and its lesson a round later.
+    script.hold_one_way(2, &[1], 1, 9_300..10_300, 10_350);
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
 }
