@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::args::Keys;
 use super::probe::{Probe, field};
-use super::{connected, pair, rounded};
+use super::{connected, pair, ratio, rounded};
 use crate::duration::show;
 use crate::failure::{Failure, Outcome};
 use crate::output::{self, aligned_rows, grouped};
@@ -29,43 +29,54 @@ pub(super) async fn measured(args: &Keys) -> Outcome {
     let servers = Servers::start(usize::from(args.masters))?;
     let quorum = connected(&servers.ports()).await?;
     let mut watch = Watch::begin(&servers.ports())?;
-    let began = Instant::now();
-    let names = used(&quorum, args, &mut watch).await?;
-    let took = began.elapsed();
+    let used = used(&quorum, args, &mut watch).await?;
     watch.look()?;
     quorum.shutdown(Duration::from_secs(1)).await;
-    let lines = if args.json { vec![watch.json(names, took).to_string()] } else { watch.lines(names, took) };
+    let lines = if args.json { vec![watch.json(&used).to_string()] } else { watch.lines(&used) };
     lines.iter().try_for_each(|line| output::say(line))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Acquires and releases names that nobody used before, at the rate asked for. Returns how many.
-async fn used(quorum: &Quorum, args: &Keys, watch: &mut Watch) -> Result<u64, Failure> {
+/// What was done.
+#[derive(Default)]
+struct Used {
+    names: u64,
+    /// Pairs that no quorum confirmed in time. What they left behind counts too.
+    failed: u64,
+    took: Duration,
+}
+
+impl Used {
+    fn rate(&self) -> f64 {
+        ratio(self.names as f64, self.took.as_secs_f64()).unwrap_or_default()
+    }
+}
+
+/// Acquires and releases names that nobody used before, at the rate asked for.
+async fn used(quorum: &Quorum, args: &Keys, watch: &mut Watch) -> Result<Used, Failure> {
     let began = Instant::now();
-    let mut names = 0_u64;
+    let mut used = Used::default();
     let mut under_way = FuturesUnordered::new();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    while began.elapsed() < args.minutes {
+    while began.elapsed() < args.minutes || !under_way.is_empty() {
         tokio::select! {
             biased;
             _ = look.tick() => watch.look()?,
             _ = tick.tick() => {
                 let due = (began.elapsed().min(args.minutes).as_secs_f64() * f64::from(args.rate)) as u64;
-                while names < due && under_way.len() < UNDER_WAY {
-                    under_way.push(once(quorum, names));
-                    names += 1;
+                while used.names < due && under_way.len() < UNDER_WAY {
+                    under_way.push(once(quorum, used.names));
+                    used.names += 1;
                 }
             }
-            Some(done) = under_way.next() => done?,
+            Some(done) = under_way.next() => used.failed += u64::from(done.is_err()),
         }
     }
-    while let Some(done) = under_way.next().await {
-        done?;
-    }
-    Ok(names)
+    used.took = began.elapsed();
+    Ok(used)
 }
 
 async fn once(quorum: &Quorum, number: u64) -> Result<(), Failure> {
@@ -123,12 +134,13 @@ impl Watch {
         Ok(())
     }
 
-    fn json(&self, names: u64, took: Duration) -> Value {
+    fn json(&self, used: &Used) -> Value {
         json!({
             "nodes": self.probes.len(),
-            "names": names,
-            "seconds": rounded(took.as_secs_f64()),
-            "names_per_second": rounded(names as f64 / took.as_secs_f64()),
+            "names": used.names,
+            "failed": used.failed,
+            "seconds": rounded(used.took.as_secs_f64()),
+            "names_per_second": rounded(used.rate()),
             "keys": self.last.keys,
             "keys_highest": self.highest.keys,
             "used_memory": self.last.memory,
@@ -137,12 +149,14 @@ impl Watch {
         })
     }
 
-    fn lines(&self, names: u64, took: Duration) -> Vec<String> {
-        let rate = grouped((names as f64 / took.as_secs_f64()) as u64);
+    fn lines(&self, used: &Used) -> Vec<String> {
+        let rate = grouped(used.rate() as u64);
+        let (names, took) = (grouped(used.names), show(used.took));
         let highest = format!("on a node at the end; {} at most", grouped(self.highest.keys));
         let [last, most, empty] = [self.last, self.highest, self.empty].map(|kept| megabytes(kept.memory));
         let rows = [
-            ("names", grouped(names), format!("{rate} a second for {}, each used once", show(took))),
+            ("names", names, format!("{rate} a second for {took}, each used once")),
+            ("failed", grouped(used.failed), "of their acquisitions and releases had no quorum in time".to_owned()),
             ("keys", grouped(self.last.keys), highest),
             ("memory", last, format!("used by a node at the end; {most} at most, and {empty} when it was empty")),
         ];
