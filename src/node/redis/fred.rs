@@ -388,6 +388,9 @@ fn fault(error: FredError) -> Fault {
 }
 
 #[cfg(test)]
+mod told;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,0 +1,110 @@
+//! What fred is told of a node, and what is made of its errors.
+
+use super::*;
+
+const STEP: Duration = Duration::from_millis(300);
+
+fn endpoint(text: &str) -> Endpoint {
+    Endpoint::parse(text).unwrap()
+}
+
+#[test]
+fn an_address_says_how_fred_connects() {
+    let plain = config(&endpoint("redis://eu")).unwrap();
+    assert_eq!(plain.server, ServerConfig::new_centralized("eu", 6379));
+    assert_eq!((plain.username, plain.password, plain.database), (None, None, None));
+    assert!(plain.fail_fast && plain.tls.is_none() && plain.version == RespVersion::RESP3);
+    let secret = config(&endpoint("rediss://user:word@us:6380/2")).unwrap();
+    assert_eq!(secret.server, ServerConfig::new_centralized("us", 6380));
+    assert_eq!((secret.username.as_deref(), secret.password.as_deref()), (Some("user"), Some("word")));
+    assert!(secret.database == Some(2) && secret.tls.is_some());
+}
+
+#[test]
+fn each_step_of_connecting_has_as_much_time_as_a_command() {
+    for (address, reach, greet) in
+        [("redis://eu", 1, 3), ("redis://eu/1", 1, 4), ("rediss://eu", 3, 3), ("rediss://eu/2", 3, 4)]
+    {
+        let limits = Limits::of(&endpoint(address), STEP);
+        assert_eq!((limits.reach, limits.greet), (STEP * reach, STEP * greet), "{address}");
+        let connection = connection(&limits);
+        assert_eq!(connection.connection_timeout, limits.reach);
+        assert_eq!(connection.internal_command_timeout, limits.greet);
+    }
+    assert_eq!(performance(STEP).default_command_timeout, STEP);
+}
+
+#[test]
+fn fred_sends_nothing_twice_and_has_room_for_all_that_may_wait() {
+    let connection = connection(&Limits::of(&endpoint("redis://eu"), STEP));
+    assert_eq!((connection.max_command_attempts, connection.max_command_buffer_len), (1, 8_192));
+    assert!(!connection.reconnect_on_auth_error && !connection.auto_client_setname);
+    assert_eq!(performance(STEP).broadcast_channel_capacity, 1_024);
+}
+
+#[test]
+fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
+    let (plain, tls, socket) = ("redis://eu", "rediss://eu", "redis+unix:///run/redis.sock");
+    let reset = "Os { code: 104, kind: ConnectionReset, message: \"Connection reset by peer\" }";
+    for (address, reached, kind, details, told) in [
+        (plain, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
+        (tls, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
+        (tls, false, FredKind::Timeout, "", "no TLS connection in time; does this port speak TLS?"),
+        (plain, false, FredKind::Timeout, "", "no TCP connection within node_timeout"),
+        (tls, false, FredKind::IO, reset, "TLS failed: Connection reset by peer; does this port speak TLS?"),
+        (plain, false, FredKind::IO, reset, "Connection reset by peer; if this port expects TLS, write rediss://"),
+        (socket, false, FredKind::IO, reset, "Connection reset by peer"),
+        (plain, false, FredKind::IO, "Kind(NotFound)", "not found"),
+        (tls, false, FredKind::Tls, "BadCertificate(Expired)", "TLS failed: bad certificate: expired"),
+        (tls, false, FredKind::Protocol, "", STRANGER),
+        (socket, false, FredKind::Parse, "", STRANGER),
+        (plain, false, FredKind::Unknown, "whatever", "whatever"),
+    ] {
+        let fault = unreached(&endpoint(address), reached, &FredError::new(kind, details));
+        assert_eq!((fault.kind(), &*fault.to_string()), (FaultKind::Down, told), "{address}");
+    }
+    let stranger = unreached(&endpoint(plain), true, &FredError::new(FredKind::Parse, ""));
+    assert!(stranger.to_string().ends_with("If it expects TLS, write rediss://"), "{stranger}");
+}
+
+#[test]
+fn what_a_failed_command_says_of_the_node() {
+    for (kind, details, fault_kind, told) in [
+        (FredKind::Timeout, "x", FaultKind::Timeout, "no answer in time"),
+        (FredKind::IO, "x", FaultKind::Closed, "the connection ended before the answer"),
+        (FredKind::Canceled, "x", FaultKind::Closed, "the connection ended before the answer"),
+        (FredKind::Parse, "x", FaultKind::Garbled, STRANGER),
+        (FredKind::Protocol, "x", FaultKind::Garbled, STRANGER),
+        (FredKind::Backpressure, "x", FaultKind::Overloaded, "x"),
+        (FredKind::Unknown, "ERR x", FaultKind::Rejected, "ERR x"),
+    ] {
+        let told_of = fault(FredError::new(kind, details));
+        assert_eq!((told_of.kind(), &*told_of.to_string()), (fault_kind, told));
+    }
+    assert_eq!(fault(FredError::new(FredKind::Unknown, "LOADING x")).kind(), FaultKind::Busy);
+}
+
+#[test]
+fn why_fred_gave_up_before_it_told_of_a_connection_is_told() {
+    let refused = FredError::new(FredKind::Auth, "WRONGPASS");
+    assert_eq!(ended_early(Ok(Err(refused))).details(), "WRONGPASS");
+    assert_eq!(ended_early(Ok(Ok(()))).details(), "the connection ended");
+}
+
+#[test]
+fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
+    let array = FredValue::Array(vec![
+        FredValue::Integer(7),
+        FredValue::from_static_str("text"),
+        FredValue::Bytes(vec![0xff, 0].into()),
+        FredValue::Null,
+    ]);
+    let bytes = Value::Text(bytes::Bytes::from_static(&[0xff, 0]));
+    assert_eq!(received(array), Value::Array(vec![7.into(), "text".into(), bytes, Value::Null]));
+}
+
+#[test]
+fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
+    let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }");
+    assert_eq!(told, "TLS failed: alert received: certificate required");
+}
