@@ -6,14 +6,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::advance;
 
-use super::tests::{SECOND, claimed, grants, is_down, over, until};
+use super::tests::{SECOND, asked, claimed, grants, is_down, over, until};
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 use super::{QUEUE, RedisNode};
-use crate::node::{Fault, FaultKind, Hint, Listener, Node, NodeState, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Hint, Listener, Node, NodeState, Outcome, Reply, Verb};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -86,6 +87,7 @@ impl Connection for Hand {
 struct Client {
     hints: AtomicU32,
     missed: AtomicU32,
+    doubted: AtomicU32,
 }
 
 impl Listener for Client {
@@ -99,6 +101,10 @@ impl Listener for Client {
 
     fn missed(&self, _: usize) {
         self.missed.fetch_add(1, Relaxed);
+    }
+
+    fn doubted(&self, _: usize) {
+        self.doubted.fetch_add(1, Relaxed);
     }
 }
 
@@ -116,11 +122,16 @@ fn info(run: &str, uptime: u32) -> String {
 
 impl Stage {
     fn new() -> Self {
+        Self::guarded(Duration::ZERO)
+    }
+
+    /// With the restart guard.
+    fn guarded(max_ttl: Duration) -> Self {
         let (sender, sent) = mpsc::unbounded_channel();
         let (events, happens) = mpsc::unbounded_channel();
         let client = Arc::<Client>::default();
         let hand = Hand { sent: sender, events: Arc::new(Mutex::new(happens)) };
-        Self { node: over(Arc::new(hand), client.clone(), Duration::ZERO), client, sent, events }
+        Self { node: over(Arc::new(hand), client.clone(), max_ttl), client, sent, events }
     }
 
     /// A node that has been admitted, and confirmed.
@@ -140,11 +151,20 @@ impl Stage {
 
     /// Answers what is asked before a connection may be used.
     async fn admit(&mut self) {
+        self.greet().await;
+        self.next("SUBSCRIBE").await.reply("");
+        self.is_up().await;
+    }
+
+    /// Answers all of that but the subscription.
+    async fn greet(&mut self) {
         self.next("DIAL").await.reply("");
         self.next("CLIENT").await.reply("OK");
         self.next("SCRIPT").await.reply("digest");
         self.next("INFO").await.reply(info("run", 1_000));
-        self.next("SUBSCRIBE").await.reply("");
+    }
+
+    async fn is_up(&self) {
         until(&self.node, |state| *state == NodeState::Up).await;
     }
 
@@ -172,6 +192,12 @@ impl Stage {
     async fn comes_down(&mut self, reason: &str) {
         until(&self.node, |state| is_down(state, reason)).await;
     }
+}
+
+/// The reply to one operation at the server's time.
+fn replied(time: i64, words: &[&'static str]) -> Value {
+    let words = words.iter().map(|&word| word.into()).collect();
+    Value::Array(vec![Value::Integer(time), "".into(), Value::Array(words)])
 }
 
 /// Lets all others run until they wait, without time passing.
@@ -405,5 +431,78 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
         assert!(paused >= least && paused <= most, "{paused:?} after {lasts:?}");
         dial.fail(FaultKind::Down, "refused");
         settled().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_to_write_has_become_a_replica() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    sent.reply(replied(1_000_000, &["error", "READONLY You can't write against a read only replica."]));
+    assert_eq!(failed(&mut answers).await, FaultKind::Rejected);
+    stage.comes_down("it has become a replica").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let told = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let mut stage = Stage::guarded(60 * SECOND);
+    stage.admit().await;
+    stage.confirm("run").await;
+    let quarantined = |value| told.render().contains(&format!("node_quarantined{{node=\"redis://hand\"}} {value}\n"));
+    for (time, doubted) in [(1_000_000, 0), (100_000_000, 1)] {
+        assert!(quarantined(0));
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        sent.reply(replied(time, &["granted", "1"]));
+        let reply = answers.recv().await.unwrap();
+        assert_eq!(reply.err().map(|fault| fault.kind()), (doubted > 0).then_some(FaultKind::Doubted));
+        assert_eq!(stage.client.doubted.load(Relaxed), doubted);
+    }
+    assert!(quarantined(1), "{}", told.render());
+    assert!(matches!(stage.node.status().state, NodeState::Quarantined { .. }));
+    assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Quarantined);
+    let mut answers = asked(&stage.node, Verb::Release);
+    stage.next("EVALSHA").await.reply(replied(100_000_000, &["released", "1"]));
+    assert_eq!(answers.recv().await.unwrap().unwrap(), Outcome::Released { held: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_silent_is_not() {
+    let mut stage = Stage::new();
+    stage.greet().await;
+    stage.next("SUBSCRIBE").await.fail(FaultKind::Timeout, "no answer in time");
+    stage.comes_down("no answer to SUBSCRIBE within node_timeout").await;
+    assert!(!stage.node.hints());
+    stage.greet().await;
+    stage.next("SUBSCRIBE").await.fail(FaultKind::Rejected, "NOPERM no channel");
+    stage.greet().await;
+    stage.is_up().await;
+    assert!(!stage.node.hints());
+    assert_eq!(stage.node.status().no_wake_ups.as_deref(), Some("NOPERM no channel"));
+    stage.confirm("run").await;
+    stage.events.send(Event::Ended("over".to_owned())).unwrap();
+    stage.comes_down("over").await;
+    stage.admit().await;
+    assert!(stage.node.hints());
+    assert_eq!(stage.node.status().no_wake_ups, None, "that was another connection");
+    stage.confirm("run").await;
+    stage.events.send(Event::Ended("over".to_owned())).unwrap();
+    stage.comes_down("over").await;
+    assert!(!stage.node.hints(), "it has no connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_while_it_is_greeted_is_told_with_the_question() {
+    for (silent, told) in [("SCRIPT", "no answer to SCRIPT LOAD within"), ("INFO", "no answer to INFO within")] {
+        let mut stage = Stage::new();
+        stage.next("DIAL").await.reply("");
+        for (command, answer) in [("CLIENT", "OK".into()), ("SCRIPT", "digest".into()), ("INFO", info("run", 1_000))] {
+            let sent = stage.next(command).await;
+            if command == silent { sent.fail(FaultKind::Timeout, "no answer in time") } else { sent.reply(answer) }
+        }
+        stage.next("SUBSCRIBE").await.reply("");
+        stage.comes_down(told).await;
     }
 }

@@ -158,17 +158,22 @@ impl Sink for Inbox {
     }
 }
 
-fn claim(sink: Arc<dyn Sink>) -> Request {
+fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
     let names = [Name::new("p:", "a").unwrap()].into();
-    let (verb, owner, ttl) = (Verb::Claim, "host/1/uuid/1.0".into(), SECOND);
+    let (owner, ttl) = ("host/1/uuid/1.0".into(), SECOND);
     let operation = Operation { verb, owner, ttl, ballot: 1, count: 1, ..Operation::inspect(names) };
     Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
 }
 
 /// Claims, and returns the answer's receiver.
 pub(super) fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
+    asked(node, Verb::Claim)
+}
+
+/// The same with another verb.
+pub(super) fn asked(node: &RedisNode, verb: Verb) -> mpsc::UnboundedReceiver<Reply> {
     let (sender, answers) = mpsc::unbounded_channel();
-    node.submit(claim(Arc::new(Inbox(sender))));
+    node.submit(request(verb, Arc::new(Inbox(sender))));
     answers
 }
 
@@ -299,7 +304,7 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
     jobs.close();
     drop(jobs);
     let (told, mut answers) = mpsc::unbounded_channel();
-    let request = claim(Arc::new(Again(node.shared.clone(), told)));
+    let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
     drop(permit.send(Job { request, submitted: node.shared.host.now() }));
     supervisor::lower(&node.shared, NodeState::Replica, true);
     assert_eq!(answers.recv().await, Some(FaultKind::Closed));
