@@ -1,7 +1,12 @@
 //! What answers and is no server, or none that is well.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use quorumlock::NodeState;
+
+use crate::common::eventually;
 use crate::common::fake::{Fake, bulk, well};
 use crate::common::logs::Logs;
 use crate::{SECOND, builder, refused};
@@ -120,4 +125,26 @@ async fn what_tells_no_run_id_is_no_server() {
     let fake = Fake::start(|words| if words[0] == "INFO" { bulk("hello") } else { well(words) }).await;
     let error = refused(&[fake.url()]).await;
     assert!(error.to_string().contains("is this a Redis or Valkey server?"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_stays_down_is_warned_of_once_and_one_that_is_closed_not_at_all() {
+    let logs = Logs::capture();
+    let dials = Arc::new(AtomicU32::new(0));
+    let counted = dials.clone();
+    let refusing = Fake::start(move |words| {
+        counted.fetch_add(u32::from(words[0] == "HELLO"), Relaxed);
+        b"-ERR not today\r\n".to_vec()
+    })
+    .await;
+    let sound = Fake::scripted("").await;
+    let quorum = builder(&[refusing.url(), sound.url()]).open().unwrap();
+    let state = |node: usize| quorum.nodes()[node].state.clone();
+    eventually("one is up", async || state(1) == NodeState::Up).await;
+    eventually("the other was dialed again and again", async || dials.load(Relaxed) > 3).await;
+    quorum.shutdown(SECOND).await;
+    eventually("both are closed", async || !state(1).is_admitted()).await;
+    let text = logs.text();
+    let warned: Vec<_> = text.lines().filter(|line| line.starts_with("WARN") && line.contains("down: ")).collect();
+    assert!(warned.len() == 1 && warned[0].contains("not today"), "{warned:?}");
 }
