@@ -198,4 +198,12 @@ mod tests {
     fn what_tells_no_run_id_is_no_server() {
         assert_eq!(Server::parse("role:master\r\nuptime_in_seconds:3"), None);
     }
+
+    #[test]
+    fn each_server_has_a_script_of_its_own_and_none_writes_into_it() {
+        assert!(source("ab/01").starts_with("local RUN = 'ab/01'\n"));
+        assert!(source("a'..x\n/b").starts_with("local RUN = 'ax/b'\n"));
+        assert!(source("a") != source("b") && source("a").contains(script::SOURCE));
+        assert!(once("a") != source("a") && once("a").starts_with(&source("a")));
+    }
 }
