@@ -182,6 +182,7 @@ mod tests {
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),
+            ("redis://eu#2", "percent-encode # as %23"),
         ] {
             let said = shown(text);
             assert!(said.contains(hint), "{text}: {said}");
