@@ -220,4 +220,37 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), 13);
     }
+
+    #[test]
+    fn verbs_are_words_of_the_script_and_of_metrics() {
+        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record"];
+        assert_eq!(Verb::ALL.map(Verb::as_str), words);
+    }
+
+    #[test]
+    fn what_follows_a_pass_is_asked_by_the_next_owner_and_passes_nothing_on() {
+        let names = [Name::new("p:", "a").unwrap()].into();
+        let pass = Operation { verb: Verb::Pass, next: Some("next".into()), ..Operation::inspect(names) };
+        let release = pass.with_verb(Verb::Release);
+        assert_eq!((release.verb, &*release.owner, release.next), (Verb::Release, "next", None));
+    }
+
+    #[test]
+    fn an_owner_without_the_number_of_a_round_is_an_acquisition_itself() {
+        for (owner, acquisition) in [
+            ("host/1/uuid/7.12", "host/1/uuid/7"),
+            ("host.eu/1/uuid/7.0", "host.eu/1/uuid/7"),
+            ("host.eu/1/uuid/7", "host.eu/1/uuid/7"),
+            ("owner.", "owner."),
+            ("owner.1x", "owner.1x"),
+            ("owner", "owner"),
+        ] {
+            assert_eq!(Operation::acquisition(owner), acquisition);
+        }
+    }
+
+    #[test]
+    fn names_are_shown_as_text() {
+        assert_eq!(format!("{:?}", Name::new("p:", "a\"b").unwrap()), "\"a\\\"b\"");
+    }
 }

@@ -295,3 +295,16 @@ impl fmt::Debug for ReplyTo {
         f.debug_struct("ReplyTo").field("node", &self.node).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_ballot_is_told_with_what_to_do_where_none_is_above_the_fence() {
+        for (fence, told) in [(LIMIT - 2, "the ballot was not above"), (LIMIT - 1, "delete"), (LIMIT, "delete")] {
+            let text = Outcome::Stale { fence }.to_string();
+            assert!(text.contains(told) && text.contains(&fence.to_string()), "{text}");
+        }
+    }
+}

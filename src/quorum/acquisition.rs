@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn it_begins_with_the_first_owner_and_has_asked_nothing() {
+        let mut acquisition = acquisition(1_000);
+        assert_eq!((acquisition.round(), acquisition.has_asked()), (0, false));
+        ask(&mut acquisition, 0, 7, &[]);
+        assert_eq!((acquisition.round(), acquisition.has_asked()), (0, true));
+    }
+
+    #[test]
     fn a_quorum_that_comes_too_late_is_unavailable_and_not_contended() {
         let mut acquisition = acquisition(1_000);
         ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);

@@ -289,6 +289,14 @@ mod tests {
     }
 
     #[test]
+    fn it_began_when_it_was_won_and_may_be_held_by_whoever_was_asked_since() {
+        let mut tenure = tenure(None);
+        assert_eq!((tenure.since(), tenure.may_hold()), (at(10), NodeSet::first(2)));
+        tenure.sent(NodeSet::of(2));
+        assert_eq!(tenure.may_hold(), NodeSet::first(3));
+    }
+
+    #[test]
     fn a_renewal_moves_the_deadline_from_its_own_beginning() {
         let mut tenure = tenure(None);
         let extended = votes(&[(1, RenewVote::Extended), (2, RenewVote::Extended)]);

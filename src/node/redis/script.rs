@@ -258,4 +258,33 @@ mod tests {
             assert_eq!(decode(Verb::Release, vec!["error".into(), said.into()]).unwrap_err().kind(), kind);
         }
     }
+
+    #[test]
+    fn each_refusal_that_is_known_is_told_with_what_can_be_done() {
+        for (said, hint) in [
+            ("WRONGTYPE x", "another type"),
+            ("OOM x", "raise maxmemory"),
+            ("READONLY x", "configure its master"),
+            ("LOADING x", "when that is done"),
+            ("NOPERM x", "permission"),
+            ("NOAUTH x", "check user and password"),
+            ("WRONGPASS x", "check user and password"),
+            ("BUSY x", "SCRIPT KILL"),
+            ("MISCONF x", "see its log"),
+        ] {
+            let told = advice(said);
+            assert!(told.starts_with(said) && told.contains(hint), "{told}");
+        }
+        assert_eq!(advice("ERR x"), "ERR x");
+    }
+
+    #[test]
+    fn a_stale_ballot_is_told_to_claims_and_a_silent_channel_to_whoever_asks() {
+        let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
+        assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
+        for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {
+            let value = Value::Array(vec![Value::Integer(1), unheard.into()]);
+            assert_eq!(returned(value, [].into_iter()).unwrap().unheard.as_deref(), expected);
+        }
+    }
 }
