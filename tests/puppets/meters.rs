@@ -62,3 +62,25 @@ async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() 
         assert_eq!(value(&handle, "quorumlock_late_grants_total"), late, "{claimed:?}, {found:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_goes_away() {
+    for wins in [true, false] {
+        let (recorder, handle) = recorder();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let stage = Stage::new(3);
+        let waiting = stage.acquire(60 * SECOND);
+        stage.round(Verb::Claim, |_, _| held(60)).await;
+        sleep(MS).await;
+        assert_eq!(value(&handle, "quorumlock_in_line"), 1.0);
+        if wins {
+            stage.missed(0);
+            stage.round(Verb::Claim, |_, _| granted()).await;
+        } else {
+            waiting.abort();
+            stage.round(Verb::Release, |_, _| released()).await;
+        }
+        sleep(MS).await;
+        assert_eq!(value(&handle, "quorumlock_in_line"), 0.0, "it has the lock: {wins}");
+    }
+}
