@@ -249,3 +249,61 @@ impl fmt::Debug for Quorum {
         f.debug_struct("Quorum").field("nodes", &self.nodes()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::task::{Context, Poll};
+
+    use futures::FutureExt;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::host::TokioTime;
+    use crate::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A server that is connected to after so many seconds, and then answers at once.
+    #[derive(Clone, Debug)]
+    struct After(u32, usize);
+
+    impl Dialer for After {
+        fn address(&self) -> String {
+            format!("redis://{}", self.1)
+        }
+
+        fn dial(&self, _: Duration) -> Dialing<'_> {
+            let connection: Box<dyn Connection> = Box::new(self.clone());
+            tokio::time::sleep(SECOND * self.0).map(|()| Ok(connection)).boxed()
+        }
+    }
+
+    impl Connection for After {
+        fn send(&self, _: &'static str, _: &dyn Arguments) -> Answer<Value> {
+            ready(Ok(format!("run_id:{}\r\nuptime_in_seconds:1000\r\nrole:master\r\n", self.1).into())).boxed()
+        }
+
+        fn subscribe(&self, _: &str) -> Answer<()> {
+            ready(Ok(())).boxed()
+        }
+
+        fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Event> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quorum_is_waited_for_and_the_others_for_as_long_again() {
+        for (after, expected) in [([3, 3, 3], 3), ([1, 5, 5], 5), ([2, 2, 9], 4), ([2, 2, 3], 3)] {
+            let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+            let dialer = |(node, seconds)| -> Arc<dyn Dialer> { Arc::new(After(seconds, node)) };
+            let dialers = after.into_iter().enumerate().map(dialer).collect();
+            let builder = Quorum::builder().node_timeout(10 * SECOND);
+            let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
+            quorum.ready(60 * SECOND).await.unwrap();
+            let took = (host.now().since_origin() + SECOND / 2).as_secs();
+            assert_eq!(took, expected, "{after:?}");
+        }
+    }
+}
