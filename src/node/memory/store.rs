@@ -375,3 +375,62 @@ impl Work<'_> {
         self.store.hints.extend(behind.map(|acquisition| Hint { acquisition, after: grace }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn names(name: &str) -> Arc<[Name]> {
+        [Name::new("p:", name).unwrap()].into()
+    }
+
+    /// A claim for two seconds of an acquisition that waits for ten.
+    fn claim(name: &str, acquisition: &str, ballot: u64) -> Operation {
+        let owner = format!("{acquisition}.1").into();
+        let stance = Stance::Wait { ticket: ballot, patience: 10 * SECOND };
+        let (verb, ttl) = (Verb::Claim, 2 * SECOND);
+        Operation { verb, owner, ttl, ballot, count: 1, stance, grace: SECOND, ..Operation::inspect(names(name)) }
+    }
+
+    #[test]
+    fn names_that_have_ended_are_forgotten_now_and_then_and_others_never() {
+        let mut store = Store::default();
+        for round in 0..4u32 {
+            let now = 1_000 * SECOND * (round + 1);
+            for number in 0..1_000 {
+                store.apply(&claim(&format!("{round}/{number}"), "me", u64::from(round) + 1), now);
+            }
+            assert!((1_000..1_100).contains(&store.entries.len()), "{}", store.entries.len());
+        }
+        for number in 0..5_000 {
+            store.apply(&claim(&format!("held/{number}"), "me", 9), 9_000 * SECOND);
+        }
+        let held = store.entries.values().filter(|entry| entry.holder(9_000 * SECOND).is_some());
+        assert_eq!(held.count(), 5_000);
+    }
+
+    #[test]
+    fn what_a_simulation_asks_is_answered_from_what_is_stored() {
+        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
+        store.apply(&claim("a", "one", 7), SECOND);
+        assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
+        store.apply(&claim("a", "two", 8), 2 * SECOND);
+        assert!(!store.is_idle(2 * SECOND) && !store.is_idle(12 * SECOND - SECOND / 1_000));
+        assert!(store.is_idle(12 * SECOND), "its patience is over");
+        for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 11, true), ("two", 12, false)] {
+            assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
+        }
+        assert_eq!(store.bounds(), (7, 0));
+        store.apply(&Operation::teach(9), 2 * SECOND);
+        assert_eq!(store.bounds(), (9, 9));
+        let record = |store: &mut Store| store.apply(&Operation::record(), 2 * SECOND);
+        assert_eq!(record(&mut store), Outcome::Record { high: 9, floor: 9, taught: true });
+        store.restarted();
+        assert_eq!(record(&mut store), Outcome::Record { high: 9, floor: 9, taught: false });
+        store.forget(&name);
+        assert!(store.is_free(2 * SECOND));
+    }
+}
