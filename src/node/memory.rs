@@ -99,3 +99,36 @@ impl Node for MemoryNode {
         NodeStatus::new(self.label.clone(), NodeState::Up)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::host::TokioTime;
+
+    #[derive(Debug)]
+    struct Client;
+
+    impl Listener for Client {
+        fn client(&self) -> &'static str {
+            "host/1/uuid"
+        }
+
+        fn hint(&self, _: usize, _: &Hint) {}
+
+        fn missed(&self, _: usize) {}
+    }
+
+    #[tokio::test]
+    async fn it_notifies_waiters_by_the_clock_of_its_host_and_forgets_clients_that_have_gone() {
+        let node = MemoryNode::new("memory://0", Arc::new(TokioTime::new(Handle::current())));
+        assert_eq!((node.hints(), node.clock_ahead()), (true, Some(0)));
+        let stays: Arc<dyn Listener> = Arc::new(Client);
+        for listener in [stays.clone(), Arc::new(Client), Arc::new(Client)] {
+            node.listen(0, listener);
+        }
+        assert_eq!(node.listeners().len(), 2, "the last one is not looked at again");
+        drop(stays);
+    }
+}

@@ -300,6 +300,28 @@ impl fmt::Debug for ReplyTo {
 mod tests {
     use super::*;
 
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn deliver(self: Arc<Self>, _: usize, _: Reply) {}
+    }
+
+    #[test]
+    fn a_fault_tells_what_caused_it_and_an_answer_to_come_whose_it_is() {
+        let fault = Fault::new(FaultKind::Down, "down");
+        assert!(fault.source().is_none() && fault.cause().is_none());
+        let caused = fault.caused_by(std::io::Error::other("no route"));
+        assert_eq!(caused.source().unwrap().to_string(), "no route");
+        assert_eq!(caused.cause().unwrap().to_string(), "no route");
+        assert!(format!("{:?}", ReplyTo::new(7, Arc::new(Nobody))).contains('7'));
+    }
+
+    #[test]
+    fn a_lost_name_is_told_with_its_holder_if_there_is_one() {
+        let lost = |holder: &str| Outcome::Lost { holder: holder.to_owned() }.to_string();
+        assert_eq!([lost(""), lost("other")], ["not held any more", "held by other"]);
+    }
+
     #[test]
     fn a_stale_ballot_is_told_with_what_to_do_where_none_is_above_the_fence() {
         for (fence, told) in [(LIMIT - 2, "the ballot was not above"), (LIMIT - 1, "delete"), (LIMIT, "delete")] {

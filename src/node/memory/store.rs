@@ -412,6 +412,21 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_outlives_the_fence_of_its_name() {
+        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        store.apply(&claim("a", "one", 7), SECOND);
+        let stance = Stance::Wait { ticket: 8, patience: 1_000 * SECOND };
+        store.apply(&Operation { stance, ..claim("a", "two", 8) }, SECOND);
+        // So many that what has ended is forgotten.
+        for number in 0..2_000 {
+            store.apply(&claim(&format!("other/{number}"), "me", 9), 500 * SECOND);
+        }
+        assert!(store.waits(&name, "two", 500 * SECOND));
+        store.apply(&Operation::inspect(names("a")), 500 * SECOND);
+        assert!(store.waits(&name, "two", 500 * SECOND), "nor does it end when it is looked at");
+    }
+
+    #[test]
     fn what_a_simulation_asks_is_answered_from_what_is_stored() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
