@@ -55,3 +55,25 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_queue_that_was_empty_is_kept_for_no_longer_than_who_joined_since() {
+        for leave in [|line: &mut Line| line.leave("long"), |line: &mut Line| drop(line.pop())] {
+            let mut line = Line::default();
+            line.join(1, "long".into(), 100 * SECOND);
+            leave(&mut line);
+            line.join(2, "short".into(), 5 * SECOND);
+            assert!(line.contains("short", 4 * SECOND) && !line.contains("short", 5 * SECOND));
+            line.expire(4 * SECOND);
+            assert_eq!(line.first().map(|(ticket, _)| ticket), Some(2));
+            line.expire(5 * SECOND);
+            assert_eq!(line.first(), None);
+        }
+    }
+}

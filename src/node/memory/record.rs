@@ -118,6 +118,15 @@ mod tests {
     }
 
     #[test]
+    fn two_periods_at_once_count_like_one_after_the_other() {
+        for (passed, floor) in [(99, 0), (100, TOKEN)] {
+            let mut record = record(1_000 * SECOND);
+            record.rotate(SECOND * (1_000 + passed));
+            assert_eq!(record.floor(), floor, "{passed} s later");
+        }
+    }
+
+    #[test]
     fn a_clock_that_was_set_back_tells_nothing_of_how_old_ballots_are() {
         let mut record = record(1_000 * SECOND);
         record.rotate(999 * SECOND);

@@ -427,6 +427,18 @@ mod tests {
     }
 
     #[test]
+    fn ballots_grow_old_with_what_is_carried_out_and_not_with_questions() {
+        let mut store = Store::default();
+        store.apply(&claim("a", "me", 7), 1_000 * SECOND);
+        for now in [1_100, 1_300, 1_500] {
+            store.apply(&Operation::inspect(names("a")), SECOND * now);
+            assert_eq!(store.bounds(), (7, 0), "a question writes nothing");
+        }
+        store.apply(&claim("b", "me", 6), 1_500 * SECOND);
+        assert_eq!(store.bounds(), (7, 7));
+    }
+
+    #[test]
     fn what_a_simulation_asks_is_answered_from_what_is_stored() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
