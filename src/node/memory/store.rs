@@ -439,6 +439,18 @@ mod tests {
     }
 
     #[test]
+    fn a_free_name_is_granted_to_who_came_first_though_another_stands_in_the_queue_already() {
+        for (acquisition, ballot, granted) in [("early", 8, true), ("late", 9, true), ("later", 10, false)] {
+            let mut store = Store::default();
+            store.apply(&claim("a", "one", 7), SECOND);
+            store.apply(&claim("a", "late", 9), SECOND);
+            let outcome = store.apply(&claim("a", acquisition, ballot), 4 * SECOND);
+            assert_eq!(matches!(outcome, Outcome::Granted { .. }), granted, "{acquisition}: {outcome}");
+            assert_eq!(matches!(outcome, Outcome::Reserved { .. }), !granted, "{acquisition}: {outcome}");
+        }
+    }
+
+    #[test]
     fn what_a_simulation_asks_is_answered_from_what_is_stored() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
