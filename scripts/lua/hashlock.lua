@@ -1,16 +1,16 @@
 -- The hash lock, on one node. Several operations a call; each is atomic, and all or nothing over its names.
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
--- ARGV   [1] one MessagePack array: ten fields for every operation
+-- ARGV   [1] for every operation, packed as '<sHdddIssss', texts ending with a zero byte:
 --          verb    claim | pass | renew | count | release | inspect | teach | record
 --          names   how many names; of teach and record 0
---          owner   who asks: {client}/{acquisition}.{round}
 --          ttl     ms
---          ballot  below 2^53, as text; of teach the highest ballot that other nodes know
---          count   hold count
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues
---          ticket  place in the queue, as text: microsecond at which the acquisition began
 --          grace   ms that a turn lasts
+--          count   hold count
+--          owner   who asks: {client}/{acquisition}.{round}
+--          ballot  below 2^53, in digits; of teach the highest ballot that other nodes know
+--          ticket  place in the queue, in digits: microsecond at which the acquisition began
 --          next    of a pass: who takes over
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds
 --
@@ -49,68 +49,73 @@ local KEEP, PERIOD, LONGEST_TURN = 150000, 50000, 60000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR = 86400000000
 
-local call = redis.call
+local call, format = redis.call, string.format
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
-local ops = cmsgpack.unpack(ARGV[1])
+local packed, at, last, key = ARGV[1], 1, #ARGV[1], 2
 local replies = {micros, ''}
-local at, key, last = 1, 2, #ops
--- Of the record, once it was read.
+-- Of the record, once it was read: texts in the first part, numbers in the second.
 local high, mid, floor, rotated, highest
 
 -- What nobody contends for is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
--- What this leaves, from the first operation of another kind on, is done below, where everything is handled.
+-- What this leaves, from the first operation of another kind on, is done below, where everything is handled. Numbers without leading zeros are
+-- compared as texts, the shorter one being the smaller: to read and to write large numbers is most of what this would cost.
+local moment, far = format('%d', now), format('%d', micros + FAR)
 while at <= last do
-  local verb, lock = ops[at], KEYS[key]
-  if ops[at + 1] ~= 1 then break end
+  local verb, names, ttl, wait, _, count, owner, ballot, _, _, rest = struct.unpack('<sHdddIssss', packed, at)
+  if names ~= 1 or ttl > 50000000 then break end
+  local lock = KEYS[key]
   if verb == 'claim' then
     if not floor then
-      local record = call('HMGET', KEYS[1], 'high', 'mid', 'floor', 'rotated')
-      rotated = tonumber(record[4])
-      if not rotated or now - rotated >= PERIOD or now < rotated then break end
-      high, mid, floor = tonumber(record[1]) or 0, tonumber(record[2]) or 0, tonumber(record[3]) or 0
+      local record = call('HMGET', KEYS[1], 'high', 'floor', 'rotated')
+      local age = now - (tonumber(record[3]) or 0)
+      if not record[1] or not record[2] or age >= PERIOD or age < 0 then break end
+      high, floor = record[1], record[2]
       highest = high
     end
-    local it, ttl = redis.pcall('HMGET', lock, 'u', 'f', 't', 'w'), ops[at + 3]
-    local ballot = tonumber(ops[at + 4])
-    if it.err or it[3] or it[4] or ballot <= floor or ballot > micros + FAR or ttl > 50000000 then break end
-    if it[2] then
-      if (tonumber(it[1]) or 0) > now or ballot <= (tonumber(it[2]) or ballot) then break end
+    local it = redis.pcall('HMGET', lock, 'u', 'f', 't', 'w')
+    local ends, fence = it[1], it[2]
+    if it.err or it[3] or it[4] or #ballot > #far or #ballot == #far and ballot > far then break end
+    if #ballot < #floor or #ballot == #floor and ballot <= floor then break end
+    if fence then
+      if #ballot < #fence or #ballot == #fence and ballot <= fence then break end
+      if ends and (#ends > #moment or #ends == #moment and ends > moment) then break end
     elseif call('EXISTS', lock) == 1 then
       break
     end
-    call('HSET', lock, 'o', ops[at + 2], 'c', ops[at + 5], 'u', now + ttl, 'f', ops[at + 4])
-    call('PEXPIRE', lock, ttl + KEEP)
-    if ballot > high then high = ballot end
-    replies[#replies + 1] = {'granted', ops[at + 4]}
+    call('HSET', lock, 'o', owner, 'c', count, 'u', format('%d', now + ttl), 'f', ballot)
+    call('PEXPIRE', lock, format('%d', ttl + KEEP))
+    if #ballot > #high or #ballot == #high and ballot > high then high = ballot end
+    replies[#replies + 1] = {'granted', ballot}
   elseif verb == 'release' or verb == 'renew' then
     local it = redis.pcall('HMGET', lock, 'o', 'u', 'f', 't', 'w')
-    local fence = tonumber(it[3])
-    if it.err or it[1] ~= ops[at + 2] or not fence or (tonumber(it[2]) or 0) <= now then break end
+    local ends, fence = it[2], it[3]
+    if it.err or it[1] ~= owner or not ends or not fence then break end
+    if #ends < #moment or #ends == #moment and ends <= moment then break end
     if verb == 'renew' then
-      local ttl = ops[at + 3]
-      if ttl > 50000000 or fence > micros + FAR then break end
+      if #fence > #far or #fence == #far and fence > far then break end
       -- In this order: without memory left Redis refuses a script's HSET, unless the script has written before. PEXPIRE and HDEL it never refuses.
-      call('PEXPIRE', lock, ttl + KEEP)
-      call('HSET', lock, 'u', now + ttl)
+      call('PEXPIRE', lock, format('%d', ttl + KEEP))
+      call('HSET', lock, 'u', format('%d', now + ttl))
       replies[#replies + 1] = {'extended'}
     else
-      if it[4] or it[5] or ops[at + 6] > 0 or tonumber(ops[at + 4]) > fence then break end
+      if it[4] or it[5] or wait > 0 or #ballot > #fence or #ballot == #fence and ballot > fence then break end
       call('HDEL', lock, 'u')
       replies[#replies + 1] = {'released', 1}
     end
   else
     break
   end
-  at, key = at + 10, key + 1
+  at, key = rest, key + 1
 end
-if highest and high > highest then call('HSET', KEYS[1], 'high', string.format('%.0f', high)) end
+if high ~= highest then call('HSET', KEYS[1], 'high', high) end
 if at > last then return replies end
+high, floor = tonumber(high), nil
 
 -- Redis writes a large number with an exponent, if it ends with enough zeros.
 local function digits(number)
-  return string.format('%.0f', number)
+  return format('%d', number)
 end
 
 -- Reads the record, and moves high to mid and mid to floor once a period. A clock that was set back tells nothing of how long that is ago.
@@ -405,23 +410,14 @@ local function said(problem)
   return {'error', type(problem) == 'table' and problem.err or tostring(problem)}
 end
 
-for from = at, last, 10 do
-  local op = {
-    owner = ops[from + 2],
-    ttl = ops[from + 3],
-    ballot = ops[from + 4],
-    count = ops[from + 5],
-    wait = ops[from + 6],
-    ticket = ops[from + 7],
-    grace = ops[from + 8],
-    next = ops[from + 9],
-    locks = {},
-  }
-  for name = 1, ops[from + 1] do
+while at <= last do
+  local op, verb, names = {locks = {}}
+  verb, names, op.ttl, op.wait, op.grace, op.count, op.owner, op.ballot, op.ticket, op.next, at = struct.unpack('<sHdddIssss', packed, at)
+  for name = 1, names do
     op.locks[name] = KEYS[key]
     key = key + 1
   end
-  local ok, reply = pcall(verbs[ops[from]], op)
+  local ok, reply = pcall(verbs[verb], op)
   replies[#replies + 1] = ok and reply or said(reply)
 end
 return replies

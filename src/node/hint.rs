@@ -45,6 +45,11 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     fn doubted(&self, node: usize) {
         let _ = node;
     }
+
+    /// Node number `node` was met for the first time: it may have to be told what others know.
+    fn met(&self, node: usize) {
+        let _ = node;
+    }
 }
 
 /// What all clients' channels begin with.

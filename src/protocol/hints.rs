@@ -200,6 +200,10 @@ impl Listener for Hints {
         self.doubts.add(node, self.host.now());
         self.pupils.add(node, self.host.now());
     }
+
+    fn met(&self, node: usize) {
+        self.pupils.add(node, self.host.now());
+    }
 }
 
 impl Ear {

@@ -125,6 +125,19 @@ enum Schooling {
 /// For how long votes of a node wait at most, past its quarantine, for what other nodes know.
 const LESSON: Duration = Duration::from_secs(2);
 
+/// What has come up about a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum News {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was met for the first time: it may need a lesson.
+    Met,
+    /// It may have forgotten what it granted: whoever holds something there should renew it, and it
+    /// may need a lesson.
+    Doubted,
+}
+
 /// What is known of one node's memory and clock, across all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
@@ -137,7 +150,7 @@ pub struct Guard {
     doubted: Option<Doubted>,
     schooling: Schooling,
     demoted: bool,
-    news: bool,
+    news: News,
 }
 
 impl Guard {
@@ -155,7 +168,7 @@ impl Guard {
             doubted: None,
             schooling: Schooling::Done,
             demoted: false,
-            news: false,
+            news: News::None,
         }
     }
 
@@ -265,10 +278,9 @@ impl Guard {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 
-    /// Whether a new doubt arose, or the node was first met, since this was asked last: whoever holds
-    /// something there should renew it, and it may need a lesson.
-    pub const fn take_news(&mut self) -> bool {
-        std::mem::replace(&mut self.news, false)
+    /// What has come up since this was asked last.
+    pub const fn take_news(&mut self) -> News {
+        std::mem::replace(&mut self.news, News::None)
     }
 
     /// Takes note of a doubt that began `age` before `now`.
@@ -281,10 +293,12 @@ impl Guard {
         let settle = (MAX_ROUND + apart).min(self.max_ttl);
         let until = now + self.max_ttl.saturating_sub(age);
         let settled = now + settle.saturating_sub(age);
-        self.news |= now < until.max(settled);
+        if now < until.max(settled) {
+            self.news = News::Doubted;
+        }
         if why == Doubt::Restarted {
             self.schooling = if now < until { Schooling::Awaited } else { Schooling::Due };
-            self.news = true;
+            self.news = self.news.max(News::Met);
         }
         let known = self.doubted.unwrap_or(Doubted { why, until, settled });
         let why = if known.until < until { why } else { known.why };
@@ -482,14 +496,14 @@ mod tests {
     fn each_doubt_is_news_once() {
         let mut guard = guard();
         guard.admit("a", 1_000 * SECOND, at(0));
-        assert!(guard.take_news(), "it was met for the first time");
+        assert_eq!(guard.take_news(), News::Met);
         guard.admit("a", 1_010 * SECOND, at(10));
-        assert!(!guard.take_news(), "nothing is in doubt");
+        assert_eq!(guard.take_news(), News::None, "nothing is in doubt");
         guard.admit("b", 1_000 * SECOND, at(20));
-        assert!(guard.take_news() && !guard.take_news());
+        assert_eq!([guard.take_news(), guard.take_news()], [News::Doubted, News::None]);
         guard.observe(100 * SECOND, at(21), at(21));
         guard.observe(200 * SECOND, at(22), at(22));
-        assert!(guard.take_news());
+        assert_eq!(guard.take_news(), News::Doubted);
     }
 
     #[test]

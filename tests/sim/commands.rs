@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Stance, Verb};
-use rmp::decode;
 
 use crate::calls::Reply;
 use crate::faults::Action;
@@ -160,39 +159,47 @@ impl<'a> Reader<'a> {
 
     fn unpack(&mut self, mut packed: &[u8]) {
         let from = &mut packed;
-        let fields = decode::read_array_len(from).expect("an array");
         let mut used = 0;
-        for _ in 0..fields / 10 {
+        while !from.is_empty() {
             let verb = verb(word(from));
-            let of = &self.found[used..][..integer(from) as usize];
+            let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
             used += of.len();
             let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
+            let (ttl, wait, grace) = (number_of(from), number_of(from), number_of(from));
+            let count = u32::from_le_bytes(bytes(from));
             let owner = self.submitted.owner(word(from));
-            let (ttl, ballot, count) = (millis(from), digits(from), integer(from) as u32);
-            let stance = stance(integer(from), digits(from));
-            let (grace, next) = (millis(from), Some(word(from)).filter(|next| !next.is_empty()).map(Arc::from));
+            let (ballot, ticket) = (digits(from), digits(from));
+            let next = Some(word(from)).filter(|next| !next.is_empty()).map(Arc::from);
+            let (ttl, grace, stance) = (millis(ttl), millis(grace), stance(wait as i64, ticket));
             self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, next });
         }
-        assert!(from.is_empty() && used == self.found.len(), "all was read");
+        assert_eq!(used, self.found.len(), "all was read");
     }
 }
 
-fn word<'a>(from: &mut &'a [u8]) -> &'a str {
-    let (word, rest) = decode::read_str_from_slice(*from).expect("a text");
+fn bytes<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    let (bytes, rest) = from.split_first_chunk().expect("so many bytes");
     *from = rest;
+    *bytes
+}
+
+fn word<'a>(from: &mut &'a [u8]) -> &'a str {
+    let end = from.iter().position(|byte| *byte == 0).expect("a text ends");
+    let word = std::str::from_utf8(&from[..end]).expect("a text");
+    *from = &from[end + 1..];
     word
 }
 
-fn integer(from: &mut &[u8]) -> i64 {
-    decode::read_int(from).expect("a number")
+fn number_of(from: &mut &[u8]) -> f64 {
+    f64::from_le_bytes(bytes(from))
 }
 
 fn digits(from: &mut &[u8]) -> u64 {
     word(from).parse().expect("digits")
 }
 
-fn millis(from: &mut &[u8]) -> Duration {
-    Duration::from_millis(integer(from) as u64)
+fn millis(count: f64) -> Duration {
+    Duration::from_millis(count as u64)
 }
 
 fn stance(wait: i64, ticket: u64) -> Stance {

@@ -43,7 +43,7 @@ use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
 use crate::metrics::NodeMeters;
-use crate::quorum::guard::Lesson;
+use crate::quorum::guard::{Lesson, News};
 use crate::quorum::{Guard, Tick};
 use admission::Server;
 use transport::Dialer;
@@ -155,9 +155,11 @@ impl Shared {
     }
 
     /// Tells whoever relies on this node that it may have forgotten what it granted.
-    fn tell_doubt(&self, doubted: bool) {
-        if doubted {
-            self.settings.listener.doubted(self.index);
+    fn tell_doubt(&self, news: News) {
+        match news {
+            News::None => {}
+            News::Met => self.settings.listener.met(self.index),
+            News::Doubted => self.settings.listener.doubted(self.index),
         }
     }
 

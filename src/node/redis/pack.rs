@@ -1,70 +1,57 @@
-//! The operations of one script call as one MessagePack array: on both sides one argument costs less
-//! than ten for every operation.
+//! The operations of one script call as one argument, in the form that the script's `struct.unpack` reads: unlike MessagePack or JSON
+//! it becomes no table in Lua, which was a sixth of what a pair costs a node.
 
+use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rmp::encode::{write_array_len, write_sint, write_str};
 
 use crate::node::operation::{Operation, Stance};
 
-/// How many fields an operation has.
-const FIELDS: usize = 10;
-/// About how many bytes they take.
-const BYTES: usize = 160;
+/// About how many bytes an operation takes.
+const BYTES: usize = 192;
 
 /// The fields of all operations, in the order of the script's header.
 pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Operation>) -> Bytes {
-    let mut packed = Packed(Vec::with_capacity(8 + operations.len() * BYTES));
-    packed.array(operations.len() * FIELDS);
-    operations.for_each(|operation| packed.operation(operation));
-    packed.0.into()
+    let mut packed = Vec::with_capacity(operations.len() * BYTES);
+    operations.for_each(|operation| pack(&mut packed, operation));
+    packed.into()
 }
 
-/// Writing to a vector does not fail.
-struct Packed(Vec<u8>);
+fn pack(packed: &mut Vec<u8>, operation: &Operation) {
+    let (wait, ticket) = match operation.stance {
+        Stance::Once => (0.0, 0),
+        // A wait of less than a millisecond is one all the same.
+        Stance::Wait { ticket, patience } => (millis(patience).max(1.0), ticket),
+        Stance::Barge => (-1.0, 0),
+    };
+    text(packed, operation.verb.as_str());
+    packed.extend(u16::try_from(operation.names.len()).unwrap_or(u16::MAX).to_le_bytes());
+    packed.extend(millis(operation.ttl).to_le_bytes());
+    packed.extend(f64::to_le_bytes(wait));
+    packed.extend(millis(operation.grace).to_le_bytes());
+    packed.extend(operation.count.to_le_bytes());
+    text(packed, &operation.owner);
+    digits(packed, operation.ballot);
+    digits(packed, ticket);
+    text(packed, operation.next.as_deref().unwrap_or_default());
+}
 
-impl Packed {
-    fn operation(&mut self, operation: &Operation) {
-        self.text(operation.verb.as_str());
-        self.integer(operation.names.len());
-        self.text(&operation.owner);
-        self.integer(millis(operation.ttl));
-        self.digits(operation.ballot);
-        self.integer(operation.count);
-        let (wait, ticket) = match operation.stance {
-            Stance::Once => (0, 0),
-            // A wait of less than a millisecond is one all the same.
-            Stance::Wait { ticket, patience } => (millis(patience).max(1), ticket),
-            Stance::Barge => (-1, 0),
-        };
-        self.integer(wait);
-        self.digits(ticket);
-        self.integer(millis(operation.grace));
-        self.text(operation.next.as_deref().unwrap_or_default());
-    }
+/// Ends with a zero byte. No text of ours has one within.
+fn text(packed: &mut Vec<u8>, text: &str) {
+    packed.extend(text.bytes().filter(|byte| *byte != 0));
+    packed.push(0);
+}
 
-    fn array(&mut self, length: usize) {
-        let _ = write_array_len(&mut self.0, u32::try_from(length).unwrap_or(u32::MAX));
-    }
-
-    fn text(&mut self, text: &str) {
-        let _ = write_str(&mut self.0, text);
-    }
-
-    fn integer(&mut self, number: impl TryInto<i64>) {
-        let _ = write_sint(&mut self.0, number.try_into().unwrap_or(i64::MAX));
-    }
-
-    /// As text: Redis stores it as it is, while it may write a large number with an exponent.
-    fn digits(&mut self, number: u64) {
-        let mut digits = itoa::Buffer::new();
-        self.text(digits.format(number));
-    }
+/// As text: Redis stores it as it is, while it may write a large number with an exponent.
+fn digits(packed: &mut Vec<u8>, number: u64) {
+    // Writing to a vector does not fail.
+    let _ = write!(packed, "{number}\0");
 }
 
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
-fn millis(duration: Duration) -> i64 {
-    const MOST: i64 = 1 << 43;
-    i64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST)
+#[allow(clippy::cast_precision_loss, reason = "below 2^53")]
+fn millis(duration: Duration) -> f64 {
+    const MOST: u64 = 1 << 43;
+    u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST) as f64
 }
