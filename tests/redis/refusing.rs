@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use quorumlock::node::{FaultKind, Name, Operation, Verb};
 use quorumlock::{LockGuard, Quorum};
 
+use crate::common::node::real;
 use crate::common::server::{Server, ask};
 use crate::common::{eventually, servers, unguarded};
 
@@ -52,4 +54,18 @@ async fn a_release_that_a_server_without_a_disk_refused_is_tried_again() {
     assert!(error.to_string().contains("tried again in the background"), "{error}");
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     is_released(&quorum, server).await;
+}
+
+/// Raising a fence takes memory.
+#[tokio::test]
+async fn a_server_without_memory_cannot_now_and_may_later() {
+    let server = Server::start().await;
+    let node = real(&server).await;
+    let names = [Name::new("", "full").unwrap()].into();
+    let release = Operation { verb: Verb::Release, ballot: 7, ttl: SECOND, ..Operation::inspect(names) };
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let fault = crate::common::node::ask(&node, &release).await.unwrap_err();
+    assert!(fault.kind() == FaultKind::Busy && fault.to_string().contains("raise maxmemory"), "{fault:?}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(crate::common::node::ask(&node, &release).await.is_ok());
 }

@@ -162,7 +162,7 @@ fn rejected(said: &str) -> Fault {
 /// Whether what Redis said means not now, or no.
 pub(super) fn refusal(said: &str) -> FaultKind {
     match code(said) {
-        "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" => FaultKind::Busy,
+        "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" | "OOM" => FaultKind::Busy,
         _ => FaultKind::Rejected,
     }
 }
