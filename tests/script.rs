@@ -93,7 +93,8 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
 
 fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     match sketch.verb {
-        Verb::Teach => return Operation::teach(sketch.ballot),
+        // What is a day ahead is cut, by clocks that differ here.
+        Verb::Teach => return Operation::teach(sketch.ballot.min(101)),
         Verb::Record => return Operation::record(),
         _ => {}
     }

@@ -19,11 +19,11 @@
 --                   f = the fence: the highest ballot granted or healed here, or told by a release
 --                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
 --                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
---                   expires KEEP after the later of u and the last change
+--                   expires KEEP after the latest of u, the last change, and the time that the fence is as a number
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
 --                   holders, with an expiry each) have a suffix and a field of their own, and change nothing of this
 -- Stored for the node, in its record, which does not expire
---   high            the highest ballot that was granted, healed, or told by a release, of any name
+--   high            the highest ballot that was granted, healed, or told by a release, of any name, but for those more than a day ahead of TIME
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
@@ -59,18 +59,19 @@ local replies = {micros, ''}
 local high, mid, floor, rotated, highest
 
 -- What nobody contends for is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
--- What this leaves, from the first operation of another kind on, is done below, where everything is handled. Numbers without leading zeros are
+-- What this leaves, from the first operation of another kind on, or that Redis refuses, is done below, where everything is handled. Numbers without leading zeros are
 -- compared as texts, the shorter one being the smaller: to read and to write large numbers is most of what this would cost.
-local moment, far = format('%d', now), format('%d', micros + FAR)
+local moment = format('%d', now)
 while at <= last do
   local verb, names, ttl, wait, _, count, owner, ballot, _, _, rest = struct.unpack('<sHdddIssss', packed, at)
-  if names ~= 1 or ttl > 50000000 then break end
-  local lock = KEYS[key]
+  if names ~= 1 or ttl > 50000000 or count > 99999 then break end
+  -- A fence further ahead of TIME than this is kept for longer than the hold.
+  local lock, far = KEYS[key], format('%d', micros + ttl * 1000)
   if verb == 'claim' then
     if not floor then
-      local record = call('HMGET', KEYS[1], 'high', 'floor', 'rotated')
+      local record = redis.pcall('HMGET', KEYS[1], 'high', 'floor', 'rotated')
       local age = now - (tonumber(record[3]) or 0)
-      if not record[1] or not record[2] or age >= PERIOD or age < 0 then break end
+      if record.err or not record[1] or not record[2] or age >= PERIOD or age < 0 then break end
       high, floor = record[1], record[2]
       highest = high
     end
@@ -84,7 +85,8 @@ while at <= last do
     elseif call('EXISTS', lock) == 1 then
       break
     end
-    call('HSET', lock, 'o', owner, 'c', count, 'u', format('%d', now + ttl), 'f', ballot)
+    local done = redis.pcall('HSET', lock, 'o', owner, 'c', count, 'u', format('%d', now + ttl), 'f', ballot)
+    if type(done) == 'table' then break end
     call('PEXPIRE', lock, format('%d', ttl + KEEP))
     if #ballot > #high or #ballot == #high and ballot > high then high = ballot end
     replies[#replies + 1] = {'granted', ballot}
@@ -96,12 +98,14 @@ while at <= last do
     if verb == 'renew' then
       if #fence > #far or #fence == #far and fence > far then break end
       -- In this order: without memory left Redis refuses a script's HSET, unless the script has written before. PEXPIRE and HDEL it never refuses.
-      call('PEXPIRE', lock, format('%d', ttl + KEEP))
+      local done = redis.pcall('PEXPIRE', lock, format('%d', ttl + KEEP))
+      if type(done) == 'table' then break end
       call('HSET', lock, 'u', format('%d', now + ttl))
       replies[#replies + 1] = {'extended'}
     else
       if it[4] or it[5] or wait > 0 or #ballot > #fence or #ballot == #fence and ballot > fence then break end
-      call('HDEL', lock, 'u')
+      local done = redis.pcall('HDEL', lock, 'u')
+      if type(done) == 'table' then break end
       replies[#replies + 1] = {'released', 1}
     end
   else
@@ -125,9 +129,15 @@ local function rotate()
   high, mid, floor = tonumber(record[1]) or 0, tonumber(record[2]) or 0, tonumber(record[3]) or 0
   rotated = tonumber(record[4])
   if rotated and now - rotated < PERIOD and now >= rotated then return end
-  if rotated and (now - rotated >= 2 * PERIOD or now < rotated) then mid = high end
+  if rotated and now < rotated then
+    -- What the clock let in that was further ahead than it is now is no floor for all names.
+    high, floor = math.min(high, micros + FAR), math.min(floor, micros + FAR)
+    mid = high
+  elseif rotated and now - rotated >= 2 * PERIOD then
+    mid = high
+  end
   floor, mid = math.max(floor, mid), high
-  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', now)
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
 local function heard(ballot)
@@ -160,10 +170,8 @@ end
 
 -- Stores fields of a name, and keeps them.
 local function keep(op, i, it, ...)
-  -- A fence that is too far ahead for high is kept until clocks have passed it.
-  local last = math.max(it.ends, now) + KEEP
-  if it.fence > micros + FAR then last = math.max(last, math.floor(it.fence / 1000)) end
-  last = digits(last - now)
+  -- A fence that is ahead of TIME may be too far ahead for high: it is kept until clocks have passed it.
+  local last = digits(math.max(it.ends, now, math.ceil(it.fence / 1000)) + KEEP - now)
   -- What is held is extended and released whatever the server's memory: see above.
   if it.holder then call('PEXPIRE', op.locks[i], last) end
   call('HSET', op.locks[i], ...)
@@ -173,7 +181,7 @@ end
 local function hold(op, i, it, fence)
   it.ends, it.fence = now + op.ttl, fence
   heard(fence)
-  keep(op, i, it, 'o', op.owner, 'c', op.count, 'u', digits(it.ends), 'f', digits(fence))
+  keep(op, i, it, 'o', op.owner, 'c', digits(op.count), 'u', digits(it.ends), 'f', digits(fence))
 end
 
 local function acquisition(owner)
@@ -349,7 +357,7 @@ function verbs.count(op)
   for i, it in ipairs(look_all(op)) do
     if it.holder ~= op.owner then return {'lost', it.holder or ''} end
   end
-  for i, lock in ipairs(op.locks) do call('HSET', lock, 'c', op.count) end
+  for i, lock in ipairs(op.locks) do call('HSET', lock, 'c', digits(op.count)) end
   return {'counted'}
 end
 
@@ -395,7 +403,7 @@ end
 
 function verbs.teach(op)
   rotate()
-  local told = tonumber(op.ballot)
+  local told = math.min(tonumber(op.ballot), micros + FAR)
   high, mid, floor = math.max(high, told), math.max(mid, told), math.max(floor, told)
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'taught', RUN)
   return {'taught'}

@@ -58,9 +58,9 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// This node was `taught`, or nobody can teach it now: its votes need not wait for that.
-    fn lesson_given(&self, taught: bool) {
-        let _ = taught;
+    /// A lesson was given: this node was `taught`, or nobody could teach it.
+    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+        let _ = (lesson, taught);
     }
 
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.

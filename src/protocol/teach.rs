@@ -12,6 +12,7 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{Host, before, sleep_until};
 use crate::node::{Operation, Outcome, Reply};
+use crate::quorum::guard::Lesson;
 use crate::quorum::teaching::{Advice, Records};
 use crate::quorum::{Backoff, NodeSet, Tick};
 
@@ -22,45 +23,51 @@ const PAUSES: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::fr
 
 /// Teaches whoever needs it, until `closing`.
 pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, doubts: Arc<Doubts>, closing: CancellationToken) {
-    let (mut due, mut failures) = (Tick::NEVER, 0);
+    let (mut due, mut failures) = (Tick::NEVER, 0u32);
     loop {
-        tokio::select! {
+        let doubted = tokio::select! {
             biased;
             () = closing.cancelled() => return,
-            _ = doubts.next() => failures = 0,
-            () = sleep_until(&host, due), if due != Tick::NEVER => {}
-        }
+            doubted = doubts.next() => doubted,
+            () = sleep_until(&host, due), if due != Tick::NEVER => NodeSet::default(),
+        };
         let Some(voters) = voters.upgrade() else { return };
+        failures = if doubted.is_empty() { failures.saturating_add(1) } else { 0 };
+        wake(&voters, doubted);
         match closing.run_until_cancelled(teach(&voters, failures)).await {
             Some(next) => due = next,
             None => return,
         }
-        failures = failures.saturating_add(1);
+    }
+}
+
+/// A node whose clock was stepped is asked something by which it looks at its clock: fences may expire
+/// early now, and what was granted must be below the floor before.
+fn wake(voters: &Arc<Voters>, doubted: NodeSet) {
+    if !doubted.is_empty() {
+        let asked = Asked { pupils: NodeSet::default(), records: Records::new(voters.size) };
+        let round = Round::new(voters.nodes.len(), 0, asked);
+        voters.ask(doubted, &Arc::new(Operation::record()), &round);
     }
 }
 
 /// Teaches all nodes whose time has come. When to try again.
 async fn teach(voters: &Arc<Voters>, failures: u32) -> Tick {
     let now = voters.host.now();
-    let pupils = pupils(voters, |from| from <= now);
+    let pupils = pupils(voters, now);
     if !pupils.is_empty() {
-        let records = records(voters, pupils).await;
+        let records = records(voters, pupils.iter().map(|(pupil, _)| *pupil)).await;
         let free = voters.nodes.iter().all(|node| node.lesson().is_none_or(|lesson| lesson.ends <= now));
-        for pupil in pupils.iter() {
-            advise(voters, pupil, records.advise(pupil, free)).await;
+        for (pupil, lesson) in pupils {
+            advise(voters, pupil, lesson, records.advise(pupil, free)).await;
         }
     }
     next(voters, failures)
 }
 
-fn pupils(voters: &Voters, is_due: impl Fn(Tick) -> bool) -> NodeSet {
-    let mut pupils = NodeSet::default();
-    for (index, node) in voters.nodes.iter().enumerate() {
-        if node.lesson().is_some_and(|lesson| is_due(lesson.from)) {
-            pupils.insert(index);
-        }
-    }
-    pupils
+fn pupils(voters: &Voters, now: Tick) -> Vec<(usize, Lesson)> {
+    let lessons = voters.nodes.iter().enumerate().filter_map(|(node, of)| Some((node, of.lesson()?)));
+    lessons.filter(|(_, lesson)| lesson.from <= now).collect()
 }
 
 /// When the first lesson is due, or may succeed at last.
@@ -75,13 +82,15 @@ fn next(voters: &Voters, failures: u32) -> Tick {
         .unwrap_or(Tick::NEVER)
 }
 
-async fn advise(voters: &Arc<Voters>, pupil: usize, advice: Advice) {
+async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice) {
+    // It may have restarted while others were asked: then it is too early to tell it.
+    let same = voters.nodes[pupil].lesson() == Some(lesson);
     let taught = match advice {
         Advice::Nothing => true,
-        Advice::Teach(high) => told(voters, pupil, high).await,
+        Advice::Teach(high) => same && told(voters, pupil, high).await,
         Advice::NobodyKnows => false,
     };
-    voters.nodes[pupil].lesson_given(taught);
+    voters.nodes[pupil].lesson_given(lesson, taught);
 }
 
 /// Tells one node. Whether it took it.
@@ -91,7 +100,9 @@ async fn told(voters: &Arc<Voters>, pupil: usize, high: u64) -> bool {
     before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await.unwrap_or(false)
 }
 
-async fn records(voters: &Arc<Voters>, pupils: NodeSet) -> Records {
+async fn records(voters: &Arc<Voters>, of: impl Iterator<Item = usize>) -> Records {
+    let mut pupils = NodeSet::default();
+    of.for_each(|pupil| pupils.insert(pupil));
     let asked = Asked { pupils, records: Records::new(voters.size) };
     let round = Round::new(voters.nodes.len(), 0, asked);
     voters.ask(voters.everyone(), &Arc::new(Operation::record()), &round);

@@ -209,6 +209,9 @@ impl Guard {
     pub fn rename(&mut self, lineage: &str) {
         if self.lineage.as_deref() != Some(lineage) {
             self.lineage = Some(lineage.to_owned());
+            // In those words it was not taught.
+            self.schooling = Schooling::Due;
+            self.news = self.news.max(News::Met);
         }
     }
 
@@ -250,11 +253,16 @@ impl Guard {
         Some(Lesson { from: settled, ends: until })
     }
 
-    /// It was `taught`, or nobody can teach it now: its votes wait for that no longer.
-    pub const fn lesson_given(&mut self, taught: bool) {
+    /// A lesson was given at `now`: the node was `taught`, or nobody could teach it. It counts for
+    /// nothing if the node has come into doubt again since. Where nobody could, its votes wait for
+    /// that no longer, once its quarantine is over.
+    pub fn lesson_given(&mut self, lesson: Lesson, taught: bool, now: Tick) {
+        if self.lesson() != Some(lesson) {
+            return;
+        }
         if taught {
             self.schooling = Schooling::Done;
-        } else if matches!(self.schooling, Schooling::Awaited) {
+        } else if now >= lesson.ends {
             self.schooling = Schooling::Due;
         }
     }
@@ -325,6 +333,12 @@ mod tests {
         Tick::new(SECOND * seconds)
     }
 
+    fn given(guard: &mut Guard, taught: bool, now: Tick) -> Lesson {
+        let lesson = guard.lesson().unwrap();
+        guard.lesson_given(lesson, taught, now);
+        lesson
+    }
+
     fn guard() -> Guard {
         Guard::new(MAX_TTL, 0.01)
     }
@@ -335,7 +349,7 @@ mod tests {
         guard.admit("a", 20 * SECOND, at(100));
         // It may be up for little more than 19 seconds: uptimes are differences of rounded times.
         assert_eq!(guard.quarantined(at(100)), Some((41 * SECOND, Doubt::Restarted)));
-        guard.lesson_given(false);
+        given(&mut guard, false, at(141));
         assert_eq!(guard.quarantined(at(141)), None);
     }
 
@@ -354,7 +368,7 @@ mod tests {
         guard.admit("a", 1_010 * SECOND, at(10));
         assert_eq!(guard.quarantined(at(10)), Some((MAX_TTL, Doubt::Restarted)));
         guard.admit("a", 1_020 * SECOND, at(20));
-        guard.lesson_given(true);
+        given(&mut guard, true, at(20));
         assert_eq!(guard.quarantined(at(70)), None, "once, and not each time it is seen from then on");
     }
 
@@ -512,15 +526,18 @@ mod tests {
         guard.admit("a", 1_000 * SECOND, at(0));
         assert_eq!(guard.quarantined(at(0)), None, "what restarted before anybody was there votes, and is taught");
         assert_eq!(guard.lesson().map(|lesson| lesson.from <= at(0)), Some(true));
-        guard.lesson_given(true);
+        let first = given(&mut guard, true, at(0));
         guard.admit("b", 1_000 * SECOND, at(10));
-        let lesson = guard.lesson().unwrap();
+        guard.lesson_given(first, true, at(10));
+        let lesson = guard.lesson().expect("what was taught was another process");
         assert_eq!((lesson.from, lesson.ends), (Tick::new(Duration::from_millis(15_100)), at(70)));
         assert_eq!(guard.quarantined(at(70)), Some((LESSON, Doubt::Restarted)));
         assert_eq!(guard.quarantined(at(72)), None);
-        guard.lesson_given(false);
+        given(&mut guard, false, at(69));
+        assert!(guard.quarantined(at(70)).is_some(), "there is time for another try");
+        given(&mut guard, false, at(70));
         assert!(guard.quarantined(at(70)).is_none() && guard.lesson().is_some(), "it votes, and is taught later");
-        guard.lesson_given(true);
+        given(&mut guard, true, at(80));
         assert_eq!(guard.lesson(), None);
     }
 
@@ -528,7 +545,7 @@ mod tests {
     fn a_stepped_clock_needs_no_lesson() {
         let mut guard = guard();
         guard.admit("a", 1_000 * SECOND, at(0));
-        guard.lesson_given(true);
+        given(&mut guard, true, at(0));
         guard.observe(100 * SECOND, at(1), at(1));
         guard.observe(200 * SECOND, at(2), at(2));
         assert_eq!(guard.lesson(), None);

@@ -136,6 +136,15 @@ async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Benc
     assert_eq!(node.claim("me", 91).await, granted(91));
 }
 
+async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Bench) {
+    let last = (1 << 53) - 1;
+    assert_eq!(node.ask(&Operation::teach(last)).await, Outcome::Taught);
+    let Outcome::Record { floor, .. } = node.ask(&Operation::record()).await else { panic!("the record") };
+    assert!(floor < last);
+    assert_eq!(node.claim("me", floor).await, Outcome::Stale { fence: floor });
+    assert_eq!(node.claim("me", floor + 1).await, granted(floor + 1));
+}
+
 async fn a_fence_more_than_a_day_ahead_is_no_other_names_business(node: Bench) {
     let far = (1 << 53) - 2;
     assert_eq!(node.claim("me", far).await, granted(far));
@@ -261,6 +270,7 @@ both! {
     a_count_is_set_where_the_owner_holds_and_is_no_claim;
     a_renewal_that_comes_after_its_release_revives_nothing;
     a_node_that_was_taught_grants_nothing_up_to_what_others_know;
+    a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt;
     a_fence_more_than_a_day_ahead_is_no_other_names_business;
     a_script_delivered_twice_changes_nothing;
     a_ballot_not_above_the_fence_is_stale_and_writes_nothing;

@@ -77,13 +77,20 @@ pub fn tick(now: Ticks) -> Tick {
     Tick::new(TICK * (100 + now).unsigned_abs())
 }
 
+/// Wall clocks agree here, so tokens need no lesson.
+fn taught(guard: &mut Guard) {
+    if let Some(lesson) = guard.lesson() {
+        guard.lesson_given(lesson, true, lesson.from);
+    }
+}
+
 impl Client {
     pub fn new(number: u8, scope: &Scope) -> Self {
         let mut guard = Guard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
         let server = crate::server::Server::new();
         guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
         guard.take_news();
-        guard.lesson_given(true);
+        taught(&mut guard);
         Self {
             number,
             state: State::Idle,
@@ -298,7 +305,6 @@ impl Client {
         let (uptime, time) = (server.uptime(now), Some(server.time(now)));
         self.guards[node].meet(&lineage, uptime, time, tick(now), tick(now));
         self.guards[node].take_news();
-        // Wall clocks agree here, so tokens need no lesson.
-        self.guards[node].lesson_given(true);
+        taught(&mut self.guards[node]);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{FaultKind, Name, Operation, Verb};
+use quorumlock::node::redis::RedisNode;
+use quorumlock::node::{FaultKind, Name, Node, Operation, Outcome, Reply, Verb};
 use quorumlock::{LockGuard, Quorum};
 
-use crate::common::node::real;
+use crate::common::node::{ask_all, real};
 use crate::common::server::{Server, ask};
 use crate::common::{eventually, servers, unguarded};
 
@@ -68,4 +69,94 @@ async fn a_server_without_memory_cannot_now_and_may_later() {
     assert!(fault.kind() == FaultKind::Busy && fault.to_string().contains("raise maxmemory"), "{fault:?}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(crate::common::node::ask(&node, &release).await.is_ok());
+}
+
+/// What one client asks of one server at once, in one call: a claim of a name that is free, a
+/// renewal, and a release.
+async fn a_claim_before_a_renewal_and_a_release(node: &RedisNode) -> Vec<Reply> {
+    let operation = |verb, name: &str, ballot| Operation {
+        verb,
+        ballot,
+        owner: "c/1/x/1.0".into(),
+        ttl: 60 * SECOND,
+        count: 1,
+        ..Operation::inspect([Name::new("quorumlock:", name).unwrap()].into())
+    };
+    let asked = [
+        operation(Verb::Claim, "free", 9),
+        operation(Verb::Renew, "renewed", 5),
+        operation(Verb::Release, "released", 6),
+    ];
+    ask_all(node, &asked).await
+}
+
+async fn holding(server: &Server) -> RedisNode {
+    let node = real(server).await;
+    for (name, ballot) in [("renewed", 5), ("released", 6)] {
+        let names = [Name::new("quorumlock:", name).unwrap()].into();
+        let claim = Operation {
+            verb: Verb::Claim,
+            ballot,
+            owner: "c/1/x/1.0".into(),
+            ttl: 60 * SECOND,
+            count: 1,
+            ..Operation::inspect(names)
+        };
+        assert_eq!(ask_all(&node, &[claim]).await.pop().unwrap().unwrap(), Outcome::Granted { fence: ballot });
+    }
+    node
+}
+
+#[tokio::test]
+async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_being_done() {
+    let server = Server::start().await;
+    let node = holding(&server).await;
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let mut replies = a_claim_before_a_renewal_and_a_release(&node).await.into_iter();
+    assert_eq!(replies.next().unwrap().unwrap_err().kind(), FaultKind::Busy);
+    assert_eq!(replies.next().unwrap().unwrap(), Outcome::Extended);
+    assert_eq!(replies.next().unwrap().unwrap(), Outcome::Released { held: 1 });
+    assert_eq!(server.holder("released"), None);
+}
+
+/// It may be a master again, with another's memory, before the next probe.
+#[tokio::test]
+async fn a_write_that_reaches_a_replica_ends_the_connection() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let node = holding(&server).await;
+    server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    let replies = a_claim_before_a_renewal_and_a_release(&node).await;
+    assert!(replies.iter().all(Result::is_err), "{replies:?}");
+    assert!(replies[0].as_ref().unwrap_err().to_string().contains("READONLY"), "{replies:?}");
+    eventually("it is known as a replica", async || !node.status().state.is_admitted()).await;
+}
+
+/// Issue 9: a fence that was too far ahead for the record when it was granted, and is not any more
+/// when its lock is renewed, is in no record, so its key has to stay.
+#[tokio::test]
+async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it_also_when_it_is_renewed() {
+    let server = Server::start().await;
+    let node = real(&server).await;
+    let day = 86_400;
+    let time: u64 = server.command(&["EVAL", "return redis.call('TIME')[1]", "0"]).parse().unwrap();
+    let names = [Name::new("quorumlock:", "far").unwrap()].into();
+    let ballot = (time + day - 60) * 1_000_000;
+    let claim = Operation {
+        verb: Verb::Claim,
+        ballot,
+        owner: "c/1/x/1.0".into(),
+        ttl: 60 * SECOND,
+        count: 1,
+        ..Operation::inspect(names)
+    };
+    let release = claim.with_verb(Verb::Release);
+    for (operation, outcome) in [
+        (&claim, Outcome::Granted { fence: ballot }),
+        (&claim.with_verb(Verb::Renew), Outcome::Extended),
+        (&release, Outcome::Released { held: 1 }),
+    ] {
+        assert_eq!(ask_all(&node, std::slice::from_ref(operation)).await.pop().unwrap().unwrap(), outcome);
+        let left: u64 = server.command(&["PTTL", "quorumlock:{far}"]).parse().unwrap();
+        assert!(left > (day - 90) * 1_000, "{outcome:?}: {left} ms");
+    }
 }

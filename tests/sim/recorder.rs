@@ -174,8 +174,8 @@ impl Node for Recorder {
         self.inner.lesson()
     }
 
-    fn lesson_given(&self, taught: bool) {
-        self.inner.lesson_given(taught);
+    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+        self.inner.lesson_given(lesson, taught);
     }
 
     fn close(&self) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Line;
-use super::record::{KEEP, is_far};
+use super::record::KEEP;
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::Operation;
 
@@ -62,11 +62,9 @@ impl Entry {
     /// It changes: it is kept from now on, or from the end of its hold.
     pub(super) fn keep(&mut self, now: Duration) {
         let until = self.hold.as_ref().map_or(Duration::ZERO, |hold| hold.until);
-        self.expires = until.max(now) + KEEP;
-        if is_far(self.fence, now) {
-            // Until clocks have passed it.
-            self.expires = self.expires.max(Duration::from_micros(self.fence));
-        }
+        // A fence that is ahead of the clock may be too far ahead for the record: it is kept until clocks have passed it.
+        let passed = Duration::from_millis(self.fence.div_ceil(1_000));
+        self.expires = until.max(now).max(passed) + KEEP;
     }
 
     pub(super) fn hold(&mut self, operation: &Operation, fence: u64, now: Duration) {

@@ -26,13 +26,14 @@ pub(super) struct Record {
 
 impl Record {
     /// Moves on, once a period. A clock that was set back tells nothing of how long ago that was.
-    pub(super) fn rotate(&mut self, now: Duration) {
-        let now = millis(now);
+    pub(super) fn rotate(&mut self, precise: Duration) {
+        let now = millis(precise);
         let age = self.rotated.map(|rotated| now.checked_sub(rotated));
         match age {
             Some(Some(age)) if age < PERIOD => return,
             Some(Some(age)) if age < 2 * PERIOD => {}
-            Some(_) => self.mid = self.high,
+            Some(Some(_)) => self.mid = self.high,
+            Some(None) => self.forget_what_is_far(precise),
             None => {}
         }
         self.floor = self.floor.max(self.mid);
@@ -40,9 +41,16 @@ impl Record {
         self.rotated = Some(now);
     }
 
+    /// What the clock let in that was further ahead than it is now is no floor for all names.
+    fn forget_what_is_far(&mut self, now: Duration) {
+        self.high = self.high.min(far(now));
+        self.floor = self.floor.min(far(now));
+        self.mid = self.high;
+    }
+
     /// A ballot was granted, healed, or told by a release.
     pub(super) fn heard(&mut self, ballot: u64, now: Duration) {
-        if !is_far(ballot, now) {
+        if ballot <= far(now) {
             self.high = self.high.max(ballot);
         }
     }
@@ -60,7 +68,8 @@ impl Record {
     }
 
     /// Other nodes know of ballots up to `told`.
-    pub(super) fn teach(&mut self, told: u64) {
+    pub(super) fn teach(&mut self, told: u64, now: Duration) {
+        let told = told.min(far(now));
         self.high = self.high.max(told);
         self.mid = self.mid.max(told);
         self.floor = self.floor.max(told);
@@ -73,9 +82,9 @@ impl Record {
     }
 }
 
-/// Whether a fence is too far ahead for the record.
-pub(super) fn is_far(fence: u64, now: Duration) -> bool {
-    u128::from(fence) > now.as_micros() + u128::from(FAR)
+/// The highest ballot that is not too far ahead.
+fn far(now: Duration) -> u64 {
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX).saturating_add(FAR)
 }
 
 #[cfg(test)]
@@ -134,11 +143,23 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_right_leaves_no_name_without_ballots_for_a_year() {
+        let (year, day) = (365 * 86_400 * SECOND, 86_400_000_000);
+        let mut record = record(SECOND);
+        record.rotate(year);
+        record.heard(u64::try_from(year.as_micros()).unwrap(), year);
+        record.rotate(7 * SECOND);
+        assert_eq!((record.high(), record.floor()), (7_000_000 + day, 7_000_000 + day));
+        record.teach(1 << 52, 7 * SECOND);
+        assert_eq!(record.floor(), 7_000_000 + day);
+    }
+
+    #[test]
     fn a_floor_never_falls() {
         let mut record = record(1_000 * SECOND);
-        record.teach(9_000_000);
+        record.teach(9_000_000, 1_000 * SECOND);
         record.rotate(5_000 * SECOND);
-        record.teach(8_000_000);
+        record.teach(8_000_000, 5_000 * SECOND);
         assert_eq!((record.floor(), record.high()), (9_000_000, 9_000_000));
     }
 

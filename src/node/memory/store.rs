@@ -29,8 +29,8 @@ impl Store {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
         self.expire(now);
-        if operation.verb != Verb::Inspect {
-            self.record.rotate(now);
+        if matches!(operation.verb, Verb::Claim | Verb::Pass | Verb::Teach | Verb::Record) {
+            self.record.rotate(precise);
         }
         let mut work = Work { store: self, operation, now, precise };
         match operation.verb {
@@ -259,6 +259,7 @@ impl Work<'_> {
                 self.entry(name).extend(renewal.ttl, now);
             } else {
                 outcome = Outcome::Healed;
+                self.store.record.rotate(self.precise);
                 let fence = self.entry(name).fence.max(renewal.ballot);
                 self.hold(renewal, name, fence);
             }
@@ -294,6 +295,9 @@ impl Work<'_> {
 
     fn release(&mut self) -> Outcome {
         let (release, now, precise) = (self.operation, self.now, self.precise);
+        if !self.is_brief() {
+            self.store.record.rotate(precise);
+        }
         let mut held = 0;
         for name in release.names.iter() {
             let entry = self.entry(name);
@@ -303,6 +307,17 @@ impl Work<'_> {
             self.queue_after_release(release, name);
         }
         Outcome::Released { held }
+    }
+
+    /// Whether the script frees the name without a look at the record: nobody waits, and the fence is known.
+    fn is_brief(&mut self) -> bool {
+        let release = self.operation;
+        let [name] = &*release.names else { return false };
+        let mine = self.is_mine(name);
+        let now = self.now;
+        let entry = self.entry(name);
+        let alone = entry.turn.is_none() && entry.line.len(now) == 0;
+        mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
     }
 
     /// Leaves the queue or stays in it, and gives the first its turn if the name is free now.
@@ -338,7 +353,7 @@ impl Work<'_> {
     }
 
     fn teach(&mut self) -> Outcome {
-        self.store.record.teach(self.operation.ballot);
+        self.store.record.teach(self.operation.ballot, self.precise);
         Outcome::Taught
     }
 

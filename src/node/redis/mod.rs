@@ -268,8 +268,9 @@ impl Node for RedisNode {
         self.shared.state().guard.lesson()
     }
 
-    fn lesson_given(&self, taught: bool) {
-        self.shared.state().guard.lesson_given(taught);
+    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+        let now = self.shared.host.now();
+        self.shared.state().guard.lesson_given(lesson, taught, now);
     }
 
     fn close(&self) {

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_rejection_says_what_to_do() {
         let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
-        assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Rejected, true));
+        assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Busy, true));
     }
 
     #[test]
