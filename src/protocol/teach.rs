@@ -25,29 +25,17 @@ const PAUSES: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::fr
 pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, doubts: Arc<Doubts>, closing: CancellationToken) {
     let (mut due, mut failures) = (Tick::NEVER, 0u32);
     loop {
-        let doubted = tokio::select! {
+        tokio::select! {
             biased;
             () = closing.cancelled() => return,
-            doubted = doubts.next() => doubted,
-            () = sleep_until(&host, due), if due != Tick::NEVER => NodeSet::default(),
-        };
+            _ = doubts.next() => failures = 0,
+            () = sleep_until(&host, due), if due != Tick::NEVER => failures = failures.saturating_add(1),
+        }
         let Some(voters) = voters.upgrade() else { return };
-        failures = if doubted.is_empty() { failures.saturating_add(1) } else { 0 };
-        wake(&voters, doubted);
         match closing.run_until_cancelled(teach(&voters, failures)).await {
             Some(next) => due = next,
             None => return,
         }
-    }
-}
-
-/// A node whose clock was stepped is asked something by which it looks at its clock: fences may expire
-/// early now, and what was granted must be below the floor before.
-fn wake(voters: &Arc<Voters>, doubted: NodeSet) {
-    if !doubted.is_empty() {
-        let asked = Asked { pupils: NodeSet::default(), records: Records::new(voters.size) };
-        let round = Round::new(voters.nodes.len(), 0, asked);
-        voters.ask(doubted, &Arc::new(Operation::record()), &round);
     }
 }
 

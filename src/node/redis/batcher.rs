@@ -21,7 +21,9 @@ use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::{Job, Shared};
 use crate::host::before;
-use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
+use crate::node::Request;
+use crate::node::operation::Operation;
+use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo, Sink};
 use crate::node::trust::trusted;
 use crate::quorum::Tick;
 use crate::quorum::guard::Trust;
@@ -367,10 +369,21 @@ impl Batcher {
 
     fn note(&self, stepped: bool, quarantined: bool) {
         if stepped {
+            // Fences may expire early now, and what was granted must be below the floor before: the
+            // node looks at its clock when it is asked for its record.
+            let reply = ReplyTo::new(self.shared.index, Arc::new(Nobody));
+            self.shared.enqueue(Request { operation: Arc::new(Operation::record()), reply });
             tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
         }
         self.shared.meters.quarantined(quarantined);
     }
+}
+
+/// Nobody wants to know.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn deliver(self: Arc<Self>, _: usize, _: Reply) {}
 }
 
 fn demoted(reply: &Reply) -> bool {
