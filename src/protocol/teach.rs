@@ -72,7 +72,7 @@ fn next(voters: &Voters, failures: u32) -> Tick {
 
 async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice) {
     // It may have restarted while others were asked: then it is too early to tell it.
-    let same = voters.nodes[pupil].lesson() == Some(lesson);
+    let same = voters.nodes[pupil].lesson().is_some_and(|now| now.number == lesson.number);
     let taught = match advice {
         Advice::Nothing => true,
         Advice::Teach(high) => same && told(voters, pupil, high).await,

@@ -106,6 +106,8 @@ struct Doubted {
 /// What a node that may have forgotten is to be told of ballots: see [`teaching`](super::teaching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lesson {
+    /// Which one: it has another number when the node's memory may have become another since.
+    pub number: u32,
     /// From when on: no running round counts any more what it forgot.
     pub from: Tick,
     /// When it votes again, but for the lesson.
@@ -149,6 +151,8 @@ pub struct Guard {
     offset: Option<Offset>,
     doubted: Option<Doubted>,
     schooling: Schooling,
+    /// How many lessons were due so far.
+    lessons: u32,
     demoted: bool,
     news: News,
 }
@@ -167,6 +171,7 @@ impl Guard {
             offset: None,
             doubted: None,
             schooling: Schooling::Done,
+            lessons: 0,
             demoted: false,
             news: News::None,
         }
@@ -211,6 +216,7 @@ impl Guard {
             self.lineage = Some(lineage.to_owned());
             // In those words it was not taught.
             self.schooling = Schooling::Due;
+            self.lessons = self.lessons.wrapping_add(1);
             self.news = self.news.max(News::Met);
         }
     }
@@ -250,19 +256,19 @@ impl Guard {
     #[must_use]
     pub fn lesson(&self) -> Option<Lesson> {
         let Doubted { until, settled, .. } = self.doubted.filter(|_| self.schooling != Schooling::Done)?;
-        Some(Lesson { from: settled, ends: until })
+        Some(Lesson { number: self.lessons, from: settled, ends: until })
     }
 
     /// A lesson was given at `now`: the node was `taught`, or nobody could teach it. It counts for
     /// nothing if the node has come into doubt again since. Where nobody could, its votes wait for
     /// that no longer, once its quarantine is over.
     pub fn lesson_given(&mut self, lesson: Lesson, taught: bool, now: Tick) {
-        if self.lesson() != Some(lesson) {
+        if self.lessons != lesson.number {
             return;
         }
         if taught {
             self.schooling = Schooling::Done;
-        } else if now >= lesson.ends {
+        } else if now >= lesson.ends && self.schooling == Schooling::Awaited {
             self.schooling = Schooling::Due;
         }
     }
@@ -306,6 +312,7 @@ impl Guard {
         }
         if why == Doubt::Restarted {
             self.schooling = if now < until { Schooling::Awaited } else { Schooling::Due };
+            self.lessons = self.lessons.wrapping_add(1);
             self.news = self.news.max(News::Met);
         }
         let known = self.doubted.unwrap_or(Doubted { why, until, settled });

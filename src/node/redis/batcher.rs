@@ -369,13 +369,29 @@ impl Batcher {
 
     fn note(&self, stepped: bool, quarantined: bool) {
         if stepped {
-            // Fences may expire early now, and what was granted must be below the floor before: the
-            // node looks at its clock when it is asked for its record.
-            let reply = ReplyTo::new(self.shared.index, Arc::new(Nobody));
-            self.shared.enqueue(Request { operation: Arc::new(Operation::record()), reply });
+            self.let_it_look();
             tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
         }
         self.shared.meters.quarantined(quarantined);
+    }
+}
+
+impl Batcher {
+    /// Fences may expire early now, and what was granted must be below the floor before: the node looks
+    /// at its clock when it is asked for its record. A clock that drifts far is stepped with many replies,
+    /// this one's among them, so it is asked no more often than it is probed.
+    fn let_it_look(&self) {
+        let now = self.shared.host.now();
+        let mut state = self.shared.state();
+        let due = now >= state.look_next;
+        if due {
+            state.look_next = now + PROBE;
+        }
+        drop(state);
+        if due {
+            let reply = ReplyTo::new(self.shared.index, Arc::new(Nobody));
+            self.shared.enqueue(Request { operation: Arc::new(Operation::record()), reply });
+        }
     }
 }
 

@@ -101,6 +101,8 @@ struct State {
     silent: Option<String>,
     /// When it may be told again that messages were missed.
     missed_next: Tick,
+    /// When the node may be asked again to look at its clock.
+    look_next: Tick,
     round_trip: Option<Duration>,
 }
 
@@ -215,7 +217,16 @@ impl RedisNode {
         let guard = Guard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
         let missed_next = host.now();
-        let state = State { link, guard, server: None, hinting: false, silent: None, missed_next, round_trip: None };
+        let state = State {
+            link,
+            guard,
+            server: None,
+            hinting: false,
+            silent: None,
+            missed_next,
+            look_next: missed_next,
+            round_trip: None,
+        };
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
