@@ -263,7 +263,10 @@ impl Settings {
         let count = self.addresses.len();
         require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
         require(count <= MAX_NODES, || format!("{count} nodes are configured; use at most {MAX_NODES}"))?;
-        let endpoints = self.addresses.iter().map(|address| Endpoint::parse(address)).collect::<Result<Vec<_>>>()?;
+        let read = |(index, address): (usize, &String)| {
+            Endpoint::parse(address).map_err(|error| Error::config(format!("node {} of {count}: {error}", index + 1)))
+        };
+        let endpoints = self.addresses.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         for (index, endpoint) in endpoints.iter().enumerate() {
             let again = endpoints[..index].iter().any(|other| other.to_string() == endpoint.to_string());
             require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;

@@ -83,11 +83,12 @@
 //!   `rediss://` where others can reach the connection.
 //! * Tokens depend on clocks where a node forgot what it stored and no client taught it what the others know: too few
 //!   nodes that never forgot could be reached by the end of its quarantine (`max_ttl` after the restart, which
-//!   should be well above 10 s), or `max_ttl` is zero, or no client was there until a new one used it at once. The same
+//!   should be well above 10 s), or where no client was there then, within two seconds after one
+//!   came; or `max_ttl` is zero. The same
 //!   holds once a fence was met that is more than a day ahead of the nodes' clocks. Then tokens grow only if no
 //!   client's wall clock is ahead of another's.
-//! * A forced release frees the name at once. The holder learns of it with its next renewal, and
-//!   until then may treat the lock as held.
+//! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with its
+//!   next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does not.
 //! * Order across processes is not strict: a process passes the lock on among its own callers up
 //!   to eight times in a row while others wait ([`LockOptions::max_passes`]; zero makes it
 //!   strict). Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.

@@ -133,6 +133,7 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Inspect => &["inspected"],
         Verb::Teach => &["taught"],
         Verb::Record => &["record"],
+        Verb::Revoke => &["revoked"],
     }
 }
 

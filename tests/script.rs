@@ -47,6 +47,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Record),
+        1 => Just(Verb::Revoke),
     ];
     // Rarely: what is taught lies above most ballots from then on.
     let verb = prop_oneof![40 => verb, 1 => Just(Verb::Teach)];
@@ -94,7 +95,7 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
 fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     match sketch.verb {
         // What is a day ahead is cut, by clocks that differ here.
-        Verb::Teach => return Operation::teach(sketch.ballot.min(101)),
+        Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
         Verb::Record => return Operation::record(),
         _ => {}
     }
@@ -122,7 +123,8 @@ fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
 fn same_entry(one: &Inspection, other: &Inspection) -> bool {
     let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
     let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
-    (&one.holder, one.count, one.fence, one.waiting) == (&other.holder, other.count, other.fence, other.waiting)
+    (&one.holder, one.revoked, one.count) == (&other.holder, other.revoked, other.count)
+        && (one.fence, one.waiting) == (other.fence, other.waiting)
         && near(one.remaining, other.remaining)
         && turn(one) == turn(other)
         && near(left(one), left(other))
@@ -138,6 +140,9 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
             Outcome::Reserved { turn: a, left, fence: mark, next: first },
             Outcome::Reserved { turn: b, left: right, fence: other, next: second },
         ) => a == b && mark == other && first == second && near(Some(*left), Some(*right)),
+        (Outcome::Revoked { held: one, left }, Outcome::Revoked { held: other, left: right }) => {
+            one == other && near(Some(*left), Some(*right))
+        }
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }

@@ -2,7 +2,7 @@
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
 -- ARGV   [1] for every operation, packed as '<sHdddIssss', texts ending with a zero byte:
---          verb    claim | pass | renew | count | release | inspect | teach | record
+--          verb    claim | pass | renew | count | release | inspect | teach | record | revoke
 --          names   how many names; of teach and record 0
 --          ttl     ms
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues
@@ -12,14 +12,15 @@
 --          ballot  below 2^53, in digits; of teach the highest ballot that other nodes know
 --          ticket  place in the queue, in digits: microsecond at which the acquisition began
 --          next    of a pass: who takes over
--- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds
+-- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
 --
 -- Stored for a name
---   P{name}         hash: o, c, u = owner, hold count, until when (ms of this node's TIME): over once u <= TIME. A release deletes u
+--   P{name}         hash: o, c, u = owner, hold count, until when (ms of this node's TIME): over once u <= TIME. A release deletes u. The owner
+--                   ends with '!' once it was revoked: then nothing but a release is its owner's any more
 --                   f = the fence: the highest ballot granted or healed here, or told by a release
 --                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
 --                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
---                   expires KEEP after the latest of u, the last change, and the time that the fence is as a number
+--                   expires KEEP after the later of u and the last change; where the fence is more than a day ahead of TIME, KEEP after that time
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
 --                   holders, with an expiry each) have a suffix and a field of their own, and change nothing of this
 -- Stored for the node, in its record, which does not expire
@@ -36,16 +37,17 @@
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
---   inspect  {inspected, then for every name: holder or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
+--   revoke   {revoked, how many of the names the owner holds, ms left at most}
+--   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
---   record   {record, high, floor, 1 if taught in this RUN}
+--   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes '{acquisition} {ms}' to the client of the first in the queue when its turn comes (0), and to the one behind it (when to ask).
 -- A wake-up that may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
-local KEEP, PERIOD, LONGEST_TURN = 150000, 50000, 60000
+local KEEP, PERIOD, LONGEST_TURN = 105000, 35000, 60000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR = 86400000000
 
@@ -61,12 +63,11 @@ local high, mid, floor, rotated, highest
 -- What nobody contends for is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
 -- What this leaves, from the first operation of another kind on, or that Redis refuses, is done below, where everything is handled. Numbers without leading zeros are
 -- compared as texts, the shorter one being the smaller: to read and to write large numbers is most of what this would cost.
-local moment = format('%d', now)
+local moment, far = format('%d', now), format('%d', micros + FAR)
 while at <= last do
   local verb, names, ttl, wait, _, count, owner, ballot, _, _, rest = struct.unpack('<sHdddIssss', packed, at)
   if names ~= 1 or ttl > 50000000 or count > 99999 then break end
-  -- A fence further ahead of TIME than this is kept for longer than the hold.
-  local lock, far = KEYS[key], format('%d', micros + ttl * 1000)
+  local lock = KEYS[key]
   if verb == 'claim' then
     if not floor then
       local record = redis.pcall('HMGET', KEYS[1], 'high', 'floor', 'rotated')
@@ -96,7 +97,9 @@ while at <= last do
     if it.err or it[1] ~= owner or not ends or not fence then break end
     if #ends < #moment or #ends == #moment and ends <= moment then break end
     if verb == 'renew' then
-      if #fence > #far or #fence == #far and fence > far then break end
+      -- It may have been too far ahead for high when it was granted: see keep.
+      local passed = format('%d', micros + ttl * 1000)
+      if #fence > #passed or #fence == #passed and fence > passed then break end
       -- In this order: without memory left Redis refuses a script's HSET, unless the script has written before. PEXPIRE and HDEL it never refuses.
       local done = redis.pcall('PEXPIRE', lock, format('%d', ttl + KEEP))
       if type(done) == 'table' then break end
@@ -136,14 +139,17 @@ local function rotate()
   elseif rotated and now - rotated >= 2 * PERIOD then
     mid = high
   end
-  floor, mid = math.max(floor, mid), high
-  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
+  local below = math.max(floor, mid)
+  -- Without memory left this is refused, and to be done again by what comes behind it.
+  floor = nil
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(high), 'floor', digits(below), 'rotated', digits(now))
+  floor, mid = below, high
 end
 
 local function heard(ballot)
   if ballot > high and ballot <= micros + FAR then
-    high = ballot
     call('HSET', KEYS[1], 'high', digits(ballot))
+    high = ballot
   end
 end
 
@@ -155,8 +161,11 @@ local function look(op, i)
   -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
   if left > LONGEST_TURN then left = 0 end
   local running = it[4] and left > 0
+  local owner, revoked = it[1], it[1] and string.sub(it[1], -1) == '!'
+  if revoked then owner = string.sub(owner, 1, -2) end
   return {
-    holder = ends > now and it[1] or nil,
+    holder = ends > now and owner or nil,
+    revoked = revoked,
     ends = ends,
     fence = tonumber(it[3]) or 0,
     stored = it[4],
@@ -164,16 +173,24 @@ local function look(op, i)
     left = running and left or 0,
     queued = it[6],
     count = it[7] or '0',
-    released = {not it[2] and it[1], it[8]},
+    released = {(revoked or not it[2]) and owner, it[8]},
   }
 end
 
--- Stores fields of a name, and keeps them.
+-- Stores fields of a name, and keeps them until the floor is above the fence.
 local function keep(op, i, it, ...)
-  -- A fence that is ahead of TIME may be too far ahead for high: it is kept until clocks have passed it.
-  local last = digits(math.max(it.ends, now, math.ceil(it.fence / 1000)) + KEEP - now)
+  local last, passed = math.max(it.ends, now), math.ceil(it.fence / 1000)
+  local ahead = passed > last
+  -- Too far for high: until clocks have passed it.
+  if ahead and it.fence > micros + FAR then last = passed end
+  last = digits(last + KEEP - now)
   -- What is held is extended and released whatever the server's memory: see above.
   if it.holder then call('PEXPIRE', op.locks[i], last) end
+  if ahead then
+    -- It may have been too far when it was granted, and be so no longer.
+    rotate()
+    heard(it.fence)
+  end
   call('HSET', op.locks[i], ...)
   if not it.holder then call('PEXPIRE', op.locks[i], last) end
 end
@@ -284,7 +301,7 @@ function verbs.claim(op)
   local ballot = tonumber(op.ballot)
   local top = ballot
   for i, it in ipairs(seen) do
-    if it.holder == op.owner then
+    if it.holder == op.owner and not it.revoked then
       top = math.max(top, it.fence)
       -- Granted while the node was in doubt, and it was taught since.
       if math.max(ballot, it.fence) <= floor then return {'stale', digits(floor)} end
@@ -313,7 +330,7 @@ function verbs.pass(op)
   rotate()
   local seen = look_all(op)
   local mine, ballot = true, tonumber(op.ballot)
-  for i, it in ipairs(seen) do mine = mine and it.holder == op.owner end
+  for i, it in ipairs(seen) do mine = mine and it.holder == op.owner and not it.revoked end
   for i, it in ipairs(seen) do
     if mine and ballot <= math.max(it.fence, floor) then return {'stale', digits(math.max(it.fence, floor))} end
   end
@@ -334,6 +351,7 @@ function verbs.renew(op)
   local seen, reply = look_all(op), 'extended'
   for i, it in ipairs(seen) do
     if it.holder and it.holder ~= op.owner then return {'lost', it.holder} end
+    if it.holder and it.revoked then return {'lost', ''} end
     if not it.holder then
       if it.turn then return {'lost', it.turn} end
       -- A renewal that was overtaken by the release must not revive what was released.
@@ -389,12 +407,29 @@ function verbs.release(op)
   return {'released', freed}
 end
 
+function verbs.revoke(op)
+  rotate()
+  local seen, held, longest = look_all(op), 0, 0
+  for i, it in ipairs(seen) do
+    it.fence = math.max(it.fence, tonumber(op.ballot))
+    heard(it.fence)
+    if it.holder == op.owner then
+      held, longest = held + 1, math.max(longest, it.ends - now)
+      keep(op, i, it, 'f', digits(it.fence), 'o', op.owner .. '!')
+    else
+      keep(op, i, it, 'f', digits(it.fence))
+    end
+  end
+  return {'revoked', held, longest}
+end
+
 function verbs.inspect(op)
   local reply = {'inspected'}
   for i = 1, #op.locks do
     local it = look(op, i)
     local left, line = it.holder and it.ends - now or -2, call('ZCARD', queue(op, i))
-    for _, part in ipairs({it.holder or '', it.holder and it.count or '0', left, digits(it.fence), line, it.turn or '', it.left}) do
+    local holder = it.holder and (it.holder .. (it.revoked and '!' or ''))
+    for _, part in ipairs({holder or '', it.holder and it.count or '0', left, digits(it.fence), line, it.turn or '', it.left}) do
       reply[#reply + 1] = part
     end
   end
@@ -411,11 +446,13 @@ end
 
 function verbs.record()
   rotate()
-  return {'record', digits(high), digits(floor), call('HGET', KEYS[1], 'taught') == RUN and 1 or 0}
+  return {'record', digits(high), digits(floor), call('HGET', KEYS[1], 'taught') or ''}
 end
 
+-- Before version 7 Redis puts in front where in the script it refused.
 local function said(problem)
-  return {'error', type(problem) == 'table' and problem.err or tostring(problem)}
+  local text = type(problem) == 'table' and problem.err or tostring(problem)
+  return {'error', (string.gsub(text, '^@?[%w_]+: %d+: %-?', ''))}
 end
 
 while at <= last do

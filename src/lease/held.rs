@@ -180,7 +180,7 @@ impl Held {
         // being told, and no node from being asked to release.
         self.freed(since);
         self.leases.voters.meters.lost(reason.as_str());
-        tracing::warn!(name = ?self.claim.names, token = self.claim.ballot, reason = reason.as_str(), "lock lost");
+        tracing::warn!(name = ?self.claim.names[0], token = self.claim.ballot, reason = reason.as_str(), "lock lost");
     }
 
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.

@@ -1,14 +1,9 @@
-//! What the nodes say of a name, and taking it away by force.
+//! What the nodes say of a name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::host::before;
-use crate::node::{Inspection, Name, Operation, Verb};
-use crate::protocol::{Cleanup, Survey, Voters, Whom};
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::tally::Freed;
+use crate::node::Inspection;
+use crate::protocol::{Survey, Voters};
 
 /// What each node says of a name.
 #[derive(Clone, Debug)]
@@ -35,6 +30,12 @@ impl Inspected {
         holders().find(|holder| holders().filter(|other| other == holder).count() >= self.quorum)
     }
 
+    /// Whether a quorum of nodes renews the hold no more: it was [revoked](crate::Quorum::revoke).
+    #[must_use]
+    pub fn revoked(&self) -> bool {
+        self.said().filter(|said| said.revoked).count() >= self.quorum
+    }
+
     /// Whether a quorum of nodes says the same: that one owner holds it, or that nobody does. `None` if votes are split or too few nodes answer.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
@@ -51,49 +52,4 @@ impl Inspected {
     fn said(&self) -> impl Iterator<Item = &Inspection> {
         self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
     }
-}
-
-/// Releases `name` for whoever holds it, on every node, with a ballot above every fence: that much the fence is raised.
-pub(super) async fn force(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<bool> {
-    let survey = Survey::of(voters, name, patience).await;
-    let heard: Vec<_> = survey.0.iter().filter_map(|said| said.as_ref().ok()).collect();
-    if heard.len() < voters.size.quorum() as usize {
-        return Err(unavailable(voters, name, &survey));
-    }
-    heard.iter().for_each(|said| voters.seen(said.fence));
-    let mut owners: Vec<_> = heard.iter().filter_map(|said| said.holder.as_deref()).collect();
-    owners.sort_unstable();
-    owners.dedup();
-    let anybody = !owners.is_empty();
-    // A name that is free has its fence raised all the same: a claim that is on its way may rest on an old ballot.
-    if owners.is_empty() {
-        owners.push("-");
-    }
-    let until = voters.host.now() + patience;
-    let told = heard.iter().map(|said| said.fence).filter(|&fence| fence < LIMIT - 1).max().unwrap_or(0);
-    let ballot = voters.ballot(told)?;
-    for owner in owners {
-        let release = Operation {
-            verb: Verb::Release,
-            owner: owner.into(),
-            ttl: Duration::from_secs(60),
-            ballot,
-            ..Operation::inspect([name.clone()].into())
-        };
-        let cleanup = Cleanup::start(voters, release, Whom::all(voters.everyone()));
-        match before(&voters.host, until, cleanup.freed()).await {
-            Some(Freed::Held | Freed::Gone) => {}
-            Some(Freed::Unknown) | None => return Err(unavailable(voters, name, &survey)),
-        }
-    }
-    Ok(anybody)
-}
-
-fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
-    let report = |(node, said): (usize, &Result<Inspection, crate::node::Fault>)| NodeReport {
-        node: voters.nodes[node].label().clone(),
-        said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
-    };
-    let message = format!("{name:?} was not released on a quorum of nodes");
-    Error::new(ErrorKind::Unavailable, message).with_nodes(survey.0.iter().enumerate().map(report).collect())
 }

@@ -1,6 +1,7 @@
 //! What users hold: the quorum and its locks. Claims, and no protocol of their own.
 
 mod builder;
+mod forced;
 mod inspected;
 mod mutex;
 mod quorum;

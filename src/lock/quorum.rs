@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::QuorumBuilder;
-use super::inspected::{Inspected, force};
+use super::forced::Taking;
+use super::inspected::Inspected;
 use super::mutex::QuorumLock;
 use crate::config::{LockOptions, Rules, Settings};
 use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
@@ -120,8 +121,27 @@ impl Quorum {
         Ok(Inspected::new(&self.0.leases.voters, survey))
     }
 
-    /// Takes `name` away from whoever holds it, and raises its fence: tokens dealt so far are dead, as far as storage checks them. The holder learns of it with
-    /// its next renewal, at most a third of its ttl later. For repairs by hand.
+    /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the hold any
+    /// more, and nobody else enters before the holder has let go, which it does with its next renewal, or its
+    /// time is over. Tokens dealt so far are dead at once, as far as storage checks them: the fence is raised.
+    ///
+    /// Returns for how long it may be held still, by the nodes' clocks; `None` if nobody holds it.
+    ///
+    /// # Errors
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. `Config` for a bad name,
+    /// `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Each node has done it, or not; ask again.
+    pub async fn revoke(&self, name: &str) -> Result<Option<Duration>> {
+        let name = self.name(name)?;
+        self.0.usable()?;
+        Taking::look(&self.0.leases.voters, &name, self.0.rules.round_timeout).await?.revoke().await
+    }
+
+    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with its next renewal, at
+    /// most a third of its ttl later; until then there may be two.** For repairs by hand, where it is known that the holder
+    /// has gone; [`revoke`](Self::revoke) is safe.
     ///
     /// Returns whether anybody held it on any node.
     ///
@@ -133,7 +153,7 @@ impl Quorum {
     pub async fn force_release(&self, name: &str) -> Result<bool> {
         let name = self.name(name)?;
         self.0.usable()?;
-        force(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
+        Taking::look(&self.0.leases.voters, &name, self.0.rules.round_timeout).await?.free().await
     }
 
     /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only after its quarantine.
@@ -178,6 +198,11 @@ impl Quorum {
             tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");
         }
         self.0.leases.voters.nodes.iter().for_each(|node| node.close());
+        if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {
+            let mut changes = registry.subscribe();
+            let ended = self.changed_until(&mut changes, |nodes| admitted(nodes) == 0);
+            let _ = before(&self.0.host, until, ended).await;
+        }
     }
 
     /// How many names have callers, how many timers are set, and how many callers listen for hints: none when nothing is held or waited for.
@@ -268,6 +293,13 @@ mod tests {
     #[derive(Clone, Debug)]
     struct After(u32, usize);
 
+    impl After {
+        fn record(&self) -> Value {
+            let record = vec!["record".into(), "0".into(), "0".into(), self.1.to_string().into()];
+            Value::Array(vec![Value::Integer(1_000_000), "".into(), Value::Array(record)])
+        }
+    }
+
     impl Dialer for After {
         fn address(&self) -> String {
             format!("redis://{}", self.1)
@@ -280,8 +312,9 @@ mod tests {
     }
 
     impl Connection for After {
-        fn send(&self, _: &'static str, _: &dyn Arguments) -> Answer<Value> {
-            ready(Ok(format!("run_id:{}\r\nuptime_in_seconds:1000\r\nrole:master\r\n", self.1).into())).boxed()
+        fn send(&self, command: &'static str, _: &dyn Arguments) -> Answer<Value> {
+            let info = || format!("run_id:{}\r\nuptime_in_seconds:1000\r\nrole:master\r\n", self.1).into();
+            ready(Ok(if command == "EVALSHA" { self.record() } else { info() })).boxed()
         }
 
         fn subscribe(&self, _: &str) -> Answer<()> {

@@ -25,12 +25,23 @@ pub enum Verb {
     Teach,
     /// Tell the node's record.
     Record,
+    /// Let the owner's hold of the names end: it is not renewed any more. Frees nothing.
+    Revoke,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 8] =
-        [Self::Claim, Self::Pass, Self::Renew, Self::Count, Self::Release, Self::Inspect, Self::Teach, Self::Record];
+    pub const ALL: [Self; 9] = [
+        Self::Claim,
+        Self::Pass,
+        Self::Renew,
+        Self::Count,
+        Self::Release,
+        Self::Inspect,
+        Self::Teach,
+        Self::Record,
+        Self::Revoke,
+    ];
 
     /// The verb's name in the script and in metrics.
     #[must_use]
@@ -44,6 +55,7 @@ impl Verb {
             Self::Inspect => "inspect",
             Self::Teach => "teach",
             Self::Record => "record",
+            Self::Revoke => "revoke",
         }
     }
 }
@@ -134,7 +146,7 @@ pub struct Operation {
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
-    /// The hold count to set.
+    /// The hold count to set; of a lesson its number.
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
@@ -151,10 +163,10 @@ impl Operation {
         Self { verb: Verb::Record, ..Self::inspect([].into()) }
     }
 
-    /// Tells a node the highest ballot that others know of.
+    /// Tells a node the highest ballot that others know of: its lesson of that number.
     #[must_use]
-    pub fn teach(high: u64) -> Self {
-        Self { verb: Verb::Teach, ballot: high, ..Self::inspect([].into()) }
+    pub fn teach(high: u64, lesson: u32) -> Self {
+        Self { verb: Verb::Teach, ballot: high, count: lesson, ..Self::inspect([].into()) }
     }
 
     /// A question that changes nothing.
@@ -223,7 +235,7 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record"];
+        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record", "revoke"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 

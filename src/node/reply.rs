@@ -15,6 +15,8 @@ pub struct Inspection {
     pub holder: Option<String>,
     /// The holder's hold count; 0 where nobody holds it.
     pub count: u32,
+    /// Whether it was taken away from the holder, who has not let go yet.
+    pub revoked: bool,
     /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or the hold never ends.
     pub remaining: Option<Duration>,
     /// The highest ballot granted or told.
@@ -29,13 +31,20 @@ impl Inspection {
     /// A name nobody holds.
     #[must_use]
     pub const fn free(fence: u64) -> Self {
-        Self { holder: None, count: 0, remaining: None, fence, waiting: 0, turn: None }
+        Self { holder: None, count: 0, revoked: false, remaining: None, fence, waiting: 0, turn: None }
     }
 
     /// A name that `holder` holds.
     #[must_use]
     pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
-        Self { holder: Some(holder), count, remaining, fence, waiting: 0, turn: None }
+        Self { holder: Some(holder), count, revoked: false, remaining, fence, waiting: 0, turn: None }
+    }
+
+    /// The same, `revoked` or not.
+    #[must_use]
+    pub const fn with_revoked(mut self, revoked: bool) -> Self {
+        self.revoked = revoked;
+        self
     }
 
     /// The same with a line.
@@ -101,6 +110,13 @@ pub enum Outcome {
         /// How many of the names had been held until then.
         held: u32,
     },
+    /// Revoke: done.
+    Revoked {
+        /// How many of the names the owner holds.
+        held: u32,
+        /// For how long still at most.
+        left: Duration,
+    },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),
     /// Teach: done.
@@ -130,6 +146,7 @@ impl Outcome {
             Self::Healed => "healed",
             Self::Lost { .. } => "lost",
             Self::Released { .. } => "released",
+            Self::Revoked { .. } => "revoked",
             Self::Counted => "counted",
             Self::Inspected(_) => "inspected",
             Self::Taught => "taught",

@@ -5,13 +5,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::hints::Doubts;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{Host, before, sleep_until};
-use crate::node::{Operation, Outcome, Reply};
+use crate::node::{Node, NodeState, Operation, Outcome, Reply};
 use crate::quorum::guard::Lesson;
 use crate::quorum::teaching::{Advice, Records};
 use crate::quorum::{Backoff, NodeSet, Tick};
@@ -44,13 +45,21 @@ async fn teach(voters: &Arc<Voters>, failures: u32) -> Tick {
     let now = voters.host.now();
     let pupils = pupils(voters, now);
     if !pupils.is_empty() {
+        let last = !others_come(voters);
         let records = records(voters, pupils.iter().map(|(pupil, _)| *pupil)).await;
         let free = voters.nodes.iter().all(|node| node.lesson().is_none_or(|lesson| lesson.ends <= now));
-        for (pupil, lesson) in pupils {
-            advise(voters, pupil, lesson, records.advise(pupil, free)).await;
-        }
+        // All at once: one that hangs must not use up the time of the others.
+        let advised =
+            pupils.into_iter().map(|(pupil, lesson)| advise(voters, pupil, lesson, records.advise(pupil, free), last));
+        join_all(advised).await;
     }
-    next(voters, failures)
+    next(voters, failures, now)
+}
+
+/// Whether a node is being connected to: it may know.
+fn others_come(voters: &Voters) -> bool {
+    let comes = |node: &Arc<dyn Node>| node.lesson().is_none() && node.status().state == NodeState::Connecting;
+    voters.nodes.iter().any(comes)
 }
 
 fn pupils(voters: &Voters, now: Tick) -> Vec<(usize, Lesson)> {
@@ -59,32 +68,33 @@ fn pupils(voters: &Voters, now: Tick) -> Vec<(usize, Lesson)> {
 }
 
 /// When the first lesson is due, or may succeed at last.
-fn next(voters: &Voters, failures: u32) -> Tick {
+fn next(voters: &Voters, failures: u32, began: Tick) -> Tick {
     let now = voters.host.now();
     let pause = PAUSES.pause(failures, Duration::ZERO, voters.host.random()).max(PAUSES.min);
     let lessons = voters.nodes.iter().filter_map(|node| node.lesson());
     let soonest = |of: Tick| if of > now { of.min(now + pause) } else { now + pause };
     lessons
-        .map(|lesson| if lesson.from > now { lesson.from } else { soonest(lesson.ends) })
+        // What became due while others were taught was not tried.
+        .map(|lesson| if lesson.from > began { lesson.from } else { soonest(lesson.ends) })
         .min()
         .unwrap_or(Tick::NEVER)
 }
 
-async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice) {
-    // It may have restarted while others were asked: then it is too early to tell it.
-    let same = voters.nodes[pupil].lesson().is_some_and(|now| now.number == lesson.number);
+/// Does for a node what is to be done. Where nobody knows, that was the `last` word if nobody comes.
+async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice, last: bool) {
     let taught = match advice {
         Advice::Nothing => true,
-        Advice::Teach(high) => same && told(voters, pupil, high).await,
-        Advice::NobodyKnows => false,
+        Advice::Teach(high) => told(voters, pupil, Operation::teach(high, lesson.number)).await,
+        Advice::NobodyKnows if last => false,
+        Advice::NobodyKnows => return,
     };
     voters.nodes[pupil].lesson_given(lesson, taught);
 }
 
 /// Tells one node. Whether it took it.
-async fn told(voters: &Arc<Voters>, pupil: usize, high: u64) -> bool {
-    let round = Round::new(voters.nodes.len(), high, Told(None));
-    voters.ask(NodeSet::of(pupil), &Arc::new(Operation::teach(high)), &round);
+async fn told(voters: &Arc<Voters>, pupil: usize, teach: Operation) -> bool {
+    let round = Round::new(voters.nodes.len(), teach.ballot, Told(None));
+    voters.ask(NodeSet::of(pupil), &Arc::new(teach), &round);
     before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await.unwrap_or(false)
 }
 

@@ -120,8 +120,8 @@ enum Schooling {
     Done,
     /// Its votes count all the same.
     Due,
-    /// Its votes wait for it, for a moment.
-    Awaited,
+    /// Its votes wait for it, until then.
+    Awaited(Tick),
 }
 
 /// For how long votes of a node wait at most, past its quarantine, for what other nodes know.
@@ -247,9 +247,32 @@ impl Guard {
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         let Doubted { why, until, .. } = self.doubted?;
-        let taught = if self.schooling == Schooling::Awaited { until + LESSON } else { until };
-        let until = if now < until { until } else { taught };
+        let until = if now < until { until } else { self.waits_until()? };
         (now < until).then(|| (until.since(now), why))
+    }
+
+    /// Whether at `now` nothing but a lesson keeps this node from voting.
+    #[must_use]
+    pub fn only_waits_for_a_lesson(&self, now: Tick) -> bool {
+        let over = self.doubted.is_some_and(|doubted| doubted.until <= now);
+        over && self.waits_until().is_some_and(|until| now < until)
+    }
+
+    const fn waits_until(&self) -> Option<Tick> {
+        if let Schooling::Awaited(until) = self.schooling { Some(until) } else { None }
+    }
+
+    /// The node told, before any vote of it counts, whether its present memory is known to have
+    /// forgotten no ballot; or did not tell. If not, it may have restarted before this client first
+    /// saw it.
+    pub fn recorded(&mut self, taught: Option<bool>, now: Tick) {
+        match (taught, self.schooling) {
+            (Some(true), _) => self.schooling = Schooling::Done,
+            (Some(false) | None, Schooling::Due) => self.schooling = Schooling::Awaited(now + LESSON),
+            // It knew, and its process is the same: its memory went by itself (FLUSHALL).
+            (Some(false), Schooling::Done) => self.doubt(now, Duration::ZERO, Doubt::Restarted),
+            (Some(false) | None, _) => {}
+        }
     }
 
     /// What the node is to be told of ballots, if anything: its memory may be another than before.
@@ -268,7 +291,7 @@ impl Guard {
         }
         if taught {
             self.schooling = Schooling::Done;
-        } else if now >= lesson.ends && self.schooling == Schooling::Awaited {
+        } else if self.only_waits_for_a_lesson(now) {
             self.schooling = Schooling::Due;
         }
     }
@@ -311,7 +334,7 @@ impl Guard {
             self.news = News::Doubted;
         }
         if why == Doubt::Restarted {
-            self.schooling = if now < until { Schooling::Awaited } else { Schooling::Due };
+            self.schooling = if now < until { Schooling::Awaited(until + LESSON) } else { Schooling::Due };
             self.lessons = self.lessons.wrapping_add(1);
             self.news = self.news.max(News::Met);
         }
@@ -546,6 +569,42 @@ mod tests {
         assert!(guard.quarantined(at(70)).is_none() && guard.lesson().is_some(), "it votes, and is taught later");
         given(&mut guard, true, at(80));
         assert_eq!(guard.lesson(), None);
+    }
+
+    #[test]
+    fn who_restarted_before_it_was_first_seen_is_taught_before_it_votes_and_who_never_forgot_votes_at_once() {
+        let met = |taught| {
+            let mut guard = guard();
+            guard.admit("a", 1_000 * SECOND, at(5));
+            guard.recorded(taught, at(5));
+            guard
+        };
+        let knows = met(Some(true));
+        assert!(knows.quarantined(at(5)).is_none() && knows.lesson().is_none());
+        for untold in [Some(false), None] {
+            let mut forgot = met(untold);
+            assert_eq!(forgot.quarantined(at(5)), Some((LESSON, Doubt::Restarted)));
+            assert!(forgot.only_waits_for_a_lesson(at(5)) && forgot.settled(at(5)));
+            assert_eq!(forgot.quarantined(at(7)), None, "and not for long");
+            given(&mut forgot, true, at(5));
+            assert_eq!(forgot.quarantined(at(5)), None);
+        }
+        let mut alone = met(Some(false));
+        given(&mut alone, false, at(5));
+        assert!(alone.quarantined(at(5)).is_none() && alone.lesson().is_some());
+    }
+
+    #[test]
+    fn a_memory_that_went_while_the_process_stayed_is_noticed_by_what_it_was_taught() {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.recorded(Some(true), at(0));
+        guard.admit("a", 1_010 * SECOND, at(10));
+        guard.recorded(None, at(10));
+        assert_eq!(guard.quarantined(at(10)), None, "it did not tell");
+        guard.recorded(Some(false), at(10));
+        assert_eq!(guard.quarantined(at(10)), Some((MAX_TTL, Doubt::Restarted)));
+        assert!(!guard.settled(at(10)) && !guard.only_waits_for_a_lesson(at(10)));
     }
 
     #[test]

@@ -41,7 +41,9 @@ impl LostReason {
     pub(crate) const fn explanation(self) -> &'static str {
         match self {
             Self::Expired => "its validity ended before a quorum renewed it",
-            Self::Refused => "so many nodes do not hold it for this client any more that no quorum can",
+            Self::Refused => {
+                "a majority of the nodes do not hold it for this client any more: it was taken away, or they forgot it"
+            }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",
         }
@@ -276,7 +278,7 @@ mod tests {
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
         let all = [LostReason::Expired, LostReason::Refused, LostReason::MaxHold, LostReason::Closed];
         assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
-        let words = ["validity ended", "no quorum can", "max_hold", "shut down"];
+        let words = ["validity ended", "taken away", "max_hold", "shut down"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }
 

@@ -77,7 +77,7 @@ async fn addresses_that_make_no_sense_are_refused_before_anything_is_sent() {
     for (urls, hint) in [
         (&[][..], "no node is configured"),
         (&["redis://eu", "redis://eu:6379"], "redis://eu:6379 is configured twice"),
-        (&["redis://eu", "rediss+tls://us"], "scheme \"rediss+tls\"; use redis://"),
+        (&["redis://eu", "rediss+tls://us"], "node 2 of 2: a node's address has a scheme \"rediss+tls\" that is none"),
         (&["redis-sentinel://eu"], "name independent masters"),
         (&["eu:6379"], "use redis://"),
     ] {

@@ -25,11 +25,26 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     }
     assert!(holder.child().try_wait().unwrap().is_none());
     let (code, out, err) = answered("y\n");
-    assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
+    assert!(code == 0 && out.contains("\"job\" revoked: it is free once its holder lets go, within"), "{out}{err}");
     let (code, _, err) = holder.done();
     assert!(code == 76 && err.contains("was lost"), "{code}: {err}");
     let fence = servers[0].fence("job");
     assert!(fence > token, "the old token is dead");
+}
+
+#[tokio::test]
+async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "60s"], script, folder.path()));
+    line_of(&folder.path().join("token"));
+    let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--now", "--yes"]));
+    assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
+    assert!(err.contains("two may hold the lock"), "{err}");
+    assert_eq!(servers[0].holder("job"), None);
+    holder.child().kill().unwrap();
+    let (code, _, err) = done(over(&servers).args(["release", "job", "--now"]));
+    assert!(code == 64 && err.contains("--force"), "{err}");
 }
 
 #[tokio::test]
@@ -38,7 +53,7 @@ async fn with_yes_it_asks_nothing_and_a_free_name_is_told_as_such() {
     let (code, out, _) = done(over(&servers).args(["release", "job", "--force", "--yes", "--json"]));
     let told: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &told["was_held"], &told["name"]), (0, &false.into(), &"job".into()));
-    assert!(told["fence"].as_u64().unwrap() > 0);
+    assert!(told["fence"].as_u64().unwrap() > 0 && told["free_within_ms"].is_null());
 }
 
 #[tokio::test]

@@ -65,11 +65,24 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let _holder = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
-    for timeout in ["0", "300ms"] {
+    for timeout in ["0", "300ms", "3s"] {
         let (code, out, err) = done(over(&servers).args(["run", "job", "--timeout", timeout, "--", "echo", "ran"]));
         assert_eq!((code, out.as_str()), (75, ""), "{err}");
         assert!(err.contains("held by"), "{err}");
+        assert_eq!(err.contains("waiting for \"job\", for 3.0 s at most\n"), timeout == "3s", "{err}");
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
+    let servers = servers(1).await;
+    let url = servers[0].url();
+    let mut command = bare();
+    let (code, _, err) = done(command.args(["run", "job", "--nodes", &url, "--timeout", "3s", "--", "true"]));
+    assert_eq!(code, 69, "{err}");
+    let told =
+        format!("waiting for \"job\", for 3.0 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
+    assert!(err.contains(&told), "{err}");
 }
 
 #[test]

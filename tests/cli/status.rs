@@ -24,7 +24,7 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).contains("down: Connection refused"));
     assert!(out.contains("2 of 3 nodes vote; a quorum is 2\n"), "{out}");
     let (code, seen) = json(over(&servers).args(["status", "--json"]));
-    assert_eq!((code, &seen["votes"], &seen["can_acquire"]), (0, &2.into(), &true.into()));
+    assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
     assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 0.0);
     assert!(seen["nodes"][0]["version"].is_string() && seen["nodes"][0]["uptime_seconds"].is_u64());
@@ -47,7 +47,7 @@ async fn it_works_when_a_majority_is_down_and_is_69() {
     servers[1].kill();
     servers[2].kill();
     let (code, seen) = json(over(&servers).args(["status", "job", "--json", "--connect-timeout", "300ms"]));
-    assert_eq!((code, &seen["can_acquire"], &seen["agreed"]), (69, &false.into(), &false.into()));
+    assert_eq!((code, &seen["quorum_votes"], &seen["agreed"]), (69, &false.into(), &false.into()));
     assert_eq!(seen["nodes"][0]["state"], "up");
 }
 

@@ -39,7 +39,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
         (&["resetkeys", "~*", "&*", "+@all", "-script"], "+script|load"),
     ] {
         let (code, said, object) = status(&mut limited(&servers, rights));
-        assert_eq!((code, &object["votes"], &object["can_acquire"]), (69, &0.into(), &false.into()), "{said}");
+        assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &0.into(), &false.into()), "{said}");
         assert!(said.contains("NOPERM") && said.contains(missing), "{said}");
         assert!(!said.contains("look again") && said.contains("nobody can tell who holds it"), "{said}");
         assert!(object["nodes"][0]["why"].as_str().unwrap().contains(missing), "{object}");
@@ -65,7 +65,7 @@ async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
     let mut urls: Vec<_> = servers.iter().map(Server::url).collect();
     urls.push(urls[0].replace("127.0.0.1", "localhost"));
     let (code, said, object) = status(&mut nodes(&urls));
-    assert_eq!((code, &object["can_acquire"]), (64, &false.into()), "{said}");
+    assert_eq!((code, &object["quorum_votes"]), (64, &false.into()), "{said}");
     assert!(said.contains("one server is behind two addresses"), "{said}");
     assert_eq!(done(nodes(&urls).args(["run", "job", "--", "true"])).0, 64);
 }
@@ -73,7 +73,7 @@ async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
 /// Of a command that succeeds.
 fn warnings(command: &mut Command) -> String {
     let (code, said, object) = status(command);
-    assert_eq!((code, &object["can_acquire"]), (0, &true.into()), "{said}");
+    assert_eq!((code, &object["quorum_votes"]), (0, &true.into()), "{said}");
     let warnings = object["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
     warnings.inspect(|warning| assert!(said.contains(&format!("warning: {warning}")), "{said}")).collect()
 }

@@ -22,6 +22,27 @@ async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(wo
     drop(guard);
 }
 
+async fn a_revoked_holder_keeps_others_out_until_it_has_let_go(world: impl World) {
+    let client = world.client().await;
+    let lock = client.lock("revoked");
+    let guard = lock.acquire(SECOND).await.unwrap();
+    let left = client.revoke("revoked").await.unwrap().expect("it is held");
+    assert!(left > Duration::ZERO && guard.is_held(), "{left:?}");
+    let said = client.inspect("revoked").await.unwrap();
+    assert!(said.revoked() && said.holder().is_some() && said.fence() > guard.token());
+    let next = lock.acquire(60 * SECOND).await.unwrap();
+    assert!(!guard.is_held(), "two hold it");
+    assert!(next.token() > said.fence());
+    assert!(!client.inspect("revoked").await.unwrap().revoked(), "that was another hold");
+}
+
+async fn a_free_name_that_is_revoked_has_its_fence_raised(world: impl World) {
+    let client = world.client().await;
+    assert_eq!(client.revoke("free").await.unwrap(), None);
+    let fence = client.inspect("free").await.unwrap().fence();
+    assert!(fence > 0 && client.lock("free").acquire(SECOND).await.unwrap().token() > fence);
+}
+
 async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
     let client = world.client().await;
     let ahead = now() + 2 * DAY;
@@ -35,6 +56,8 @@ async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
 
 both! {
     3 nodes: a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released,
+        a_revoked_holder_keeps_others_out_until_it_has_let_go,
+        a_free_name_that_is_revoked_has_its_fence_raised,
         a_forced_release_raises_a_fence_that_is_days_ahead;
 }
 

@@ -124,9 +124,9 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
 async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Bench) {
     node.claim("me", 5).await;
     assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 5, floor: 0, taught: false });
-    assert_eq!(node.ask(&Operation::teach(90)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::teach(90, 1)).await, Outcome::Taught);
     assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
-    assert_eq!(node.ask(&Operation::teach(80)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::teach(80, 1)).await, Outcome::Taught);
     assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
     assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 90 }, "it was granted in doubt");
     assert_eq!(node.renew("me", 5).await, Outcome::Extended, "what is held may be held on to");
@@ -138,7 +138,7 @@ async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Benc
 
 async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Bench) {
     let last = (1 << 53) - 1;
-    assert_eq!(node.ask(&Operation::teach(last)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::teach(last, 1)).await, Outcome::Taught);
     let Outcome::Record { floor, .. } = node.ask(&Operation::record()).await else { panic!("the record") };
     assert!(floor < last);
     assert_eq!(node.claim("me", floor).await, Outcome::Stale { fence: floor });

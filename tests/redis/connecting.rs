@@ -31,7 +31,6 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// The reply to a script call of one claim that was granted.
 /// Grants a claim with the ballot that it asked with: the longest run of digits in its packed arguments.
 fn granted(words: &[String]) -> Vec<u8> {
     let packed = words.last().map_or("", String::as_str);
@@ -58,6 +57,15 @@ async fn what_is_asked_of_a_node_takes_one_round_trip_and_the_first_claim_anothe
     let fake = patient().await;
     let quorum = builder([fake.url()]).connect().await.unwrap();
     assert!(quorum.lock("first").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn when_a_shutdown_returns_connections_have_ended() {
+    let servers = servers(3).await;
+    let quorum = builder(servers.iter().map(Server::url)).connect().await.unwrap();
+    quorum.lock("last").acquire(SECOND).await.unwrap().release().await.unwrap();
+    quorum.shutdown(10 * SECOND).await;
+    assert!(quorum.nodes().iter().all(|node| !node.state.is_admitted()), "{:?}", quorum.nodes());
 }
 
 /// What is said of a master that answers `silent` with nothing.

@@ -408,7 +408,7 @@ impl Client {
     }
 }
 
-fn name_of(name: u8) -> String {
+pub fn name_of(name: u8) -> String {
     format!("lock-{}", char::from(b'a' + name))
 }
 

@@ -269,7 +269,7 @@ impl Core {
         replies.push("".into());
         for (operation, op) in &script.operations {
             let outcome = self.run_operation(now, node, operation, *op);
-            replies.push(written(&outcome));
+            replies.push(written(&outcome, || self.servers[node].run_id()));
             told.push((*op, answer(&Ok(outcome))));
         }
         self.send_hints(now, node, &script.channel);
@@ -310,7 +310,7 @@ fn refused(said: impl Into<String>) -> Fault {
 }
 
 /// What the script returns for an outcome.
-fn written(outcome: &Outcome) -> Value {
+fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let parts = match outcome {
         Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught => vec![outcome.as_str().into()],
@@ -324,9 +324,13 @@ fn written(outcome: &Outcome) -> Value {
         }
         Outcome::Passed { waiting } => vec!["passed".into(), i64::from(*waiting).into()],
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
+        Outcome::Revoked { held, left: longest } => {
+            vec!["revoked".into(), i64::from(*held).into(), left(*longest)]
+        }
         Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
         Outcome::Record { high, floor, taught } => {
-            vec!["record".into(), fence(high), fence(floor), i64::from(*taught).into()]
+            let run = if *taught { run() } else { String::new() };
+            vec!["record".into(), fence(high), fence(floor), run.into()]
         }
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
@@ -340,7 +344,7 @@ fn inspected(entry: &Inspection) -> [Value; 7] {
     let holder = entry.holder.clone();
     let free = if holder.is_none() { -2 } else { -1 };
     [
-        holder.unwrap_or_default().into(),
+        (holder.unwrap_or_default() + if entry.revoked { "!" } else { "" }).into(),
         entry.count.to_string().into(),
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),

@@ -44,6 +44,8 @@ pub enum Cue {
     },
     Kill(usize),
     Shutdown(usize),
+    /// The process takes the name away from whoever holds it.
+    Revokes(usize),
     /// The connection is replaced; what was sent on the old one may still arrive.
     Replace {
         process: usize,
@@ -196,6 +198,7 @@ impl World {
             Cue::Pause { process, last } => drop(self.pause(process, last, false)),
             Cue::Kill(process) => self.kill(process),
             Cue::Shutdown(process) => part::shut_down(self, process),
+            Cue::Revokes(process) => part::revoke(self, process),
             Cue::Replace { process, node } => self.replace(process, node),
         }
     }

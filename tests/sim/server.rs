@@ -69,12 +69,16 @@ impl Server {
         (self.clock(now) / SECOND) as i64 - (self.born / SECOND) as i64
     }
 
+    pub fn run_id(&self) -> String {
+        format!("{:020x}{:020x}", self.node, self.epoch)
+    }
+
     /// The reply to INFO.
     pub fn info(&self, now: Micros) -> String {
-        let Self { node, epoch, .. } = self;
+        let (Self { node, epoch, .. }, run) = (self, self.run_id());
         let (uptime, time) = (self.uptime(now), self.clock(now));
         format!(
-            "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{node:020x}{epoch:020x}\r\n\
+            "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run}\r\n\
              server_time_usec:{time}\r\nuptime_in_seconds:{uptime}\r\n\
              # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
              # Replication\r\nrole:master\r\nmaster_replid:{epoch:020x}{node:020x}\r\nmaster_replid2:{:040}\r\n",
@@ -112,6 +116,7 @@ impl Server {
     pub fn step_clock(&mut self, now: Micros, by_ms: i64) {
         self.stepped_at = Some(now);
         self.stepped += by_ms * 1_000;
+        self.store.expire_all(self.time(now));
     }
 
     /// What an old copy on disk holds from now on.

@@ -139,9 +139,13 @@ pub(crate) struct Release {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Takes it from whoever holds it. There is no other way to release another process's lock
+    /// Takes it from whoever holds it. There is no other way to release another process's lock.
+    /// Nobody else enters before the holder has let go, or its time is over
     #[arg(long)]
     pub(crate) force: bool,
+    /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has gone
+    #[arg(long, requires = "force")]
+    pub(crate) now: bool,
     /// Does not ask
     #[arg(long)]
     pub(crate) yes: bool,

@@ -11,7 +11,7 @@ use crate::cli::Release;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::Settings;
-use crate::status::held_by;
+use crate::status::{held_by, milliseconds};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -25,26 +25,43 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await?;
     let before = quorum.inspect(&args.name).await?;
     if !args.yes
-        && !confirmed(&format!("{:?} is {}. Release it, and make its token stale?", args.name, held_by(&before)))?
+        && !confirmed(&format!("{:?} is {}. Take it away, and make its token stale?", args.name, held_by(&before)))?
     {
         output::note("nothing was released");
         return Ok(ExitCode::FAILURE);
     }
-    let held = quorum.force_release(&args.name).await?;
-    told(&args, &quorum, held).await?;
+    let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
+    told(&args, &quorum, taken).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn told(args: &Release, quorum: &Quorum, held: bool) -> Result<(), Failure> {
+/// Frees it, with a warning. For how long it may be held still, if it was.
+async fn at_once(quorum: &Quorum, name: &str) -> Result<Option<Duration>, Failure> {
+    let held = quorum.force_release(name).await?;
+    if held {
+        output::note("until its holder learns of it, which it does with its next renewal, two may hold the lock");
+    }
+    Ok(held.then_some(Duration::ZERO))
+}
+
+async fn told(args: &Release, quorum: &Quorum, taken: Option<Duration>) -> Result<(), Failure> {
     let fence = quorum.inspect(&args.name).await?.fence();
     let text = if args.json {
-        json!({ "name": args.name, "was_held": held, "fence": fence }).to_string()
+        let wait = taken.map(milliseconds);
+        json!({ "name": args.name, "was_held": taken.is_some(), "free_within_ms": wait, "fence": fence }).to_string()
     } else {
-        let what = if held { "released" } else { "was free" };
-        format!("{:?} {what}; tokens below {fence} are dead", args.name)
+        format!("{:?} {}; tokens below {fence} are dead", args.name, what(taken))
     };
     Ok(output::say(&text)?)
+}
+
+fn what(taken: Option<Duration>) -> String {
+    match taken {
+        None => "was free".to_owned(),
+        Some(Duration::ZERO) => "released".to_owned(),
+        Some(left) => format!("revoked: it is free once its holder lets go, within {left:.1?}"),
+    }
 }
 
 /// Asks on standard error and reads a line. Anything but yes means no, and so does the end of the input.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Lease, LockGuard, Quorum, Released};
+use quorumlock::{Lease, LockGuard, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -24,6 +24,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(500);
 /// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is less.
 const MARGIN: Duration = Duration::from_millis(500);
+/// Who waits for longer is told.
+const SILENCE: Duration = Duration::from_secs(2);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(args: Run) -> Outcome {
@@ -43,7 +45,8 @@ pub(crate) async fn run(args: Run) -> Outcome {
 
 async fn under_lock(args: &Run, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
     let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair))?;
-    let guard = match unless_told(signals, lock.acquire(args.timeout)).await {
+    let waiting = telling(lock.acquire(args.timeout), || waits(args, quorum));
+    let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
@@ -55,6 +58,29 @@ async fn under_lock(args: &Run, quorum: &Quorum, grace: Duration, signals: &mut 
         Ended::Itself(status) => released(guard, status).await,
         Ended::Stopped(why) => Err(Failure::new(LOST, format!("{why}; the command was stopped"))),
     }
+}
+
+/// Says once what is waited for, if it takes a while.
+async fn telling<F: Future>(future: F, what: impl Fn() -> String) -> F::Output {
+    tokio::pin!(future);
+    tokio::select! {
+        biased;
+        output = &mut future => return output,
+        () = sleep(SILENCE) => output::note(&what()),
+    }
+    future.await
+}
+
+fn waits(args: &Run, quorum: &Quorum) -> String {
+    let (nodes, limit) = (quorum.nodes(), show(args.timeout));
+    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    let others = nodes.iter().filter(|node| node.state != NodeState::Up);
+    let told = format!("waiting for {:?}, for {limit} at most", args.name);
+    if votes > nodes.len() / 2 {
+        return told;
+    }
+    let states: Vec<_> = others.map(|node| format!("{} is {}", node.node, node.state)).collect();
+    format!("{told}; {votes} of {} nodes vote, which is no quorum: {}", nodes.len(), states.join("; "))
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?

@@ -17,7 +17,7 @@ use super::operation::Verb;
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
-use crate::quorum::guard::Doubt;
+use crate::quorum::guard::{Doubt, Lesson};
 use crate::quorum::validity::MAX_ROUND;
 use link::{Link, State, closed};
 use relay::Relay;
@@ -69,6 +69,15 @@ impl Node for FaultyNode {
 
     fn clock_ahead(&self) -> Option<i128> {
         self.link.state().node.clock_ahead()
+    }
+
+    fn lesson(&self) -> Option<Lesson> {
+        self.link.state().node.lesson()
+    }
+
+    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+        let node = self.link.state().node.clone();
+        node.lesson_given(lesson, taught);
     }
 
     fn close(&self) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Line;
-use super::record::KEEP;
+use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::Operation;
 
@@ -15,6 +15,8 @@ pub(super) struct Hold {
     pub(super) count: u32,
     /// Zero since it was released.
     pub(super) until: Duration,
+    /// Whether it is not renewed any more.
+    pub(super) revoked: bool,
 }
 
 /// A name: the hash and the sorted set of a real node.
@@ -41,9 +43,16 @@ impl Entry {
         self.holder(now).is_some_and(|hold| *hold.owner == *owner)
     }
 
-    /// Whether `owner` was the last that was released: a late renewal must not revive that.
+    /// Whether `owner` holds it, and it was not taken away.
+    pub(super) fn is_kept_by(&self, owner: &str, now: Duration) -> bool {
+        self.holder(now).is_some_and(|hold| *hold.owner == *owner && !hold.revoked)
+    }
+
+    /// Whether `owner` was the last that was released, or its hold was taken away: a late renewal must
+    /// not revive that.
     pub(super) fn was_released(&self, owner: &str) -> bool {
-        let freed = self.hold.as_ref().is_some_and(|hold| hold.until.is_zero() && *hold.owner == *owner);
+        let over = |hold: &Hold| hold.until.is_zero() || hold.revoked;
+        let freed = self.hold.as_ref().is_some_and(|hold| over(hold) && *hold.owner == *owner);
         freed || self.released.as_deref() == Some(owner)
     }
 
@@ -59,26 +68,47 @@ impl Entry {
         self.expires.is_zero() && self.line.first().is_none()
     }
 
-    /// It changes: it is kept from now on, or from the end of its hold.
-    pub(super) fn keep(&mut self, now: Duration) {
-        let until = self.hold.as_ref().map_or(Duration::ZERO, |hold| hold.until);
-        // A fence that is ahead of the clock may be too far ahead for the record: it is kept until clocks have passed it.
-        let passed = Duration::from_millis(self.fence.div_ceil(1_000));
-        self.expires = until.max(now).max(passed) + KEEP;
+    /// It changes: it is kept from now on, or from the end of its hold. A fence too far ahead for the
+    /// record is kept until clocks have passed it.
+    pub(super) fn keep(&mut self, precise: Duration) {
+        let last = self.last(millis(precise));
+        let passed = if self.fence > far(precise) { self.passed() } else { last };
+        self.expires = last.max(passed) + KEEP;
     }
 
-    pub(super) fn hold(&mut self, operation: &Operation, fence: u64, now: Duration) {
-        let until = now + millis(operation.ttl);
-        self.hold = Some(Hold { owner: operation.owner.clone(), count: operation.count, until });
+    fn last(&self, now: Duration) -> Duration {
+        self.hold.as_ref().map_or(now, |hold| hold.until.max(now))
+    }
+
+    /// When a clock shows the fence as a number.
+    const fn passed(&self) -> Duration {
+        Duration::from_millis(self.fence.div_ceil(1_000))
+    }
+
+    /// Whether the record may not know the fence: it may have been too far when it was granted.
+    pub(super) fn is_ahead(&self, now: Duration) -> bool {
+        self.passed() > self.last(now)
+    }
+
+    pub(super) fn hold(&mut self, operation: &Operation, fence: u64, precise: Duration) {
+        let until = millis(precise) + millis(operation.ttl);
+        self.hold = Some(Hold { owner: operation.owner.clone(), count: operation.count, until, revoked: false });
         self.fence = fence;
-        self.keep(now);
+        self.keep(precise);
     }
 
-    pub(super) fn extend(&mut self, ttl: Duration, now: Duration) {
+    pub(super) fn extend(&mut self, ttl: Duration, precise: Duration) {
         if let Some(hold) = &mut self.hold {
-            hold.until = now + millis(ttl);
+            hold.until = millis(precise) + millis(ttl);
         }
-        self.keep(now);
+        self.keep(precise);
+    }
+
+    /// Nobody holds it any more; nothing else changes.
+    pub(super) const fn free(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.until = Duration::ZERO;
+        }
     }
 
     pub(super) const fn count(&mut self, count: u32) {
@@ -87,20 +117,31 @@ impl Entry {
         }
     }
 
+    /// Lets the hold of `owner` end. For how long it has it still, if it does. The fence is at least
+    /// `ballot` from now on, in either case.
+    pub(super) fn revoke(&mut self, owner: &str, ballot: u64, precise: Duration) -> Option<Duration> {
+        let now = millis(precise);
+        self.fence = self.fence.max(ballot);
+        self.keep(precise);
+        let hold = self.hold.as_mut().filter(|hold| hold.until > now && *hold.owner == *owner)?;
+        hold.revoked = true;
+        Some(hold.until - now)
+    }
+
     /// As if it had never been held.
     pub(super) fn forget(&mut self) {
         self.hold = None;
     }
 
     /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either case.
-    pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, now: Duration) -> bool {
-        let mine = self.is_held_by(owner, now);
+    pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
+        let mine = self.is_held_by(owner, millis(precise));
         match &mut self.hold {
             Some(hold) if mine => hold.until = Duration::ZERO,
             _ => self.released = Some(owner.clone()),
         }
         self.fence = self.fence.max(ballot);
-        self.keep(now);
+        self.keep(precise);
         mine
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::millis;
 
 /// For how long a fence is kept after the later of its name's last change and the end of its hold: three times `PERIOD`.
-pub const KEEP: Duration = Duration::from_secs(150);
+pub const KEEP: Duration = Duration::from_secs(105);
 /// How often `high` moves on to `mid`, and `mid` to `floor`.
-const PERIOD: Duration = Duration::from_secs(50);
+const PERIOD: Duration = Duration::from_secs(35);
 /// A ballot further ahead of the node's clock is some broken clock's: it must not lift all names.
 const FAR: u64 = 86_400_000_000;
 
@@ -83,7 +83,7 @@ impl Record {
 }
 
 /// The highest ballot that is not too far ahead.
-fn far(now: Duration) -> u64 {
+pub(super) fn far(now: Duration) -> u64 {
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX).saturating_add(FAR)
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_was_granted_is_below_the_floor_before_its_fence_is_forgotten() {
-        for pace in [1, 7, 30, 49, 50, 60, 99, 100, 140, 150] {
+        for pace in [1, 7, 20, 34, 35, 42, 69, 70, 98, 105] {
             let begin = 1_000 * SECOND;
             let mut record = record(begin);
             let calls = (begin.as_secs()..).step_by(pace).map(Duration::from_secs);
@@ -118,17 +118,17 @@ mod tests {
     #[test]
     fn what_was_granted_a_period_ago_may_be_granted_again_above_its_fence_only() {
         let mut record = record(1_000 * SECOND);
-        record.rotate(1_050 * SECOND);
+        record.rotate(1_035 * SECOND);
         assert_eq!(record.floor(), 0);
-        record.rotate(1_099 * SECOND);
+        record.rotate(1_069 * SECOND);
         assert_eq!(record.floor(), 0);
-        record.rotate(1_100 * SECOND);
+        record.rotate(1_070 * SECOND);
         assert_eq!(record.floor(), TOKEN);
     }
 
     #[test]
     fn two_periods_at_once_count_like_one_after_the_other() {
-        for (passed, floor) in [(99, 0), (100, TOKEN)] {
+        for (passed, floor) in [(69, 0), (70, TOKEN)] {
             let mut record = record(1_000 * SECOND);
             record.rotate(SECOND * (1_000 + passed));
             assert_eq!(record.floor(), floor, "{passed} s later");

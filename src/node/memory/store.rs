@@ -29,7 +29,7 @@ impl Store {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
         self.expire(now);
-        if matches!(operation.verb, Verb::Claim | Verb::Pass | Verb::Teach | Verb::Record) {
+        if matches!(operation.verb, Verb::Claim | Verb::Pass | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
         let mut work = Work { store: self, operation, now, precise };
@@ -42,6 +42,7 @@ impl Store {
             Verb::Inspect => work.inspect(),
             Verb::Teach => work.teach(),
             Verb::Record => work.record(),
+            Verb::Revoke => work.revoke(),
         }
     }
 
@@ -86,6 +87,11 @@ impl Store {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(acquisition, now))
     }
 
+    /// Forgets what has expired, as a real node does from time to time whether it is asked or not.
+    pub fn expire_all(&mut self, now: Duration) {
+        self.entries.retain(|_, entry| !entry.expire(millis(now)));
+    }
+
     /// Forgets what has expired, now and then.
     fn expire(&mut self, now: Duration) {
         if self.entries.len() >= self.sweep_at {
@@ -124,6 +130,12 @@ impl Work<'_> {
 
     fn is_mine(&mut self, name: &Name) -> bool {
         self.is_of(name, &self.operation.owner.clone())
+    }
+
+    /// Whether it is, and was not taken away.
+    fn is_kept(&mut self, name: &Name) -> bool {
+        let (owner, now) = (self.operation.owner.clone(), self.now);
+        self.entry(name).is_kept_by(&owner, now)
     }
 
     fn is_of(&mut self, name: &Name, owner: &str) -> bool {
@@ -177,7 +189,7 @@ impl Work<'_> {
         let entry = self.entry(name);
         match entry.holder(now) {
             // Granted while the node was in doubt, and it was taught since.
-            Some(hold) if hold.owner == claim.owner => {
+            Some(hold) if hold.owner == claim.owner && !hold.revoked => {
                 let ballot = entry.fence.max(claim.ballot);
                 (ballot <= floor).then_some(Outcome::Stale { fence: floor })
             }
@@ -222,7 +234,7 @@ impl Work<'_> {
 
     fn pass(&mut self) -> Outcome {
         let pass = self.operation;
-        let mine = pass.names.iter().all(|name| self.is_mine(name));
+        let mine = pass.names.iter().all(|name| self.is_kept(name));
         let refusing = pass.names.iter().map(|name| self.bar(name)).find(|bar| pass.ballot <= *bar);
         if let Some(fence) = refusing.filter(|_| mine) {
             return Outcome::Stale { fence };
@@ -254,9 +266,10 @@ impl Work<'_> {
         }
         let mut outcome = Outcome::Extended;
         for name in renewal.names.iter() {
-            let now = self.now;
+            let precise = self.precise;
             if self.is_mine(name) {
-                self.entry(name).extend(renewal.ttl, now);
+                self.entry(name).extend(renewal.ttl, precise);
+                self.note_fence(name);
             } else {
                 outcome = Outcome::Healed;
                 self.store.record.rotate(self.precise);
@@ -272,7 +285,8 @@ impl Work<'_> {
         let (owner, now) = (self.operation.owner.clone(), self.now);
         let entry = self.entry(name);
         match (entry.holder(now), &entry.turn) {
-            (Some(hold), _) => (hold.owner != owner).then(|| hold.owner.to_string()),
+            (Some(hold), _) if hold.owner == owner => hold.revoked.then(String::new),
+            (Some(hold), _) => Some(hold.owner.to_string()),
             (None, Some((turn, _))) => Some(turn.to_string()),
             (None, None) => entry.was_released(&owner).then(String::new),
         }
@@ -294,14 +308,16 @@ impl Work<'_> {
     }
 
     fn release(&mut self) -> Outcome {
-        let (release, now, precise) = (self.operation, self.now, self.precise);
-        if !self.is_brief() {
-            self.store.record.rotate(precise);
+        let (release, precise) = (self.operation, self.precise);
+        if self.is_brief() {
+            self.entry(&release.names[0]).free();
+            return Outcome::Released { held: 1 };
         }
+        self.store.record.rotate(precise);
         let mut held = 0;
         for name in release.names.iter() {
             let entry = self.entry(name);
-            held += u32::from(entry.release(&release.owner, release.ballot, now));
+            held += u32::from(entry.release(&release.owner, release.ballot, precise));
             let fence = entry.fence;
             self.store.record.heard(fence, precise);
             self.queue_after_release(release, name);
@@ -309,11 +325,12 @@ impl Work<'_> {
         Outcome::Released { held }
     }
 
-    /// Whether the script frees the name without a look at the record: nobody waits, and the fence is known.
+    /// Whether the script frees the name without a look at the record: nobody waits, and the fence is known. (In a call with other
+    /// operations, or where a queue has just expired, it may look all the same. Nothing rests on it.)
     fn is_brief(&mut self) -> bool {
         let release = self.operation;
         let [name] = &*release.names else { return false };
-        let mine = self.is_mine(name);
+        let mine = self.is_kept(name);
         let now = self.now;
         let entry = self.entry(name);
         let alone = entry.turn.is_none() && entry.line.len(now) == 0;
@@ -335,6 +352,19 @@ impl Work<'_> {
         }
     }
 
+    fn revoke(&mut self) -> Outcome {
+        let (revoke, precise) = (self.operation, self.precise);
+        let (mut held, mut longest) = (0, Duration::ZERO);
+        for name in revoke.names.iter() {
+            let left = self.entry(name).revoke(&revoke.owner, revoke.ballot, precise);
+            let fence = self.entry(name).fence;
+            self.store.record.heard(fence, precise);
+            held += u32::from(left.is_some());
+            longest = longest.max(left.unwrap_or_default());
+        }
+        Outcome::Revoked { held, left: longest }
+    }
+
     fn inspect(&mut self) -> Outcome {
         Outcome::Inspected(self.operation.names.iter().map(|name| self.look(name)).collect())
     }
@@ -346,7 +376,10 @@ impl Work<'_> {
         entry.expire(now);
         let seen = entry.holder(now).map_or_else(
             || Inspection::free(entry.fence),
-            |hold| Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.fence),
+            |hold| {
+                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.fence)
+                    .with_revoked(hold.revoked)
+            },
         );
         let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
         seen.with_line(entry.line.len(now), turn)
@@ -363,29 +396,41 @@ impl Work<'_> {
     }
 
     fn hold(&mut self, operation: &Operation, name: &Name, fence: u64) {
-        let (now, precise) = (self.now, self.precise);
+        let precise = self.precise;
         self.store.record.heard(fence, precise);
-        self.entry(name).hold(operation, fence, now);
+        self.entry(name).hold(operation, fence, precise);
+    }
+
+    /// The record knows the fence of what is kept, unless that is too far ahead still.
+    fn note_fence(&mut self, name: &Name) {
+        let (now, precise) = (self.now, self.precise);
+        let entry = self.entry(name);
+        if entry.is_ahead(now) {
+            let fence = entry.fence;
+            self.store.record.rotate(precise);
+            self.store.record.heard(fence, precise);
+        }
     }
 
     fn join(&mut self, operation: &Operation, name: &Name) {
         if let Stance::Wait { ticket, patience } = operation.stance {
-            let now = self.now;
+            let (now, precise) = (self.now, self.precise);
             let until = now + millis(patience.max(Duration::from_millis(1)));
             let entry = self.entry(name);
             entry.line.join(ticket, Operation::acquisition(&operation.owner).into(), until);
-            entry.keep(now);
+            entry.keep(precise);
+            self.note_fence(name);
         }
     }
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one behind it when to ask.
     fn give(&mut self, name: &Name) {
-        let (grace, now) = (millis(self.operation.grace), self.now);
+        let (grace, now, precise) = (millis(self.operation.grace), self.now, self.precise);
         let entry = self.entry(name);
         let Some(first) = entry.line.pop() else { return };
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
         let behind = entry.line.first().map(|(_, behind)| behind.clone());
-        entry.keep(now);
+        entry.keep(precise);
         self.store.hints.push(Hint { acquisition: first, after: Duration::ZERO });
         self.store.hints.extend(behind.map(|acquisition| Hint { acquisition, after: grace }));
     }
@@ -478,7 +523,7 @@ mod tests {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
         assert_eq!(store.bounds(), (7, 0));
-        store.apply(&Operation::teach(9), 2 * SECOND);
+        store.apply(&Operation::teach(9, 1), 2 * SECOND);
         assert_eq!(store.bounds(), (9, 9));
         let record = |store: &mut Store| store.apply(&Operation::record(), 2 * SECOND);
         assert_eq!(record(&mut store), Outcome::Record { high: 9, floor: 9, taught: true });

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{join4, ready};
+use futures::future::{join5, ready};
 
-use super::script;
-use super::transport::{Answer, Argument, Connection, Value};
+use super::script::{self, Call, returned};
+use super::transport::{Answer, Argument, Connection, Value, digest};
 use crate::host::Host;
-use crate::node::reply::{Fault, FaultKind};
+use crate::node::operation::Operation;
+use crate::node::reply::{Fault, FaultKind, Outcome};
 use crate::quorum::Tick;
 
 /// What a server says of itself.
@@ -37,25 +38,40 @@ pub(super) struct Greeting {
     /// When it was asked what it is, and when it told.
     pub(super) asked: Tick,
     pub(super) told: Tick,
+    /// Whether it is known to have forgotten no ballot, if it told: see
+    /// [`teaching`](crate::quorum::teaching).
+    pub(super) taught: Option<bool>,
     /// Whether it wakes this connection; or why it refuses to.
     pub(super) hinting: Result<bool, Fault>,
 }
 
+/// Who greets, and what for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest<'a> {
+    /// The connection's name.
+    pub(super) name: &'a str,
+    /// The key of the node's record.
+    pub(super) record: &'a str,
+    /// The channel to be subscribed to, if any.
+    pub(super) channel: Option<&'a str>,
+}
+
 /// Asks all that has to be known before anything else is, in one round trip, since each takes long
-/// to a far node: whether it takes the script, what it is, and unless `channel` is none, to be
-/// subscribed to it. The subscription comes last: where it is refused, a reply too many follows.
+/// to a far node: whether it takes the script, what it is and what it knows, and to be subscribed.
+/// The subscription comes last: where it is refused, a reply too many follows.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
-    name: &str,
-    channel: Option<&str>,
+    guest: Guest<'_>,
 ) -> Result<Greeting, Fault> {
+    let Guest { name, record, channel } = guest;
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
     let loaded = load(connection, script::SOURCE);
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
+    let record = recorded(connection, record);
     let subscribed = channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(channel));
-    let (named, loaded, (info, told), subscribed) = join4(named, loaded, info, subscribed).await;
+    let (named, loaded, (info, told), record, subscribed) = join5(named, loaded, info, record, subscribed).await;
     loaded.map_err(during("SCRIPT LOAD"))?;
     let server = parse(&info.map_err(during("INFO"))?).ok_or_else(stranger)?;
     if let Err(fault) = named {
@@ -65,7 +81,26 @@ pub(super) async fn greet(
         Err(fault) if !is_refusal(&fault) => return Err(during("SUBSCRIBE")(fault)),
         subscribed => subscribed.map(|()| channel.is_some()),
     };
-    Ok(Greeting { server, asked, told, hinting })
+    let taught = match record {
+        Err(fault) if !is_refusal(&fault) => return Err(during("EVALSHA")(fault)),
+        record => record.ok().and_then(|record| knows(record, &server.lineage)),
+    };
+    Ok(Greeting { server, asked, told, taught, hinting })
+}
+
+/// Asks for the node's record, by the script that was just loaded.
+fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
+    let operation = Operation::record();
+    connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
+}
+
+/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught.
+fn knows(record: Value, lineage: &str) -> Option<bool> {
+    let mut returned = returned(record, [&Operation::record()].into_iter(), &run(lineage))?;
+    match returned.replies.pop()? {
+        Ok(Outcome::Record { taught, .. }) => Some(taught),
+        _ => None,
+    }
 }
 
 fn is_refusal(fault: &Fault) -> bool {
@@ -93,8 +128,13 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
 /// to any other process, so a call that reaches another one, behind a proxy that changed its mind,
 /// finds no script there and carries nothing out.
 pub(super) fn source(lineage: &str) -> String {
-    let run: String = lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect();
+    let run = run(lineage);
     format!("local RUN = '{run}'\n{}\n-- {run}\n", script::SOURCE)
+}
+
+/// What the script calls a server of `lineage`.
+pub(super) fn run(lineage: &str) -> String {
+    lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect()
 }
 
 /// The same script by another digest, for EVAL, which leaves a script in the server's memory: a

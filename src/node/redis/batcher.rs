@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, during, load, once, parse, source};
+use super::admission::{Server, during, load, once, parse, run, source};
 use super::flight::{Confirmation, Flight, Landed, What, confirming};
+use super::looks::Looking;
 use super::messages::Messages;
 use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
@@ -23,7 +24,7 @@ use super::{Job, Shared};
 use crate::host::before;
 use crate::node::Request;
 use crate::node::operation::Operation;
-use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo, Sink};
+use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
 use crate::node::trust::trusted;
 use crate::quorum::Tick;
 use crate::quorum::guard::Trust;
@@ -169,6 +170,7 @@ impl Batcher {
     }
 
     fn probe(&mut self) {
+        self.let_it_look();
         let sent = self.shared.host.now();
         let answer = self.connection.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
@@ -282,7 +284,8 @@ impl Batcher {
 
     fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        let Some(script::Returned { time, unheard, replies }) = script::returned(value, operations) else {
+        let returned = script::returned(value, operations, &run(&self.lineage));
+        let Some(script::Returned { time, unheard, replies }) = returned else {
             self.fail_all(jobs, &script::garbled());
             return None;
         };
@@ -350,8 +353,10 @@ impl Batcher {
             self.shared.state().guard.demoted();
             return Some("it has become a replica".to_owned());
         }
+        let renamed = server.lineage != self.lineage;
         self.keep(server, sent, received);
-        None
+        // The script that is loaded has the old words, in which the node would say that it was taught.
+        renamed.then(|| "it forgot of its promotion".to_owned())
     }
 
     fn keep(&self, server: Server, sent: Tick, received: Tick) {
@@ -369,37 +374,22 @@ impl Batcher {
 
     fn note(&self, stepped: bool, quarantined: bool) {
         if stepped {
+            self.shared.state().looks.stepped();
             self.let_it_look();
-            tracing::warn!(node = %self.shared.label, "this node's clock was stepped; it votes on no claim for max_ttl");
+            self.shared.warn_of_a_step();
         }
         self.shared.meters.quarantined(quarantined);
     }
-}
 
-impl Batcher {
-    /// Fences may expire early now, and what was granted must be below the floor before: the node looks
-    /// at its clock when it is asked for its record. A clock that drifts far is stepped with many replies,
-    /// this one's among them, so it is asked no more often than it is probed.
+    /// Asks for the record, by which the node looks at its clock, if that is due.
     fn let_it_look(&self) {
         let now = self.shared.host.now();
-        let mut state = self.shared.state();
-        let due = now >= state.look_next;
-        if due {
-            state.look_next = now + PROBE;
-        }
-        drop(state);
-        if due {
-            let reply = ReplyTo::new(self.shared.index, Arc::new(Nobody));
+        let due = self.shared.state().looks.due(now);
+        if let Some(steps) = due {
+            let reply = ReplyTo::new(self.shared.index, Arc::new(Looking(self.shared.clone(), steps)));
             self.shared.enqueue(Request { operation: Arc::new(Operation::record()), reply });
         }
     }
-}
-
-/// Nobody wants to know.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn deliver(self: Arc<Self>, _: usize, _: Reply) {}
 }
 
 fn demoted(reply: &Reply) -> bool {
@@ -412,6 +402,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -162,6 +162,7 @@ impl Stage {
         self.next("CLIENT").await.reply("OK");
         self.next("SCRIPT").await.reply("digest");
         self.next("INFO").await.reply(info("run", 1_000));
+        self.next("EVALSHA").await.reply(known("run"));
     }
 
     async fn is_up(&self) {
@@ -192,6 +193,11 @@ impl Stage {
     async fn comes_down(&mut self, reason: &str) {
         until(&self.node, |state| is_down(state, reason)).await;
     }
+}
+
+/// The record of a server that forgot nothing in this run.
+fn known(run: &'static str) -> Value {
+    replied(1_000_000, &["record", "0", "0", run])
 }
 
 /// The reply to one operation at the server's time.
@@ -463,11 +469,15 @@ async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() 
     assert!(quarantined(1), "{}", told.render());
     assert!(matches!(stage.node.status().state, NodeState::Quarantined { .. }));
     assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Quarantined);
-    // The node is asked for its record, by which it looks at its clock.
-    stage.next("EVALSHA").await.reply(replied(100_000_000, &["record", "1", "0", "1"]));
+    // The node is asked for its record, by which it looks at its clock; and again if it refuses.
+    stage.next("EVALSHA").await.reply(replied(100_000_000, &["error", "OOM command not allowed"]));
+    stage.next("INFO").await.reply(info("run", 1_005));
+    stage.next("EVALSHA").await.reply(replied(105_000_000, &["record", "1", "0", "run"]));
     let mut answers = asked(&stage.node, Verb::Release);
-    stage.next("EVALSHA").await.reply(replied(100_000_000, &["released", "1"]));
+    stage.next("EVALSHA").await.reply(replied(105_000_000, &["released", "1"]));
     assert_eq!(answers.recv().await.unwrap().unwrap(), Outcome::Released { held: 1 });
+    stage.next("INFO").await.reply(info("run", 1_010));
+    stage.is_quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -497,10 +507,17 @@ async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_si
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_while_it_is_greeted_is_told_with_the_question() {
-    for (silent, told) in [("SCRIPT", "no answer to SCRIPT LOAD within"), ("INFO", "no answer to INFO within")] {
+    for (silent, told) in [
+        ("SCRIPT", "no answer to SCRIPT LOAD within"),
+        ("INFO", "no answer to INFO within"),
+        ("EVALSHA", "no answer to EVALSHA within"),
+    ] {
         let mut stage = Stage::new();
         stage.next("DIAL").await.reply("");
-        for (command, answer) in [("CLIENT", "OK".into()), ("SCRIPT", "digest".into()), ("INFO", info("run", 1_000))] {
+        let info = || info("run", 1_000).into();
+        for (command, answer) in
+            [("CLIENT", "OK".into()), ("SCRIPT", "digest".into()), ("INFO", info()), ("EVALSHA", known("run"))]
+        {
             let sent = stage.next(command).await;
             if command == silent { sent.fail(FaultKind::Timeout, "no answer in time") } else { sent.reply(answer) }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 use crate::error::{Error, Result};
 
@@ -29,6 +29,7 @@ pub struct Endpoint {
     pub(super) database: u8,
 }
 
+const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : are %2F %3F %23 %40 %3A";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
 
 impl Endpoint {
@@ -37,22 +38,23 @@ impl Endpoint {
     /// # Errors
     /// `Config` for anything that is not an address as above. What is refused is never repeated whole, since it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
-        let url = Url::parse(text.trim())
-            .map_err(|error| Error::config(format!("a node's address is no URL ({error}); {KNOWN}")))?;
+        let url = Url::parse(text.trim()).map_err(|error| no_url(text, error))?;
+        // What a password that is not encoded breaks an address into looks like any other part of it.
+        let shown = |part: &str| if text.contains('@') { String::new() } else { format!(" {part:?}") };
         match url.scheme() {
-            "redis" | "rediss" => Self::tcp(&url),
-            "redis+unix" if cfg!(unix) => Self::unix(&url),
+            "redis" | "rediss" => Self::tcp(&url, shown),
+            "redis+unix" if cfg!(unix) => Self::unix(&url, shown),
             "redis+unix" => Err(Error::config("redis+unix: there are no Unix sockets here; use redis:// or rediss://")),
             "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
                 "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
                  name independent masters ({KNOWN})",
                 url.scheme()
             ))),
-            other => Err(Error::config(format!("a node's address has the scheme {other:?}; {KNOWN}"))),
+            other => Err(Error::config(format!("a node's address has a scheme{} that is none; {KNOWN}", shown(other)))),
         }
     }
 
-    fn tcp(url: &Url) -> Result<Self> {
+    fn tcp(url: &Url, shown: impl Fn(&str) -> String) -> Result<Self> {
         let host = match url.host() {
             // Schemes that browsers do not know keep their host as a string: an IPv6 address has its brackets still.
             Some(Host::Ipv6(address)) => address.to_string(),
@@ -61,21 +63,27 @@ impl Endpoint {
                 return Err(Error::config(format!("a {} address lacks its host, as in redis://eu:6379", url.scheme())));
             }
         };
-        refuse_query(url, &[])?;
+        refuse_query(url, &[], &shown)?;
         let tls = url.scheme() == "rediss";
         let address = Address::Tcp { host, port: url.port().unwrap_or(6379), tls };
-        let database = database(url.path().trim_matches('/'))?;
+        let database = database(url.path().trim_matches('/'), shown)?;
         Self::with_credentials(url, address, database)
     }
 
-    fn unix(url: &Url) -> Result<Self> {
-        refuse_query(url, &["db"])?;
+    fn unix(url: &Url, shown: impl Fn(&str) -> String) -> Result<Self> {
+        refuse_query(url, &["db"], &shown)?;
         if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
             return Err(Error::config("a socket's path starts with a slash, as in redis+unix:///run/redis.sock"));
         }
+        if url.path().contains('@') {
+            return Err(Error::config(
+                "a socket's path has an @: write user and password in front of it, as in redis+unix://:password@/run/redis.sock, \
+                 or %40 for an @ in the path",
+            ));
+        }
         let path = PathBuf::from(decoded(url.path())?);
         let number = url.query_pairs().find(|(key, _)| key == "db").map(|(_, value)| value.into_owned());
-        Self::with_credentials(url, Address::Unix { path }, database(&number.unwrap_or_default())?)
+        Self::with_credentials(url, Address::Unix { path }, database(&number.unwrap_or_default(), shown)?)
     }
 
     fn with_credentials(url: &Url, address: Address, database: u8) -> Result<Self> {
@@ -91,24 +99,39 @@ impl Endpoint {
     }
 }
 
-fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
+fn no_url(text: &str, error: ParseError) -> Error {
+    let why = match error {
+        ParseError::RelativeUrlWithoutBase => "lacks its scheme, as in redis://eu:6379".to_owned(),
+        error if text.contains('@') => format!("is no URL ({error}); {ENCODED}"),
+        error => format!("is no URL ({error})"),
+    };
+    Error::config(format!("a node's address {why}; {KNOWN}"))
+}
+
+fn refuse_query(url: &Url, known: &[&str], shown: impl Fn(&str) -> String) -> Result<()> {
     match url.query_pairs().find(|(key, _)| !known.contains(&&**key)) {
         Some((key, _)) => Err(Error::config(format!(
-            "a node's address has the parameter {key:?}, which means nothing here; remove it"
+            "a node's address has a parameter{} that means nothing here; remove it, or {ENCODED}",
+            shown(&key)
         ))),
         None if url.fragment().is_some() => {
-            Err(Error::config("a node's address has a fragment (#...); percent-encode # as %23"))
+            Err(Error::config(format!("a node's address has a fragment (#...); {ENCODED}")))
         }
         None => Ok(()),
     }
 }
 
-fn database(text: &str) -> Result<u8> {
+fn database(text: &str, shown: impl Fn(&str) -> String) -> Result<u8> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse()
-        .map_err(|_| Error::config(format!("a node's address names the database {text:?}; use a number from 0 to 255")))
+    let refused = || {
+        format!(
+            "a node's address names a database{} that is none; use a number from 0 to 255, or {ENCODED}",
+            shown(text)
+        )
+    };
+    text.parse().map_err(|_| Error::config(refused()))
 }
 
 /// Undoes percent-encoding.
@@ -169,20 +192,22 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused_with_what_would_be_right() {
         for (text, hint) in [
-            ("http://eu", "scheme \"http\"; use redis://"),
+            ("http://eu", "scheme \"http\" that is none; use redis://"),
+            ("127.0.0.1:6379", "lacks its scheme, as in redis://"),
             ("redis+tls://eu", "scheme \"redis+tls\""),
             ("redis-cluster://eu", "independent masters"),
             ("redis-sentinel://eu", "independent masters"),
             ("eu:6379", "use redis://"),
-            ("", "no URL"),
+            ("", "lacks its scheme"),
             ("redis://", "host"),
-            ("redis://eu/first", "database \"first\""),
+            ("redis://eu/first", "database \"first\" that is none"),
             ("redis://eu/256", "from 0 to 255"),
-            ("redis://eu?timeout=3", "\"timeout\", which means nothing"),
+            ("redis://eu?timeout=3", "parameter \"timeout\" that means nothing"),
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),
-            ("redis://eu#2", "percent-encode # as %23"),
+            ("redis://eu#2", "# @ : are %2F %3F %23"),
+            ("redis://:pass/word@eu", "is no URL (empty host); percent-encode"),
         ] {
             let said = shown(text);
             assert!(said.contains(hint), "{text}: {said}");
@@ -196,10 +221,16 @@ mod tests {
             "redis://u:secret@eu/x",
             "redis://u:secret@",
             "redis://u:secret@eu?a=b",
-            "secret:redis",
+            "redis://u:12/secret@eu:1",
+            "redis://u:/secret@eu:1",
+            "redis://u:12?secret=1@eu",
+            "redis://u:12#secret@eu",
+            "secret:foo@eu:1",
+            "redis+unix:///run/u:secret@y",
+            "redis+unix://u:secret@/run/s?secret=1",
         ] {
             let said = shown(text);
-            assert!(text == "secret:redis" || !said.contains("secret"), "{text}: {said}");
+            assert!(!said.contains("secret"), "{text}: {said}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod by_hand;
 mod endpoint;
 mod flight;
 mod fred;
+mod looks;
 mod messages;
 mod pack;
 mod registry;
@@ -37,7 +38,7 @@ pub(crate) use fred::Fred;
 pub(crate) use registry::Registry;
 
 use super::hint::Listener;
-use super::operation::Verb;
+use super::operation::{Operation, Verb};
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
@@ -46,6 +47,7 @@ use crate::metrics::NodeMeters;
 use crate::quorum::guard::{Lesson, News};
 use crate::quorum::{Guard, Tick};
 use admission::Server;
+use looks::Looks;
 use transport::Dialer;
 
 /// How many operations may wait for one node.
@@ -101,8 +103,7 @@ struct State {
     silent: Option<String>,
     /// When it may be told again that messages were missed.
     missed_next: Tick,
-    /// When the node may be asked again to look at its clock.
-    look_next: Tick,
+    looks: Looks,
     round_trip: Option<Duration>,
 }
 
@@ -137,7 +138,7 @@ impl Shared {
     /// Queues an operation, or says why not.
     fn enqueue(&self, request: Request) {
         let submitted = self.host.now();
-        let link = self.state().link_for(request.operation.verb, submitted);
+        let link = self.state().link_for(&request.operation, submitted);
         match link {
             Ok(sender) => self.hand_over(&sender, Job { request, submitted }),
             Err(fault) => self.fail(request, fault),
@@ -165,6 +166,10 @@ impl Shared {
         }
     }
 
+    fn warn_of_a_step(&self) {
+        tracing::warn!(node = %self.label, "this node's clock was stepped; it votes on no claim for max_ttl");
+    }
+
     fn fail(&self, request: Request, fault: Fault) {
         self.meters.answered(request.operation.verb, fault.kind().as_str());
         request.reply.send(Err(fault));
@@ -172,21 +177,27 @@ impl Shared {
 }
 
 impl State {
-    fn link_for(&self, verb: Verb, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
-        match &self.link {
-            Link::Up(sender) => match self.guard.quarantined(now) {
-                Some((left, doubt)) if matches!(verb, Verb::Claim | Verb::Pass) => {
-                    Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
-                }
-                _ => Ok(sender.clone()),
-            },
-            Link::Out(state) => Err(Fault::new(FaultKind::Down, state.to_string())),
+    fn link_for(&self, operation: &Operation, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
+        let Link::Up(sender) = &self.link else {
+            return Err(Fault::new(FaultKind::Down, self.node_state(now).to_string()));
+        };
+        match (operation.verb, self.guard.quarantined(now)) {
+            (Verb::Claim | Verb::Pass, Some((left, doubt))) => {
+                Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
+            }
+            // The memory that it was meant for has gone, and the next one needs another, later.
+            (Verb::Teach, _) if self.guard.lesson().is_some_and(|lesson| lesson.number != operation.count) => {
+                Err(Fault::new(FaultKind::Down, "it has restarted since"))
+            }
+            _ => Ok(sender.clone()),
         }
     }
 
     fn node_state(&self, now: Tick) -> NodeState {
         match &self.link {
             Link::Up(_) => match self.guard.quarantined(now) {
+                // For a moment, as it is with what comes before.
+                Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
                 Some((left, doubt)) => NodeState::Quarantined { left, doubt },
                 None => NodeState::Up,
             },
@@ -224,7 +235,7 @@ impl RedisNode {
             hinting: false,
             silent: None,
             missed_next,
-            look_next: missed_next,
+            looks: Looks::default(),
             round_trip: None,
         };
         let state = Mutex::new(state);
@@ -282,6 +293,7 @@ impl Node for RedisNode {
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
         let now = self.shared.host.now();
         self.shared.state().guard.lesson_given(lesson, taught, now);
+        self.shared.registry.changed();
     }
 
     fn close(&self) {

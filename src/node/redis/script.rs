@@ -59,28 +59,33 @@ pub(super) struct Returned {
     pub(super) replies: Vec<Reply>,
 }
 
-/// What the script returned for `operations`, or `None` if that is not what `value` holds.
-pub(super) fn returned<'a>(value: Value, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
+/// What the script returned for `operations` in the server of `run`, or `None` if that is not what
+/// `value` holds.
+pub(super) fn returned<'a>(
+    value: Value,
+    operations: impl ExactSizeIterator<Item = &'a Operation>,
+    run: &str,
+) -> Option<Returned> {
     let mut items = value.items().into_iter();
     let time = Duration::from_micros(unsigned(&items.next()?)?);
     let unheard = Some(text(&items.next()?)?).filter(|why| !why.is_empty());
     if items.len() != operations.len() {
         return None;
     }
-    let replies = items.zip(operations).map(|(item, operation)| reply(item, operation)).collect();
+    let replies = items.zip(operations).map(|(item, operation)| reply(item, operation, run)).collect();
     Some(Returned { time, unheard, replies })
 }
 
-fn reply(value: Value, operation: &Operation) -> Reply {
+fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
     let items = value.items();
     match items.first().and_then(Value::text) {
         Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
-        Some(word) => outcome(word, &items, operation).ok_or_else(garbled),
+        Some(word) => outcome(word, &items, operation, run).ok_or_else(garbled),
         None => Err(garbled()),
     }
 }
 
-fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome> {
+fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
     match (operation.verb, word) {
         (Verb::Claim | Verb::Pass, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
         (Verb::Pass, "passed") => Some(Outcome::Passed { waiting: number(items.get(1)?)? > 0 }),
@@ -101,6 +106,9 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
         (Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Count, "counted") => Some(Outcome::Counted),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
+        (Verb::Revoke, "revoked") => {
+            Some(Outcome::Revoked { held: number(items.get(1)?)?, left: remaining(items.get(2)?)?? })
+        }
         (Verb::Inspect, "inspected") => {
             let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
             (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
@@ -109,22 +117,26 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
         (Verb::Record, "record") => Some(Outcome::Record {
             high: fence(items.get(1)?)?,
             floor: fence(items.get(2)?)?,
-            taught: number(items.get(3)?)? > 0,
+            taught: items.get(3)?.text()? == run,
         }),
         _ => None,
     }
 }
 
+/// Ends the owner of a hold that was revoked, as the script stores it. Owners end with a digit.
+const REVOKED: char = '!';
+
 fn inspection(items: &[Value]) -> Option<Inspection> {
     let [holder, count, left, mark, waiting, turn, turn_left] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
+    let (holder, revoked) = holder.strip_suffix(REVOKED).map_or((holder.as_str(), false), |holder| (holder, true));
     let turn = text(turn).filter(|turn| !turn.is_empty());
     let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
     let entry = if holder.is_empty() {
         Inspection::free(fence)
     } else {
-        Inspection::held(holder, number(count)?, remaining(left)?, fence)
+        Inspection::held(holder.to_owned(), number(count)?, remaining(left)?, fence).with_revoked(revoked)
     };
     Some(entry.with_line(number(waiting)?, turn))
 }
@@ -207,7 +219,7 @@ mod tests {
 
     fn decode(verb: Verb, items: Vec<Value>) -> Reply {
         let operation = operation(verb);
-        let returned = returned(reply(items), [&operation].into_iter());
+        let returned = returned(reply(items), [&operation].into_iter(), "run");
         returned.expect("one reply for one operation").replies.remove(0)
     }
 
@@ -242,7 +254,7 @@ mod tests {
         for value in
             [Value::Array(vec![Value::Integer(1)]), Value::Array(vec![Value::Integer(1), "".into()]), Value::Null]
         {
-            assert!(returned(value, [&operation].into_iter()).is_none());
+            assert!(returned(value, [&operation].into_iter(), "run").is_none());
         }
     }
 
@@ -279,12 +291,20 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_was_taught_in_another_run_is_not() {
+        for (told, expected) in [("run", true), ("runs", false), ("", false)] {
+            let record = decode(Verb::Record, vec!["record".into(), "7".into(), "5".into(), told.into()]);
+            assert_eq!(record.unwrap(), Outcome::Record { high: 7, floor: 5, taught: expected }, "{told}");
+        }
+    }
+
+    #[test]
     fn a_stale_ballot_is_told_to_claims_and_a_silent_channel_to_whoever_asks() {
         let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
         assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
         for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {
             let value = Value::Array(vec![Value::Integer(1), unheard.into()]);
-            assert_eq!(returned(value, [].into_iter()).unwrap().unheard.as_deref(), expected);
+            assert_eq!(returned(value, [].into_iter(), "run").unwrap().unheard.as_deref(), expected);
         }
     }
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Greeting, Server, greet};
+use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::{Batcher, End};
 use super::transport::Connection;
 use super::{Job, Link, QUEUE, Shared};
@@ -80,7 +80,8 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     let Shared { host, settings, dialer, .. } = shared;
     let met = async {
         let connection = dialer.dial(settings.timeout).await?;
-        let greeting = greet(&*connection, host, &settings.client_name, channel).await?;
+        let guest = Guest { name: &settings.client_name, record: &settings.record, channel };
+        let greeting = greet(&*connection, host, guest).await?;
         Ok((connection, greeting))
     };
     let limit = host.now() + settings.timeout.saturating_mul(PATIENCE);
@@ -107,10 +108,19 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
 }
 
 fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
-    let Greeting { server, asked, told, hinting } = greeting;
+    let Greeting { server, asked, told, taught, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
-    state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
+    let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
+    state.guard.recorded(taught, now);
+    if stepped {
+        state.looks.stepped();
+    }
+    // It told its record behind that.
+    if taught.is_some() {
+        let steps = state.looks.steps();
+        state.looks.looked(steps);
+    }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     state.server = Some(server);
@@ -119,6 +129,9 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     let told = state.node_state(now);
     drop(state);
     tracing::info!(node = %shared.label, "{told}");
+    if stepped {
+        shared.warn_of_a_step();
+    }
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();

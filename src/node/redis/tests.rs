@@ -1,7 +1,7 @@
 //! One node over a transport that the test plays, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ struct Script {
     confirmed_by: Option<&'static str>,
     /// What all tell of their replication: by default, nothing.
     replication: Mutex<&'static str>,
+    /// When it was asked first: it had been up for 1,000 seconds.
+    began: OnceLock<TokioTime>,
 }
 
 #[derive(Debug)]
@@ -64,8 +66,8 @@ impl Dialer for Played {
 impl Line {
     fn info(&self) -> Answer<Value> {
         let before = self.infos.fetch_add(1, Relaxed);
-        // A probe each five seconds.
-        let (second, uptime) = (before == 1, 1_000 + 5 * before);
+        let began = self.script.began.get_or_init(|| TokioTime::new(Handle::current()));
+        let (second, uptime) = (before == 1, 1_000 + began.now().since_origin().as_secs());
         let run = self.script.confirmed_by.filter(|_| second).unwrap_or("played");
         let replication = *self.script.replication.lock().unwrap();
         let info = format!("run_id:{run}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n{replication}");
@@ -265,17 +267,30 @@ async fn how_far_the_nodes_clock_is_ahead_is_known_from_its_first_answer_on() {
     assert_eq!(node.clock_ahead(), Some(1_000_000 - now));
 }
 
-/// An hour after its last replica has gone, Redis frees its backlog, and with that it takes another
-/// replication id and drops the one from before its promotion.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_forgot_of_its_promotion_stays_connected_and_votes() {
+async fn a_lesson_for_a_memory_that_has_gone_is_given_to_no_other() {
+    let node = guarded(&Arc::default(), Arc::default(), 60 * SECOND);
+    until(&node, |state| *state == NodeState::Up).await;
+    let state = node.shared.state();
+    let number = state.guard.lesson().expect("it did not say that it was taught").number;
+    let told = |number| state.link_for(&Operation::teach(7, number), node.shared.host.now()).map(drop);
+    assert!(told(number).is_ok());
+    assert_eq!(told(number.wrapping_sub(1)).unwrap_err().kind(), FaultKind::Down);
+}
+
+/// An hour after its last replica has gone, Redis frees its backlog, and with that it takes another
+/// replication id and drops the one from before its promotion. What it was taught, it was taught in
+/// the old words, by which the script that is loaded knows it.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgot_of_its_promotion_is_met_once_more_and_votes() {
     let promoted = "master_replid:new\r\nmaster_replid2:old\r\n";
     let script = Arc::new(Script { replication: Mutex::new(promoted), ..Script::default() });
     let node = guarded(&script, Arc::default(), 60 * SECOND);
     until(&node, |state| *state == NodeState::Up).await;
     *script.replication.lock().unwrap() = "master_replid:newest\r\nmaster_replid2:0000\r\n";
     tokio::time::sleep(20 * SECOND).await;
-    assert_eq!((node.status().state, script.dials.load(Relaxed)), (NodeState::Up, 1));
+    assert_eq!((node.status().state, script.dials.load(Relaxed)), (NodeState::Up, 2));
+    assert!(node.lesson().is_some(), "it is asked in its new words whether it was taught");
     let (mut guard, now) = (node.shared.state().guard.clone(), node.shared.host.now());
     guard.admit("played", 2_000 * SECOND, now);
     assert_eq!(guard.quarantined(now), None, "the next connection meets it by that name");

@@ -49,9 +49,12 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::waiter_dies_with_its_turn),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
+    scene!(turns::revoked_and_asked_for),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),
     scene!(tokens::a_node_that_forgot_is_taught),
     scene!(tokens::who_forgot_does_not_teach),
+    scene!(tokens::a_node_that_forgot_unseen_is_taught),
+    scene!(tokens::fences_expire_while_a_clock_is_wrong),
     scene!(proxies::one_client_notices_and_the_next_must_too),
     scene!(proxies::replaced_while_it_is_greeted),
 ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use quorumlock::{LockGuard, LockOptions, Quorum};
 
-use crate::clients::{Client, Ending, Watch};
+use crate::clients::{Client, Ending, Watch, name_of};
 use crate::judge::history::Micros;
 use crate::world::{World, micros};
 
@@ -89,6 +89,20 @@ pub fn shut_down(world: &Arc<World>, process: usize) {
         process,
         Box::pin(async move {
             quorum.shutdown(Duration::from_secs(1)).await;
+            world.parts.ended(number);
+        }),
+    );
+}
+
+/// Takes the name away from whoever holds it.
+pub fn revoke(world: &Arc<World>, process: usize) {
+    let Some(quorum) = quorum(world, process) else { return };
+    let (number, name) = (world.parts.begun(process), name_of(0));
+    let world = world.clone();
+    world.clone().exec.spawn(
+        process,
+        Box::pin(async move {
+            let _ = quorum.revoke(&name).await;
             world.parts.ended(number);
         }),
     );

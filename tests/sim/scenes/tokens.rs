@@ -6,7 +6,7 @@ use crate::cue::Cue;
 
 /// The wall clock of a process is hours ahead of all others.
 fn ahead(script: &mut Script, process: usize) {
-    let by_ms = script.about(600_000, 10_000_000) as i64;
+    let by_ms = script.about(600_000, 80_000_000) as i64;
     script.at(0, Cue::StepWall { process, by_ms });
 }
 
@@ -22,7 +22,7 @@ pub fn fences_are_forgotten_and_tokens_grow(script: &mut Script) {
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, brief());
-    let later = script.about(140_000, 120_000);
+    let later = script.about(95_000, 120_000);
     script.asks(later, 1, brief());
 }
 
@@ -54,4 +54,36 @@ pub fn who_forgot_does_not_teach(script: &mut Script) {
     script.hold_one_way(2, &[1], 1, 9_300..10_300, 10_350);
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
+}
+
+/// The same node restarts when nobody is there. Who comes later, when it is no longer young, asks at
+/// once.
+pub fn a_node_that_forgot_unseen_is_taught(script: &mut Script) {
+    script.world(3, 1, 1_000, 1_500);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.asks(30, 0, brief());
+    script.at(350, Cue::Kill(0));
+    script.at(400, forgets(1));
+    let comes = script.about(3_500, 2_000);
+    script.jitter = 6;
+    script.at(comes, Cue::Starts);
+    // While it is being connected.
+    script.asks(comes + 6, 1, brief());
+}
+
+/// The clock of the node that two quorums share is set forward and right again. Meanwhile the fence
+/// expires, long before its time.
+pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.hold_back(1, &[2], 0..NEVER, NEVER);
+    script.asks(30, 0, brief());
+    script.at(2_000, Cue::StepClock { node: 1, by_ms: 3_600_000 });
+    // By then everybody has probed the node.
+    let right = script.about(6_000, 1_000);
+    script.at(right, Cue::StepClock { node: 1, by_ms: -3_600_000 });
+    let later = script.about(14_000, 4_000);
+    script.asks(later, 1, brief());
 }

@@ -141,3 +141,13 @@ pub fn renewal_after_its_release(script: &mut Script) {
     script.at(405, Cue::Replace { process: 0, node });
     script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
 }
+
+/// A name is taken away from a holder that would keep it, and another asks for it at once: it enters
+/// only when the holder has let go.
+pub fn revoked_and_asked_for(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    script.asks(0, 0, Part::default());
+    let at = script.about(300, 2_500);
+    script.at(at, Cue::Revokes(2));
+    script.asks(at + 30, 1, Part { hold: millis(300), timeout: millis(2_000), must: true, ..Part::default() });
+}

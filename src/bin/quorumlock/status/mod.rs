@@ -102,10 +102,10 @@ impl Seen {
     fn holding(&self, name: &str) -> String {
         match (self.inspected.agreed(), self.inspected.holder()) {
             (_, Some(holder)) => {
-                format!("{} is held by {holder}, token at most {}", bold(name), self.inspected.fence())
+                format!("{} is held by {holder}, token at most {}", bold(&shown(name)), self.inspected.fence())
             }
             (Some(_), None) => {
-                format!("{} is free; its tokens so far are at most {}", bold(name), self.inspected.fence())
+                format!("{} is free; its tokens so far are at most {}", bold(&shown(name)), self.inspected.fence())
             }
             (None, None) => self.unknown(name),
         }
@@ -115,8 +115,9 @@ impl Seen {
     fn unknown(&self, name: &str) -> String {
         let (answers, all) = (self.verdict().answers(), self.nodes.len());
         if answers >= self.verdict().quorum() {
-            return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
+            return yellow(&format!("{}: no quorum of nodes names the same holder; look again", shown(name)));
         }
+        let name = shown(name);
         red(&format!("{name}: nobody can tell who holds it; {answers} of {all} nodes answered, which is no quorum"))
     }
 
@@ -128,7 +129,7 @@ impl Seen {
             "nodes": nodes,
             "quorum": verdict.quorum(),
             "votes": verdict.votes(),
-            "can_acquire": verdict.can_acquire(),
+            "quorum_votes": verdict.can_acquire(),
             "warnings": verdict.warnings(),
         });
         if let Some(name) = &self.name {
@@ -274,8 +275,16 @@ fn dash() -> String {
 }
 
 /// Who holds a name, as a part of a sentence.
+/// A name as it is told on a terminal: it may hold anything.
+fn shown(name: &str) -> String {
+    name.escape_debug().to_string()
+}
+
 pub(crate) fn held_by(inspected: &Inspected) -> String {
     match (inspected.holder(), inspected.agreed()) {
+        (Some(holder), _) if inspected.revoked() => {
+            format!("held by {holder}, and was taken away: it is not renewed any more")
+        }
         (Some(holder), _) => format!("held by {holder}"),
         (None, Some(_)) => "free".to_owned(),
         (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),

@@ -1,0 +1,96 @@
+//! Taking a name away from whoever holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::before;
+use crate::node::{Fault, Inspection, Name, Operation, Verb};
+use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
+use crate::quorum::ballot::LIMIT;
+use crate::quorum::tally::Freed;
+
+/// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so far
+/// are dead.
+pub(super) struct Taking<'a> {
+    voters: &'a Arc<Voters>,
+    name: &'a Name,
+    survey: Survey,
+    owners: Vec<String>,
+    ballot: u64,
+    patience: Duration,
+}
+
+impl<'a> Taking<'a> {
+    /// Asks the nodes who holds it.
+    pub(super) async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
+        let survey = Survey::of(voters, name, patience).await;
+        let heard = || survey.0.iter().filter_map(|said| said.as_ref().ok());
+        if heard().count() < voters.size.quorum() as usize {
+            return Err(unavailable(voters, name, &survey));
+        }
+        heard().for_each(|said| voters.seen(said.fence));
+        let told = heard().map(|said| said.fence).filter(|&fence| fence < LIMIT - 1).max().unwrap_or(0);
+        let (owners, ballot) = (owners(heard()), voters.ballot(told)?);
+        Ok(Self { voters, name, survey, owners, ballot, patience })
+    }
+
+    /// Frees it on every node at once. Whether anybody held it.
+    pub(super) async fn free(self) -> Result<bool> {
+        let until = self.voters.host.now() + self.patience;
+        for owner in self.targets() {
+            let cleanup =
+                Cleanup::start(self.voters, self.operation(Verb::Release, owner), Whom::all(self.voters.everyone()));
+            match before(&self.voters.host, until, cleanup.freed()).await {
+                Some(Freed::Held | Freed::Gone) => {}
+                Some(Freed::Unknown) | None => return Err(self.unavailable()),
+            }
+        }
+        Ok(!self.owners.is_empty())
+    }
+
+    /// Lets each hold end by itself. For how long it may last still; `None` if nobody holds it.
+    pub(super) async fn revoke(self) -> Result<Option<Duration>> {
+        let mut longest = None;
+        for owner in self.targets() {
+            let revocation = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience).await;
+            let Some(Revocation { left }) = revocation else { return Err(self.unavailable()) };
+            longest = longest.max(left);
+        }
+        Ok(longest)
+    }
+
+    /// A name that is free has its fence raised all the same: a claim that is on its way may rest on
+    /// an old ballot.
+    fn targets(&self) -> impl Iterator<Item = &str> {
+        let nobody = self.owners.is_empty().then_some("-");
+        self.owners.iter().map(String::as_str).chain(nobody)
+    }
+
+    fn operation(&self, verb: Verb, owner: &str) -> Operation {
+        let names = [self.name.clone()].into();
+        // Tried again for that long, where it is.
+        let ttl = Duration::from_secs(60);
+        Operation { verb, owner: owner.into(), ttl, ballot: self.ballot, ..Operation::inspect(names) }
+    }
+
+    fn unavailable(&self) -> Error {
+        unavailable(self.voters, self.name, &self.survey)
+    }
+}
+
+fn owners<'a>(heard: impl Iterator<Item = &'a Inspection>) -> Vec<String> {
+    let mut owners: Vec<_> = heard.filter_map(|said| said.holder.clone()).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners
+}
+
+fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
+    let report = |(node, said): (usize, &Result<Inspection, Fault>)| NodeReport {
+        node: voters.nodes[node].label().clone(),
+        said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
+    };
+    let message = format!("{name:?} was not taken away on a quorum of nodes");
+    Error::new(ErrorKind::Unavailable, message).with_nodes(survey.0.iter().enumerate().map(report).collect())
+}
