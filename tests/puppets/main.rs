@@ -8,6 +8,7 @@ mod closing;
 mod doubts;
 mod fences;
 mod holders;
+mod lessons;
 mod meters;
 mod passes;
 mod releases;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Stance, Verb};
 use quorumlock::quorum::Tick;
+use quorumlock::quorum::guard::Lesson;
 use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -27,6 +28,7 @@ pub struct Puppet {
     hints: bool,
     /// What is known of its clock.
     ahead: Mutex<Option<i128>>,
+    lesson: Mutex<Option<Lesson>>,
     closed: AtomicBool,
     /// Done by the node as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
@@ -69,6 +71,14 @@ impl Node for Puppet {
 
     fn clock_ahead(&self) -> Option<i128> {
         *self.ahead.lock().unwrap()
+    }
+
+    fn lesson(&self) -> Option<Lesson> {
+        *self.lesson.lock().unwrap()
+    }
+
+    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+        self.lesson.lock().unwrap().take_if(|due| taught && *due == lesson);
     }
 
     fn close(&self) {
@@ -166,6 +176,7 @@ impl Stage {
                 listener: Mutex::default(),
                 hints,
                 ahead: Mutex::default(),
+                lesson: Mutex::default(),
                 closed: AtomicBool::new(false),
                 reflex: Mutex::default(),
             })
@@ -338,6 +349,13 @@ impl Stage {
     /// A node may have forgotten what it granted.
     pub fn doubted(&self, node: usize) {
         self.listener(node).doubted(node);
+    }
+
+    /// A node has forgotten what it granted, and is to be taught so much later. It votes a minute after that.
+    pub fn forgot(&self, node: usize, due: Duration) {
+        let from = self.clock.now() + due;
+        *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + 60 * SECOND });
+        self.doubted(node);
     }
 
     /// A node's clock is so many microseconds ahead of the client's.

@@ -10,6 +10,7 @@ use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, S
 use crate::calls::Reply;
 use crate::faults::Action;
 use crate::judge::history::{Answer, Micros, Op, What};
+use crate::link::Connection;
 use crate::recorder::{Submitted, answer};
 use crate::world::{Core, Event};
 
@@ -239,12 +240,16 @@ impl Core {
         let node = self.connections[number].node;
         let server = &mut self.servers[node];
         let reply = match command {
-            Command::Script(script) => return self.run_script(now, node, &script),
+            Command::Script(script) => return self.run_script(now, number, &script),
             Command::Hello => Ok(Value::Null),
-            Command::Info => Ok(server.info(now).into()),
+            Command::Info => {
+                self.connections[number].met = Some(server.epoch);
+                Ok(server.info(now).into())
+            }
             Command::Name => Ok("OK".into()),
             Command::Load(digest) => {
-                server.scripts.insert(digest);
+                let Connection { process, met, .. } = self.connections[number];
+                server.load(digest, process, met);
                 Ok(format!("{digest:016x}{:024x}", 0).into())
             }
             Command::Subscribe(channel) => {
@@ -256,11 +261,12 @@ impl Core {
         (reply, Vec::new())
     }
 
-    fn run_script(&mut self, now: Micros, node: usize, script: &Script) -> (Reply, Vec<(Op, Answer)>) {
+    fn run_script(&mut self, now: Micros, number: usize, script: &Script) -> (Reply, Vec<(Op, Answer)>) {
+        let Connection { process, node, .. } = self.connections[number];
         let server = &mut self.servers[node];
         if script.whole {
             server.scripts.insert(script.digest);
-        } else if !server.scripts.contains(&script.digest) {
+        } else if !server.knows(script.digest, process) {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
         let (mut replies, mut told) = (Vec::with_capacity(2 + script.operations.len()), Vec::new());

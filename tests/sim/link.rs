@@ -34,6 +34,8 @@ pub struct Connection {
     pub node: usize,
     /// The server's process that accepted it.
     epoch: Option<u32>,
+    /// The server's process that last told its lineage on it.
+    pub met: Option<u32>,
     /// The client has not given it up, and has not been told that it ended.
     pub open: bool,
     /// The server was admitted, and asked for votes.
@@ -130,6 +132,7 @@ impl Core {
             process,
             node,
             epoch: None,
+            met: None,
             open: true,
             admitted: false,
             last: [0; 2],
