@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -154,6 +155,17 @@ impl Server {
         ask(self.port, words, Duration::from_secs(10)).expect("the server answers")
     }
 
+    /// Sends a command again and again over one connection, until `over`, and no longer than `longest`.
+    pub fn repeat(&self, words: &[&str], over: &AtomicBool, longest: Duration) {
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server accepts");
+        let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
+        while !over.load(Ordering::Relaxed) && began.elapsed() < longest {
+            stream.write_all(request(words).as_bytes()).expect("the server reads");
+            reply(&mut answers).expect("the server answers");
+        }
+    }
+
     async fn launch(&mut self) -> bool {
         let port = self.port.to_string();
         let process = Command::new("redis-server")
@@ -207,12 +219,13 @@ fn free_port() -> u16 {
 pub fn ask(port: u16, words: &[&str], patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(patience))?;
-    let mut request = format!("*{}\r\n", words.len());
-    for word in words {
-        request += &format!("${}\r\n{word}\r\n", word.len());
-    }
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(request(words).as_bytes())?;
     reply(&mut BufReader::new(stream))
+}
+
+fn request(words: &[&str]) -> String {
+    let lines = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n", words.len()) + &lines.collect::<String>()
 }
 
 fn reply(stream: &mut impl BufRead) -> std::io::Result<String> {
