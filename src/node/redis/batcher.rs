@@ -47,6 +47,8 @@ pub(super) struct Batcher {
     connection: Box<dyn Connection>,
     digest: String,
     lineage: String,
+    /// What the script calls a server of that lineage.
+    run: String,
     /// Until it is confirmed that the server that was admitted has the script, calls are sent and no
     /// reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
@@ -70,6 +72,7 @@ impl Batcher {
             shared,
             connection,
             digest: digest(&script),
+            run: run(&lineage),
             lineage,
             confirming,
             jobs,
@@ -284,7 +287,7 @@ impl Batcher {
 
     fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        let returned = script::returned(value, operations, &run(&self.lineage));
+        let returned = script::returned(value, operations, &self.run);
         let Some(script::Returned { time, unheard, replies }) = returned else {
             self.fail_all(jobs, &script::garbled());
             return None;

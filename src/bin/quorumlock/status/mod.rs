@@ -113,11 +113,10 @@ impl Seen {
 
     /// Nobody can tell who holds the name: too few nodes answer, or votes are split for a moment.
     fn unknown(&self, name: &str) -> String {
-        let (answers, all) = (self.verdict().answers(), self.nodes.len());
+        let (name, answers, all) = (shown(name), self.verdict().answers(), self.nodes.len());
         if answers >= self.verdict().quorum() {
-            return yellow(&format!("{}: no quorum of nodes names the same holder; look again", shown(name)));
+            return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
         }
-        let name = shown(name);
         red(&format!("{name}: nobody can tell who holds it; {answers} of {all} nodes answered, which is no quorum"))
     }
 
@@ -274,12 +273,12 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// Who holds a name, as a part of a sentence.
 /// A name as it is told on a terminal: it may hold anything.
 fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
+/// Who holds a name, as a part of a sentence.
 pub(crate) fn held_by(inspected: &Inspected) -> String {
     match (inspected.holder(), inspected.agreed()) {
         (Some(holder), _) if inspected.revoked() => {

@@ -1,0 +1,120 @@
+//! Calls: what waits, what is sent, and what counts.
+
+use tokio::time::advance;
+
+use super::stage::{MS, Stage, failed, granted, info, settled};
+use crate::node::redis::QUEUE;
+use crate::node::redis::tests::{SECOND, claimed, grants};
+use crate::node::{Fault, FaultKind, Node, NodeState};
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
+    let mut stage = Stage::up().await;
+    let mut calls = stage.calls(16).await;
+    let (mut timely, mut late) = (claimed(&stage.node), None);
+    for waited in [SECOND, SECOND + MS] {
+        stage.is_quiet().await;
+        advance(waited).await;
+        calls.pop().unwrap().0.reply(grants(1));
+        if waited == SECOND {
+            stage.next("EVALSHA").await.reply(grants(1));
+            granted(&mut timely).await;
+            calls.extend(stage.calls(1).await);
+            late = Some(claimed(&stage.node));
+        }
+    }
+    assert_eq!(failed(late.as_mut().unwrap()).await, FaultKind::Overloaded);
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_may_wait_is_refused() {
+    let mut stage = Stage::up().await;
+    let _calls = stage.calls(16).await;
+    let waiting: Vec<_> = (0..QUEUE).map(|_| claimed(&stage.node)).collect();
+    assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Overloaded);
+    drop(waiting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_when_the_node_is_closed_is_sent_and_answered() {
+    let mut stage = Stage::up().await;
+    let calls = stage.calls(16).await;
+    let mut waiting = claimed(&stage.node);
+    stage.node.close();
+    stage.next("EVALSHA").await.reply(grants(1));
+    granted(&mut waiting).await;
+    assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Down);
+    for (sent, mut answers) in calls {
+        sent.reply(grants(1));
+        granted(&mut answers).await;
+    }
+    stage.comes_down("was closed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_closed_waits_for_answers_as_long_as_one_may_take() {
+    let mut stage = Stage::up().await;
+    let mut calls = stage.calls(1).await;
+    stage.node.close();
+    settled().await;
+    advance(SECOND - MS).await;
+    settled().await;
+    assert_eq!(stage.node.status().state, NodeState::Up);
+    advance(MS).await;
+    stage.comes_down("was closed").await;
+    assert_eq!(failed(&mut calls[0].1).await, FaultKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_reply_counts_before_it_is_confirmed_who_gave_it_when_the_node_is_closed_either() {
+    for (run, counts) in [("run", true), ("another", false)] {
+        let mut stage = Stage::new();
+        stage.admit().await;
+        let (script, info_asked) = (stage.next("SCRIPT").await, stage.next("INFO").await);
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        stage.node.close();
+        sent.reply(grants(1));
+        settled().await;
+        assert!(answers.try_recv().is_err(), "it is not known whose it is");
+        script.reply("digest");
+        info_asked.reply(info(run, 1_000));
+        let reply = answers.recv().await.unwrap();
+        assert_eq!(reply.is_ok(), counts, "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_the_script_gets_it_whole_and_counts_once_it_is_known() {
+    for (run, counts) in [("run", true), ("another", false)] {
+        let mut stage = Stage::up().await;
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        sent.fail(FaultKind::Rejected, "NOSCRIPT No matching script");
+        stage.next("EVAL").await.reply(grants(1));
+        let asked = stage.next("INFO").await;
+        settled().await;
+        assert!(answers.try_recv().is_err(), "it is not known who ran it");
+        asked.reply(info(run, 1_000));
+        let reply = answers.recv().await.unwrap();
+        assert_eq!(reply.as_ref().err().map(Fault::kind), (!counts).then_some(FaultKind::Closed));
+        if counts {
+            stage.next("SCRIPT").await.reply("digest");
+            stage.is_quiet().await;
+        } else {
+            stage.comes_down("another server answers at this address").await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    let until = stage.node.shared.host.now() + SECOND;
+    advance(SECOND / 2).await;
+    sent.fail(FaultKind::Rejected, "NOSCRIPT No matching script");
+    let _unanswered = stage.next("EVAL").await;
+    assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
+    let late = stage.node.shared.host.now().since(until);
+    assert!(late < 5 * MS, "{late:?}");
+}

@@ -1,0 +1,205 @@
+//! Connections: how they are greeted, looked after, left and made again.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::time::advance;
+
+use super::stage::{MS, Sent, Stage, failed, info, known, replied, settled};
+use crate::node::redis::tests::{SECOND, asked, claimed, grants};
+use crate::node::redis::transport::Event;
+use crate::node::{FaultKind, Node, NodeState, Outcome, Verb};
+
+#[tokio::test(start_paused = true)]
+async fn three_timeouts_in_a_row_end_a_connection_and_what_comes_between_counts_anew() {
+    let mut stage = Stage::up().await;
+    let between: [fn(Sent); 2] = [|sent| sent.reply(grants(1)), |sent| sent.fail(FaultKind::Rejected, "ERR no")];
+    for answer in between {
+        for _ in 0..2 {
+            let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+            sent.fail(FaultKind::Timeout, "no answer in time");
+            assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
+        }
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        answer(sent);
+        let _counted = answers.recv().await.unwrap();
+        assert_eq!(stage.node.status().state, NodeState::Up);
+    }
+    for (sent, _) in stage.calls(3).await {
+        sent.fail(FaultKind::Timeout, "no answer in time");
+    }
+    stage.comes_down("3 answers in a row did not come in time").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_asked_every_five_seconds_whether_it_is_still_the_same() {
+    let mut stage = Stage::up().await;
+    for uptime in [1_005, 1_010] {
+        settled().await;
+        let began = stage.node.shared.host.now();
+        let probe = stage.next("INFO").await;
+        let waited = stage.node.shared.host.now().since(began);
+        assert!(waited > 5 * SECOND - 10 * MS && waited < 5 * SECOND + 10 * MS, "{waited:?}");
+        advance(20 * MS).await;
+        probe.reply(info("run", uptime));
+        settled().await;
+        let status = stage.node.status();
+        assert_eq!((status.state, status.uptime), (NodeState::Up, Some(SECOND * uptime)));
+        assert_eq!(status.round_trip, Some(20 * MS));
+        advance(5 * SECOND - 20 * MS).await;
+        stage.next("INFO").await.reply("not what it was asked");
+        settled().await;
+        assert_eq!(stage.node.status().state, NodeState::Up, "once is not enough");
+    }
+    stage.next("INFO").await.reply(info("another", 1_020));
+    stage.comes_down("another server answers at this address").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_asked_three_times_and_silent_is_left() {
+    let mut stage = Stage::up().await;
+    for _ in 0..3 {
+        assert_eq!(stage.node.status().state, NodeState::Up);
+        stage.next("INFO").await.fail(FaultKind::Timeout, "no answer in time");
+    }
+    stage.comes_down("3 answers in a row did not come in time").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most() {
+    let mut stage = Stage::up().await;
+    let missed = |stage: &Stage| stage.client.missed.load(Relaxed);
+    settled().await;
+    assert_eq!(missed(&stage), 1, "what was published before");
+    for text in ["7 0", "no hint", "8 500"] {
+        stage.events.send(Event::Message(text.to_owned())).unwrap();
+    }
+    for _ in 0..5 {
+        stage.events.send(Event::Missed).unwrap();
+    }
+    settled().await;
+    assert_eq!((stage.client.hints.load(Relaxed), missed(&stage)), (2, 1));
+    advance(SECOND - 10 * MS).await;
+    settled().await;
+    assert_eq!(missed(&stage), 1);
+    advance(20 * MS).await;
+    settled().await;
+    assert_eq!(missed(&stage), 2, "five times are told once");
+    for _ in 0..200 {
+        stage.events.send(Event::Message("9 0".to_owned())).unwrap();
+    }
+    settled().await;
+    assert_eq!(stage.client.hints.load(Relaxed), 202, "others have their turn, and then there are more");
+    stage.events.send(Event::Ended("over".to_owned())).unwrap();
+    stage.comes_down("over").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not_after_a_pause() {
+    let mut stage = Stage::new();
+    for (lasts, least, most) in [(SECOND, 25 * MS, 60 * MS), (6 * SECOND, Duration::ZERO, 5 * MS)] {
+        stage.admit().await;
+        stage.confirm("run").await;
+        settled().await;
+        advance(lasts).await;
+        let ended = stage.node.shared.host.now();
+        stage.events.send(Event::Ended("over".to_owned())).unwrap();
+        let dial = loop {
+            match stage.sent.recv().await.unwrap() {
+                sent if sent.command == "DIAL" => break sent,
+                probe => assert_eq!(probe.command, "INFO"),
+            }
+        };
+        let paused = stage.node.shared.host.now().since(ended);
+        assert!(paused >= least && paused <= most, "{paused:?} after {lasts:?}");
+        dial.fail(FaultKind::Down, "refused");
+        settled().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_to_write_has_become_a_replica() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    sent.reply(replied(1_000_000, &["error", "READONLY You can't write against a read only replica."]));
+    assert_eq!(failed(&mut answers).await, FaultKind::Rejected);
+    stage.comes_down("it has become a replica").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let told = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let mut stage = Stage::guarded(60 * SECOND);
+    stage.admit().await;
+    stage.confirm("run").await;
+    let quarantined = |value| told.render().contains(&format!("node_quarantined{{node=\"redis://hand\"}} {value}\n"));
+    for (time, doubted) in [(1_000_000, 0), (100_000_000, 1)] {
+        assert!(quarantined(0));
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        sent.reply(replied(time, &["granted", "1"]));
+        let reply = answers.recv().await.unwrap();
+        assert_eq!(reply.err().map(|fault| fault.kind()), (doubted > 0).then_some(FaultKind::Doubted));
+        assert_eq!(stage.client.doubted.load(Relaxed), doubted);
+    }
+    assert!(quarantined(1), "{}", told.render());
+    assert!(matches!(stage.node.status().state, NodeState::Quarantined { .. }));
+    assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Quarantined);
+    // The node is asked for its record, by which it looks at its clock; and again if it refuses.
+    stage.next("EVALSHA").await.reply(replied(100_000_000, &["error", "OOM command not allowed"]));
+    stage.next("INFO").await.reply(info("run", 1_005));
+    stage.next("EVALSHA").await.reply(replied(105_000_000, &["record", "1", "0", "run"]));
+    let mut answers = asked(&stage.node, Verb::Release);
+    stage.next("EVALSHA").await.reply(replied(105_000_000, &["released", "1"]));
+    assert_eq!(answers.recv().await.unwrap().unwrap(), Outcome::Released { held: 1 });
+    stage.next("INFO").await.reply(info("run", 1_010));
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_silent_is_not() {
+    let mut stage = Stage::new();
+    stage.greet().await;
+    stage.next("SUBSCRIBE").await.fail(FaultKind::Timeout, "no answer in time");
+    stage.comes_down("no answer to SUBSCRIBE within node_timeout").await;
+    assert!(!stage.node.hints());
+    stage.greet().await;
+    stage.next("SUBSCRIBE").await.fail(FaultKind::Rejected, "NOPERM no channel");
+    stage.greet().await;
+    stage.is_up().await;
+    assert!(!stage.node.hints());
+    assert_eq!(stage.node.status().no_wake_ups.as_deref(), Some("NOPERM no channel"));
+    stage.confirm("run").await;
+    stage.events.send(Event::Ended("over".to_owned())).unwrap();
+    stage.comes_down("over").await;
+    stage.admit().await;
+    assert!(stage.node.hints());
+    assert_eq!(stage.node.status().no_wake_ups, None, "that was another connection");
+    stage.confirm("run").await;
+    stage.events.send(Event::Ended("over".to_owned())).unwrap();
+    stage.comes_down("over").await;
+    assert!(!stage.node.hints(), "it has no connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_while_it_is_greeted_is_told_with_the_question() {
+    for (silent, told) in [
+        ("SCRIPT", "no answer to SCRIPT LOAD within"),
+        ("INFO", "no answer to INFO within"),
+        ("EVALSHA", "no answer to EVALSHA within"),
+    ] {
+        let mut stage = Stage::new();
+        stage.next("DIAL").await.reply("");
+        let info = || info("run", 1_000).into();
+        for (command, answer) in
+            [("CLIENT", "OK".into()), ("SCRIPT", "digest".into()), ("INFO", info()), ("EVALSHA", known("run"))]
+        {
+            let sent = stage.next(command).await;
+            if command == silent { sent.fail(FaultKind::Timeout, "no answer in time") } else { sent.reply(answer) }
+        }
+        stage.next("SUBSCRIBE").await.reply("");
+        stage.comes_down(told).await;
+    }
+}

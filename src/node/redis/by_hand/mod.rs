@@ -1,0 +1,5 @@
+//! One node over a transport of which the test answers every command by hand, on a virtual clock.
+
+mod calls;
+mod connections;
+mod stage;

@@ -1,0 +1,220 @@
+//! A transport of which the test answers every command by hand, and a node over it.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+
+use crate::node::redis::RedisNode;
+use crate::node::redis::tests::{claimed, is_down, over, until};
+use crate::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
+use crate::node::{Fault, FaultKind, Hint, Listener, NodeState, Outcome, Reply};
+
+pub(super) const MS: Duration = Duration::from_millis(1);
+
+/// A command that was sent and not answered yet.
+pub(super) struct Sent {
+    pub(super) command: &'static str,
+    answer: oneshot::Sender<Result<Value, Fault>>,
+}
+
+impl Sent {
+    pub(super) fn reply(self, value: impl Into<Value>) {
+        let _ = self.answer.send(Ok(value.into()));
+    }
+
+    pub(super) fn fail(self, kind: FaultKind, message: &str) {
+        let _ = self.answer.send(Err(Fault::new(kind, message)));
+    }
+}
+
+/// Hands commands to the test. `DIAL` is one of them.
+#[derive(Clone, Debug)]
+pub(super) struct Hand {
+    sent: UnboundedSender<Sent>,
+    events: Arc<Mutex<UnboundedReceiver<Event>>>,
+}
+
+impl std::fmt::Debug for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.command)
+    }
+}
+
+impl Hand {
+    fn ask(&self, command: &'static str) -> Answer<Value> {
+        let (answer, answered) = oneshot::channel();
+        self.sent.send(Sent { command, answer }).unwrap();
+        async move { answered.await.unwrap_or_else(|_| Err(Fault::new(FaultKind::Closed, "nobody answers"))) }.boxed()
+    }
+}
+
+impl Dialer for Hand {
+    fn address(&self) -> String {
+        "redis://hand".to_owned()
+    }
+
+    fn dial(&self, _: Duration) -> Dialing<'_> {
+        let dialed = self.ask("DIAL");
+        let connection: Box<dyn Connection> = Box::new(self.clone());
+        async move { dialed.await.map(|_| connection) }.boxed()
+    }
+}
+
+impl Connection for Hand {
+    fn send(&self, command: &'static str, _: &dyn Arguments) -> Answer<Value> {
+        self.ask(command)
+    }
+
+    fn subscribe(&self, _: &str) -> Answer<()> {
+        let subscribed = self.ask("SUBSCRIBE");
+        async move { subscribed.await.map(drop) }.boxed()
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        self.events.lock().unwrap().poll_recv(context).map(Option::unwrap)
+    }
+}
+
+/// Counts what it is told.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) hints: AtomicU32,
+    pub(super) missed: AtomicU32,
+    pub(super) doubted: AtomicU32,
+}
+
+impl Listener for Client {
+    fn client(&self) -> &'static str {
+        "host/1/uuid"
+    }
+
+    fn hint(&self, _: usize, _: &Hint) {
+        self.hints.fetch_add(1, Relaxed);
+    }
+
+    fn missed(&self, _: usize) {
+        self.missed.fetch_add(1, Relaxed);
+    }
+
+    fn doubted(&self, _: usize) {
+        self.doubted.fetch_add(1, Relaxed);
+    }
+}
+
+pub(super) struct Stage {
+    pub(super) node: RedisNode,
+    pub(super) client: Arc<Client>,
+    pub(super) sent: UnboundedReceiver<Sent>,
+    pub(super) events: UnboundedSender<Event>,
+}
+
+/// What the server says of itself when it has been up for so long.
+pub(super) fn info(run: &str, uptime: u32) -> String {
+    format!("run_id:{run}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n")
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        Self::guarded(Duration::ZERO)
+    }
+
+    /// With the restart guard.
+    pub(super) fn guarded(max_ttl: Duration) -> Self {
+        let (sender, sent) = mpsc::unbounded_channel();
+        let (events, happens) = mpsc::unbounded_channel();
+        let client = Arc::<Client>::default();
+        let hand = Hand { sent: sender, events: Arc::new(Mutex::new(happens)) };
+        Self { node: over(Arc::new(hand), client.clone(), max_ttl), client, sent, events }
+    }
+
+    /// A node that has been admitted, and confirmed.
+    pub(super) async fn up() -> Self {
+        let mut stage = Self::new();
+        stage.admit().await;
+        stage.confirm("run").await;
+        stage
+    }
+
+    /// The next command, which is this one.
+    pub(super) async fn next(&mut self, command: &str) -> Sent {
+        let sent = self.sent.recv().await.unwrap();
+        assert_eq!(sent.command, command);
+        sent
+    }
+
+    /// Answers what is asked before a connection may be used.
+    pub(super) async fn admit(&mut self) {
+        self.greet().await;
+        self.next("SUBSCRIBE").await.reply("");
+        self.is_up().await;
+    }
+
+    /// Answers all of that but the subscription.
+    pub(super) async fn greet(&mut self) {
+        self.next("DIAL").await.reply("");
+        self.next("CLIENT").await.reply("OK");
+        self.next("SCRIPT").await.reply("digest");
+        self.next("INFO").await.reply(info("run", 1_000));
+        self.next("EVALSHA").await.reply(known("run"));
+    }
+
+    pub(super) async fn is_up(&self) {
+        until(&self.node, |state| *state == NodeState::Up).await;
+    }
+
+    /// Answers who has the script.
+    pub(super) async fn confirm(&mut self, run: &str) {
+        self.next("SCRIPT").await.reply("digest");
+        self.next("INFO").await.reply(info(run, 1_000));
+    }
+
+    /// Claims, each in a call of its own.
+    pub(super) async fn calls(&mut self, count: usize) -> Vec<(Sent, UnboundedReceiver<Reply>)> {
+        let mut calls = Vec::new();
+        for _ in 0..count {
+            let answers = claimed(&self.node);
+            calls.push((self.next("EVALSHA").await, answers));
+        }
+        calls
+    }
+
+    pub(super) async fn is_quiet(&mut self) {
+        settled().await;
+        assert!(self.sent.try_recv().is_err(), "nothing more is sent");
+    }
+
+    pub(super) async fn comes_down(&mut self, reason: &str) {
+        until(&self.node, |state| is_down(state, reason)).await;
+    }
+}
+
+/// The record of a server that forgot nothing in this run.
+pub(super) fn known(run: &'static str) -> Value {
+    replied(1_000_000, &["record", "0", "0", run])
+}
+
+/// The reply to one operation at the server's time.
+pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
+    let words = words.iter().map(|&word| word.into()).collect();
+    Value::Array(vec![Value::Integer(time), "".into(), Value::Array(words)])
+}
+
+/// Lets all others run until they wait, without time passing.
+pub(super) async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(super) async fn granted(answers: &mut UnboundedReceiver<Reply>) {
+    assert_eq!(answers.recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
+}
+
+pub(super) async fn failed(answers: &mut UnboundedReceiver<Reply>) -> FaultKind {
+    answers.recv().await.unwrap().unwrap_err().kind()
+}
