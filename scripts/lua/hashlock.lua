@@ -19,6 +19,7 @@
 --                   ends with '!' once it was revoked: then nothing but a release is its owner's any more
 --                   f = the fence: the highest ballot granted or healed here, or told by a release
 --                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
+--                   r = the owner that was last revoked here without holding it: it is not healed either
 --                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
 --                   expires KEEP after the later of u and the last change; where the fence is more than a day ahead of TIME, KEEP after that time
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
@@ -34,7 +35,7 @@
 --   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar} | {stale, bar}
 --            | {reserved, whose turn, ms left, bar, 1 if next in the queue}
 --   pass     {passed, 1 if somebody waits} | as a claim of `next` that does not wait
---   renew    {extended} | {healed} | {lost, holder, or '' where it was released}
+--   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
 --   revoke   {revoked, how many of the names the owner holds, ms left at most}
@@ -155,7 +156,7 @@ end
 
 -- What is stored of an operation's name number i.
 local function look(op, i)
-  local it = call('HMGET', op.locks[i], 'o', 'u', 'f', 't', 'v', 'w', 'c', 'l')
+  local it = call('HMGET', op.locks[i], 'o', 'u', 'f', 't', 'v', 'w', 'c', 'l', 'r')
   if not it[3] and call('EXISTS', op.locks[i]) == 1 then error({err = 'ERR the key ' .. op.locks[i] .. ' is no lock of this protocol'}) end
   local ends, left = tonumber(it[2]) or 0, (tonumber(it[5]) or 0) - now
   -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
@@ -173,7 +174,8 @@ local function look(op, i)
     left = running and left or 0,
     queued = it[6],
     count = it[7] or '0',
-    released = {(revoked or not it[2]) and owner, it[8]},
+    -- Whose renewals take nothing.
+    gone = {[(revoked or not it[2]) and owner or ''] = true, [it[8] or ''] = true, [it[9] or ''] = true},
   }
 end
 
@@ -354,8 +356,8 @@ function verbs.renew(op)
     if it.holder and it.revoked then return {'lost', ''} end
     if not it.holder then
       if it.turn then return {'lost', it.turn} end
-      -- A renewal that was overtaken by the release must not revive what was released.
-      if it.released[1] == op.owner or it.released[2] == op.owner then return {'lost', ''} end
+      -- A renewal that was overtaken must not revive what was released or revoked.
+      if it.gone[op.owner] then return {'lost', ''} end
       reply = 'healed'
     end
   end
@@ -417,7 +419,8 @@ function verbs.revoke(op)
       held, longest = held + 1, math.max(longest, it.ends - now)
       keep(op, i, it, 'f', digits(it.fence), 'o', op.owner .. '!')
     else
-      keep(op, i, it, 'f', digits(it.fence))
+      -- A renewal on its way would take it here, and then count.
+      keep(op, i, it, 'f', digits(it.fence), 'r', op.owner)
     end
   end
   return {'revoked', held, longest}

@@ -10,6 +10,23 @@ use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::tally::Freed;
 
+/// How often a name is asked for that passes from one to the next meanwhile.
+const TRIES: u32 = 20;
+
+/// Takes a name away from whoever holds it, and lets the hold end by itself. For how long it may last still;
+/// `None` if nobody holds it.
+pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Option<Duration>> {
+    for _ in 0..TRIES {
+        let taking = Taking::look(voters, name, patience).await?;
+        let left = taking.revoke().await?;
+        if left.is_some() || taking.owners.is_empty() {
+            return Ok(left);
+        }
+    }
+    let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for; ask again");
+    Err(Error::new(ErrorKind::Contended, message))
+}
+
 /// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so far
 /// are dead.
 pub(super) struct Taking<'a> {
@@ -49,12 +66,14 @@ impl<'a> Taking<'a> {
         Ok(!self.owners.is_empty())
     }
 
-    /// Lets each hold end by itself. For how long it may last still; `None` if nobody holds it.
-    pub(super) async fn revoke(self) -> Result<Option<Duration>> {
+    /// Lets each hold end by itself. For how long it may last still; `None` where no node held it for any of
+    /// those that the nodes named.
+    async fn revoke(&self) -> Result<Option<Duration>> {
         let mut longest = None;
         for owner in self.targets() {
-            let revocation = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience).await;
-            let Some(Revocation { left }) = revocation else { return Err(self.unavailable()) };
+            let Revocation { left } = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience)
+                .await
+                .map_err(|reports| refused(self.name).with_nodes(reports))?;
             longest = longest.max(left);
         }
         Ok(longest)
@@ -91,6 +110,9 @@ fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
         node: voters.nodes[node].label().clone(),
         said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
     };
-    let message = format!("{name:?} was not taken away on a quorum of nodes");
-    Error::new(ErrorKind::Unavailable, message).with_nodes(survey.0.iter().enumerate().map(report).collect())
+    refused(name).with_nodes(survey.0.iter().enumerate().map(report).collect())
+}
+
+fn refused(name: &Name) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{name:?} was not taken away on a quorum of nodes"))
 }

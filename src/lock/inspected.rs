@@ -30,10 +30,11 @@ impl Inspected {
         holders().find(|holder| holders().filter(|other| other == holder).count() >= self.quorum)
     }
 
-    /// Whether a quorum of nodes renews the hold no more: it was [revoked](crate::Quorum::revoke).
+    /// Whether the hold was [revoked](crate::Quorum::revoke), and so many nodes say so that no quorum of them renews it.
     #[must_use]
     pub fn revoked(&self) -> bool {
-        self.said().filter(|said| said.revoked).count() >= self.quorum
+        let kept = self.said().filter(|said| said.holder.is_some() && !said.revoked).count();
+        kept < self.quorum && self.said().any(|said| said.revoked)
     }
 
     /// Whether a quorum of nodes says the same: that one owner holds it, or that nobody does. `None` if votes are split or too few nodes answer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::QuorumBuilder;
-use super::forced::Taking;
+use super::forced::{Taking, take_away};
 use super::inspected::Inspected;
 use super::mutex::QuorumLock;
 use crate::config::{LockOptions, Rules, Settings};
@@ -17,6 +17,9 @@ use crate::lease::Leases;
 use crate::node::redis::Registry;
 use crate::node::{Name, NodeState, NodeStatus};
 use crate::protocol::{Queue, Survey};
+
+/// How often nodes are looked at while they are waited for.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// N independent nodes that vote on who holds a name. Cheap to clone, `Send` and `Sync`.
 ///
@@ -128,15 +131,15 @@ impl Quorum {
     /// Returns for how long it may be held still, by the nodes' clocks; `None` if nobody holds it.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. `Config` for a bad name,
-    /// `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. `Contended` if it passed to another
+    /// holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
     pub async fn revoke(&self, name: &str) -> Result<Option<Duration>> {
         let name = self.name(name)?;
         self.0.usable()?;
-        Taking::look(&self.0.leases.voters, &name, self.0.rules.round_timeout).await?.revoke().await
+        take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
     /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with its next renewal, at
@@ -200,7 +203,7 @@ impl Quorum {
         self.0.leases.voters.nodes.iter().for_each(|node| node.close());
         if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {
             let mut changes = registry.subscribe();
-            let ended = self.changed_until(&mut changes, |nodes| admitted(nodes) == 0);
+            let ended = self.changed_until(&mut changes, |nodes| !nodes.iter().any(connected));
             let _ = before(&self.0.host, until, ended).await;
         }
     }
@@ -236,7 +239,8 @@ impl Quorum {
             if reached(&nodes) || nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
                 return;
             }
-            if changes.changed().await.is_err() {
+            // What a node waits for may end by itself, and is told by nobody.
+            if let Some(Err(_)) = before(&self.0.host, self.0.host.now() + GLANCE, changes.changed()).await {
                 return;
             }
         }
@@ -267,6 +271,11 @@ impl Inner {
 
 fn admitted(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| node.state.is_admitted()).count()
+}
+
+/// Whether there may be a connection.
+fn connected(node: &NodeStatus) -> bool {
+    node.state.is_admitted() || node.state == NodeState::Connecting
 }
 
 impl fmt::Debug for Quorum {

@@ -100,8 +100,12 @@ impl Claimant<'_> {
             self.note_turn(turn, false);
             place.tell(defeat.head(self.voters));
             if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
+                // Then the holder before has just been released: what it refused may be free.
+                let at_once = attempt.passes();
                 attempt.requeue(self.stance(ticket, patience));
-                self.pause(&mut attempt, &defeat, failures, end).await;
+                if !at_once {
+                    self.pause(&mut attempt, &defeat, failures, end).await;
+                }
             }
             if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
                 return Err(self.defeated(&defeat, patience));

@@ -68,6 +68,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether the holder before hands over to this one.
+    pub(super) const fn passes(&self) -> bool {
+        self.baton.is_some()
+    }
+
     /// The ear for hints, from now on.
     pub(super) fn listen(&mut self) -> &Listening {
         self.listening.get_or_insert_with(|| self.voters.hints.listen(self.number))

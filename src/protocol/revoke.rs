@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::round::{Count, Round};
 use super::voters::Voters;
+use crate::error::NodeReport;
 use crate::host::before;
 use crate::node::{Operation, Outcome, Reply};
 use crate::quorum::tally::Size;
@@ -16,15 +17,19 @@ pub(crate) struct Revocation {
     pub(crate) left: Option<Duration>,
 }
 
-/// Asks all nodes, and waits for a quorum of them for `patience`. `None` if too few have done it.
+/// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have done it.
 ///
-/// A quorum is enough: on what is left no quorum can renew. The next holder may rest on these nodes
-/// alone, so what they say is how long it takes.
-pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Operation, patience: Duration) -> Option<Revocation> {
+/// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no quorum can.
+/// The next holder may rest on these nodes alone, so what they say is how long it takes.
+pub(crate) async fn revoke(
+    voters: &Arc<Voters>,
+    revoke: Operation,
+    patience: Duration,
+) -> Result<Revocation, Vec<NodeReport>> {
     let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size));
     let until = voters.host.now() + patience;
     voters.ask(voters.everyone(), &Arc::new(revoke), &round);
-    before(&voters.host, until, round.verdict()).await.flatten()
+    before(&voters.host, until, round.verdict()).await.flatten().ok_or_else(|| round.reports(voters))
 }
 
 #[derive(Clone, Copy, Debug)]

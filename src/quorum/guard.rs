@@ -12,7 +12,8 @@
 //!
 //! # What cannot be seen
 //!
-//! - Memory that goes while the process stays: `FLUSHALL`, `FLUSHDB`, a `DEL` by hand, eviction under another policy than `noeviction`.
+//! - Memory that goes while the process stays, until the next connection: `FLUSHALL`, `FLUSHDB`. And in part for ever: a `DEL` by hand, eviction under
+//!   another policy than `noeviction`.
 //! - A server that restarted **before** this client first saw it, and whose wall clock was then set forward: it tells an uptime that is too long.
 //! - A clock that was stepped **before** this client first saw it, or forth and back between two
 //!   answers to this client.
@@ -238,7 +239,10 @@ impl Guard {
     pub fn recorded(&mut self, taught: Option<bool>, now: Tick) {
         match (taught, self.schooling) {
             (Some(true), _) => self.schooling = Schooling::Done,
-            (Some(false) | None, Schooling::Due) => self.schooling = Schooling::Awaited(now + LESSON),
+            // It was just met, and whoever teaches hears of that. Else nobody could teach it before.
+            (Some(false) | None, Schooling::Due) if self.news != News::None => {
+                self.schooling = Schooling::Awaited(now + LESSON);
+            }
             // It knew, and its process is the same: its memory went by itself (FLUSHALL).
             (Some(false), Schooling::Done) => self.doubt(now, Duration::ZERO, Doubt::Restarted),
             (Some(false) | None, _) => {}

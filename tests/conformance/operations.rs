@@ -109,6 +109,20 @@ async fn a_script_delivered_twice_changes_nothing(node: Bench) {
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
 }
 
+async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: Bench) {
+    // Free, and held by another: what came before it and comes after it changes nothing.
+    node.claim("before", 5).await;
+    node.release("before", 5).await;
+    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 6)).await, Outcome::Revoked { held: 0, left: Duration::ZERO });
+    node.release("third", 6).await;
+    assert_eq!(node.renew("me", 6).await, Outcome::Lost { holder: String::new() });
+    assert_eq!(node.claim("other", 7).await, granted(7));
+    node.release("third", 7).await;
+    node.release("other", 7).await;
+    assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
+    assert_eq!(node.renew("fourth", 7).await, Outcome::Healed, "nobody has taken it away from that one");
+}
+
 async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     node.claim("me", 5).await;
     node.release("me", 5).await;
@@ -268,6 +282,7 @@ both! {
     a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
     a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
     a_count_is_set_where_the_owner_holds_and_is_no_claim;
+    a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
     a_renewal_that_comes_after_its_release_revives_nothing;
     a_node_that_was_taught_grants_nothing_up_to_what_others_know;
     a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt;

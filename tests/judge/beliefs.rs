@@ -40,6 +40,8 @@ pub struct Beliefs {
     leases: BTreeMap<u32, Lease>,
     live: Vec<u32>,
     tokens: BTreeMap<u8, u64>,
+    /// Which name was taken away, from whoever had it when that began, and by when that must be over.
+    revoked: Vec<(u8, Micros, Micros)>,
 }
 
 impl Beliefs {
@@ -67,6 +69,17 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
+        let lasts = |&&(name, began, by): &&(u8, Micros, Micros)| {
+            name == lease.name && lease.from < began && by < lease.certain
+        };
+        if let Some((.., by)) = self.revoked.iter().find(lasts) {
+            let long = lease.certain - by;
+            verdict.broken(Rule::RevokedGoesOn, format!("lease {number} was revoked, and is held {long} us too long"));
+        }
+    }
+
+    pub fn revoked(&mut self, name: u8, began: Micros, by: Micros) {
+        self.revoked.push((name, began, by));
     }
 
     /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was believed in until then.

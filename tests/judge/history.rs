@@ -126,6 +126,13 @@ pub enum What {
         /// Because its time ran out; else something else ended it before.
         expired: bool,
     },
+    /// A quorum of nodes has taken the name away from whoever held it when that `began`: it is over `by` then.
+    Revoked {
+        process: u16,
+        name: u8,
+        began: Micros,
+        by: Micros,
+    },
     /// The holder was asked to do something only holders may, and may have been refused.
     Wrote {
         process: u16,

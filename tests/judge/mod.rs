@@ -108,6 +108,7 @@ impl Judge {
                 tally.losses += 1;
                 self.ended(now, lease, expired);
             }
+            What::Revoked { name, began, by, .. } => self.beliefs.revoked(name, began, by),
             What::Wrote { lease, taken, checked, .. } => {
                 if let Some(written) = self.beliefs.get(lease) {
                     self.storage.wrote(lease, written, taken, checked, verdict);

@@ -13,6 +13,8 @@ pub enum Rule {
     HolderRefused,
     /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last round.
     BelievedTooLong,
+    /// After a revocation it was held for longer than the revocation said.
+    RevokedGoesOn,
     /// The holder was not told by the deadline.
     ToldLate,
     /// After it was lost or released, it was held or renewed again.
@@ -41,6 +43,7 @@ impl Rule {
             Self::StaleWrite => "stale_write",
             Self::HolderRefused => "holder_refused",
             Self::BelievedTooLong => "believed_too_long",
+            Self::RevokedGoesOn => "revoked_goes_on",
             Self::ToldLate => "told_late",
             Self::NotFinal => "not_final",
             Self::NeverReleased => "never_released",

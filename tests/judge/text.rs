@@ -58,6 +58,9 @@ impl fmt::Display for Line<'_> {
                 let why = if expired { "LOST by its deadline" } else { "LOST" };
                 write!(f, "p{process}  is told that lease {lease} on {} is {why}", name(n))
             }
+            What::Revoked { process, name: n, by, .. } => {
+                write!(f, "p{process}  REVOKED {}, which is over by {}", name(n), seconds(by))
+            }
             What::Wrote { process, name: n, lease, token, taken, checked } => {
                 let taken = if taken { "taken" } else { "refused" };
                 let storage = if checked { "checking" } else { "plain" };

@@ -12,6 +12,7 @@ mod lessons;
 mod meters;
 mod passes;
 mod releases;
+mod revoking;
 mod rounds;
 mod stage;
 mod telling;

@@ -49,6 +49,19 @@ async fn where_a_pass_was_stale_the_holder_before_is_released_once_others_were_e
     }
 }
 
+/// As it is where the holder was revoked. What was refused stands in no queue, so nobody would tell it.
+#[tokio::test(start_paused = true)]
+async fn where_all_nodes_refuse_a_pass_the_next_claims_right_behind_the_release() {
+    let stage = Stage::new(3);
+    let (before, next) = given_up(&stage).await;
+    stage.round(Verb::Pass, |_, _| held(9)).await;
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(release.owner, before.owner);
+    assert!(stage.asked_after().await <= 2 * MS, "the name is free");
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(next.await.unwrap().unwrap().is_held());
+}
+
 /// Found by seed 1039688 of commit bc95778. The holder before may have a claim or a pass on its way
 /// to that node still, on a
 /// connection that was replaced. The pass finds the name held by somebody else, and the release of

@@ -68,6 +68,21 @@ async fn when_a_shutdown_returns_connections_have_ended() {
     assert!(quorum.nodes().iter().all(|node| !node.state.is_admitted()), "{:?}", quorum.nodes());
 }
 
+/// It may be able to teach them, and nobody tells of the end of the wait for that.
+#[tokio::test]
+async fn a_quorum_that_waits_for_what_a_silent_node_may_know_waits_two_seconds_and_no_longer() {
+    let servers = servers(3).await;
+    let old = |server: &Server| {
+        let info = server.command(&["INFO", "server"]);
+        let uptime = info.split_whitespace().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        uptime.is_some_and(|uptime| uptime.parse::<u32>().unwrap() > 3)
+    };
+    eventually("they have been up for longer than max_ttl", async || servers.iter().all(old)).await;
+    servers[2].stop();
+    let quorum = Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(SECOND).ttl(SECOND);
+    quorum.node_timeout(60 * SECOND).connect_timeout(8 * SECOND).connect().await.unwrap();
+}
+
 /// What is said of a master that answers `silent` with nothing.
 async fn said_of(silent: &'static str) -> String {
     let state = Mutex::new((false, false));

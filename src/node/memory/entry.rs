@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// The owner that was last released here without holding it.
     released: Option<Arc<str>>,
+    /// The owner that was last revoked here without holding it.
+    revoked: Option<Arc<str>>,
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
@@ -48,12 +50,11 @@ impl Entry {
         self.holder(now).is_some_and(|hold| *hold.owner == *owner && !hold.revoked)
     }
 
-    /// Whether `owner` was the last that was released, or its hold was taken away: a late renewal must
-    /// not revive that.
-    pub(super) fn was_released(&self, owner: &str) -> bool {
+    /// Whether `owner` was the last that was released, or was revoked: a late renewal must not revive that.
+    pub(super) fn is_gone(&self, owner: &str) -> bool {
         let over = |hold: &Hold| hold.until.is_zero() || hold.revoked;
         let freed = self.hold.as_ref().is_some_and(|hold| over(hold) && *hold.owner == *owner);
-        freed || self.released.as_deref() == Some(owner)
+        freed || [&self.released, &self.revoked].into_iter().any(|gone| gone.as_deref() == Some(owner))
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -117,13 +118,16 @@ impl Entry {
         }
     }
 
-    /// Lets the hold of `owner` end. For how long it has it still, if it does. The fence is at least
-    /// `ballot` from now on, in either case.
-    pub(super) fn revoke(&mut self, owner: &str, ballot: u64, precise: Duration) -> Option<Duration> {
+    /// Lets the hold of `owner` end. For how long it has it still, if it does; else it takes it no more. The fence
+    /// is at least `ballot` from now on, in either case.
+    pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
         let now = millis(precise);
         self.fence = self.fence.max(ballot);
         self.keep(precise);
-        let hold = self.hold.as_mut().filter(|hold| hold.until > now && *hold.owner == *owner)?;
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner) else {
+            self.revoked = Some(owner.clone());
+            return None;
+        };
         hold.revoked = true;
         Some(hold.until - now)
     }

@@ -288,7 +288,7 @@ impl Work<'_> {
             (Some(hold), _) if hold.owner == owner => hold.revoked.then(String::new),
             (Some(hold), _) => Some(hold.owner.to_string()),
             (None, Some((turn, _))) => Some(turn.to_string()),
-            (None, None) => entry.was_released(&owner).then(String::new),
+            (None, None) => entry.is_gone(&owner).then(String::new),
         }
     }
 
@@ -431,6 +431,7 @@ impl Work<'_> {
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
         let behind = entry.line.first().map(|(_, behind)| behind.clone());
         entry.keep(precise);
+        self.note_fence(name);
         self.store.hints.push(Hint { acquisition: first, after: Duration::ZERO });
         self.store.hints.extend(behind.map(|acquisition| Hint { acquisition, after: grace }));
     }
@@ -438,6 +439,7 @@ impl Work<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::far;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -496,6 +498,18 @@ mod tests {
         }
         store.apply(&claim("b", "me", 6), 1_500 * SECOND);
         assert_eq!(store.bounds(), (7, 7));
+    }
+
+    /// Later it is not too far any more, and would be forgotten with the turn.
+    #[test]
+    fn a_fence_that_was_too_far_ahead_is_known_to_the_record_once_a_turn_is_given() {
+        let (mut store, began) = (Store::default(), 1_000 * SECOND);
+        let far = far(began) + 5_000_000;
+        store.apply(&claim("a", "one", far), began);
+        store.apply(&claim("a", "two", far + 1), began + SECOND);
+        let once = Operation { stance: Stance::Once, ..claim("a", "three", far + 2) };
+        assert!(matches!(store.apply(&once, began + 6 * SECOND), Outcome::Reserved { .. }));
+        assert_eq!(store.bounds().0, far);
     }
 
     #[test]

@@ -241,6 +241,20 @@ fn who_restarted_before_it_was_first_seen_is_taught_before_it_votes_and_who_neve
 }
 
 #[test]
+fn a_node_that_nobody_could_teach_votes_at_once_when_it_is_connected_to_again() {
+    for told in [Some(false), None] {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(5));
+        guard.recorded(told, at(5));
+        assert_eq!(guard.take_news(), News::Met);
+        given(&mut guard, false, at(5));
+        guard.admit("a", 1_010 * SECOND, at(15));
+        guard.recorded(told, at(15));
+        assert_eq!(guard.quarantined(at(15)), None, "nobody is told to teach it now");
+    }
+}
+
+#[test]
 fn a_memory_that_went_while_the_process_stayed_is_noticed_by_what_it_was_taught() {
     let mut guard = guard();
     guard.admit("a", 1_000 * SECOND, at(0));

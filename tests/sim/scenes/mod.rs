@@ -50,6 +50,7 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
     scene!(turns::revoked_and_asked_for),
+    scene!(turns::revoked_on_a_quorum_where_a_renewal_comes_late),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),
     scene!(tokens::a_node_that_forgot_is_taught),
     scene!(tokens::who_forgot_does_not_teach),

@@ -7,7 +7,7 @@ use futures::future::{Either, select};
 use quorumlock::{LockGuard, LockOptions, Quorum};
 
 use crate::clients::{Client, Ending, Watch, name_of};
-use crate::judge::history::Micros;
+use crate::judge::history::{Micros, What};
 use crate::world::{World, micros};
 
 /// One ask. By default it waits for a minute, is renewed, and holds until it is lost.
@@ -102,7 +102,12 @@ pub fn revoke(world: &Arc<World>, process: usize) {
     world.clone().exec.spawn(
         process,
         Box::pin(async move {
-            let _ = quorum.revoke(&name).await;
+            let began = world.now();
+            if let Ok(Some(left)) = quorum.revoke(&name).await {
+                // The nodes' clocks are true to a percent, and tell whole milliseconds.
+                let by = world.now() + micros(left + left / 50) + 2_000;
+                world.record(What::Revoked { process: process as u16, name: 0, began, by });
+            }
             world.parts.ended(number);
         }),
     );

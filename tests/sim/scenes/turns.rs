@@ -142,6 +142,21 @@ pub fn renewal_after_its_release(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
 }
 
+/// A name is taken away where not all nodes can be reached: the holder's first renewal is on its way to a
+/// node that it has not, and one that it has is out of the revoker's reach.
+pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    // For so long the revoker waits until it goes on without the node that it cannot reach.
+    script.node_timeout(200);
+    script.jitter = 5;
+    script.hold_one_way(0, &[2], 0, 0..300, NEVER);
+    script.hold_back(2, &[0], 0..NEVER, NEVER);
+    script.asks(0, 0, Part::default());
+    let late = script.about(950, 150);
+    script.hold_one_way(0, &[2], 0, 300..800, late);
+    script.at(700, Cue::Revokes(2));
+}
+
 /// A name is taken away from a holder that would keep it, and another asks for it at once: it enters
 /// only when the holder has let go.
 pub fn revoked_and_asked_for(script: &mut Script) {

@@ -102,7 +102,9 @@ impl Seen {
     fn holding(&self, name: &str) -> String {
         match (self.inspected.agreed(), self.inspected.holder()) {
             (_, Some(holder)) => {
-                format!("{} is held by {holder}, token at most {}", bold(&shown(name)), self.inspected.fence())
+                let revoked =
+                    if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
+                format!("{} is held by {holder}, token at most {}{revoked}", bold(&shown(name)), self.inspected.fence())
             }
             (Some(_), None) => {
                 format!("{} is free; its tokens so far are at most {}", bold(&shown(name)), self.inspected.fence())
@@ -136,6 +138,7 @@ impl Seen {
             object["agreed"] = json!(self.inspected.agreed().is_some());
             object["held"] = json!(self.inspected.agreed());
             object["holder"] = json!(self.inspected.holder());
+            object["revoked"] = json!(self.inspected.revoked());
             object["fence"] = json!(self.inspected.fence());
             object["remaining_ms"] = json!(self.remaining().map(milliseconds));
             object["count"] = json!(self.held().map(|said| said.count).max());
@@ -160,6 +163,7 @@ impl Seen {
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
             object["holder"] = json!(said.holder);
+            object["revoked"] = json!(said.revoked);
             object["count"] = json!(said.count);
             object["remaining_ms"] = json!(said.remaining.map(milliseconds));
             object["fence"] = json!(said.fence);
@@ -282,7 +286,7 @@ fn shown(name: &str) -> String {
 pub(crate) fn held_by(inspected: &Inspected) -> String {
     match (inspected.holder(), inspected.agreed()) {
         (Some(holder), _) if inspected.revoked() => {
-            format!("held by {holder}, and was taken away: it is not renewed any more")
+            format!("held by {holder}, and was revoked: it is not renewed any more")
         }
         (Some(holder), _) => format!("held by {holder}"),
         (None, Some(_)) => "free".to_owned(),

@@ -1,0 +1,62 @@
+//! Taking a name away from a holder.
+
+use std::time::Duration;
+
+use quorumlock::node::{Fault, FaultKind, Inspection, Outcome, Verb};
+use quorumlock::{ErrorKind, Result};
+use tokio::task::JoinHandle;
+
+use crate::answers::Answer;
+use crate::stage::{SECOND, Stage};
+
+fn revoke(stage: &Stage) -> JoinHandle<Result<Option<Duration>>> {
+    let quorum = stage.quorum.clone();
+    tokio::spawn(async move { quorum.revoke("it").await })
+}
+
+/// All nodes say that `owner` holds it.
+async fn named(stage: &Stage, owner: &str) {
+    let held = || Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), 7);
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![held()])))).await;
+}
+
+const fn revoked(held: u32, left: Duration) -> Answer {
+    Some(Ok(Outcome::Revoked { held, left }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_passed_to_another_meanwhile_is_taken_from_that_one() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |_, _| revoked(0, Duration::ZERO)).await;
+    named(&stage, "two").await;
+    let second = stage.round(Verb::Revoke, |_, _| revoked(1, 8 * SECOND)).await;
+    assert_eq!(&*second.owner, "two");
+    assert_eq!(revoking.await.unwrap().unwrap(), Some(8 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_passes_on_and_on_is_not_called_free() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    for number in 0..20 {
+        named(&stage, &format!("holder {number}")).await;
+        stage.round(Verb::Revoke, |_, _| revoked(0, Duration::ZERO)).await;
+    }
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.kind() == ErrorKind::Contended && error.to_string().contains("changed hands"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nodes_refuse_it_the_error_says_why() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    named(&stage, "one").await;
+    let refused = || Some(Err(Fault::new(FaultKind::Rejected, "OOM: raise maxmemory")));
+    stage.round(Verb::Revoke, |node, _| if node == 0 { revoked(1, SECOND) } else { refused() }).await;
+    let error = revoking.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let why: Vec<_> = error.nodes().iter().filter(|node| node.said.contains("raise maxmemory")).collect();
+    assert_eq!(why.len(), 2, "{error}");
+}
