@@ -11,7 +11,8 @@ use metrics::{Counter, Gauge, Histogram, SharedString, Unit};
 
 use crate::node::Verb;
 
-/// Bounds of the latency histograms' buckets, in seconds: from half a millisecond (one region) to a minute (a long wait).
+/// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005, 0.001, 0.0025, 0.005, 0.01,
+/// 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
 pub const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
@@ -44,7 +45,9 @@ pub struct Metric {
 macro_rules! table {
     ($($constant:ident = $name:literal, $kind:ident, $unit:ident, [$($label:literal),*], $help:literal;)*) => {
         $(const $constant: &str = $name;)*
-        /// The table.
+        /// Name, kind, labels and meaning of each:
+        ///
+        $(#[doc = concat!("- `", $name, "` (", stringify!($kind), $(", `", $label, "`",)* "): ", $help)])*
         pub const METRICS: &[Metric] = &[
             $(Metric { name: $name, kind: Kind::$kind, unit: Unit::$unit, labels: &[$($label),*], help: $help },)*
         ];

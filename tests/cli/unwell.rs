@@ -60,6 +60,15 @@ async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
 }
 
 #[tokio::test]
+async fn a_node_that_hangs_is_waited_for_and_that_is_said() {
+    let servers = servers(3).await;
+    servers[1].stop();
+    let (code, _, err) = done(over(&servers).args(["status", "--node-timeout", "1s"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains(&format!("waiting for the nodes; {} is connecting", servers[1].url())), "{err}");
+}
+
+#[tokio::test]
 async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
     let servers = servers(2).await;
     let mut urls: Vec<_> = servers.iter().map(Server::url).collect();

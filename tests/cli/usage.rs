@@ -67,6 +67,21 @@ async fn passwords_of_nodes_that_the_command_line_replaces_need_not_be_set() {
     assert!(code == 0 && out.contains("1 of 1 nodes vote"), "{out}{err}");
 }
 
+#[tokio::test]
+async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
+    let servers = servers(1).await;
+    servers[0].take("job", "somebody");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.toml");
+    let text = format!("max_ttl = \"0\"\ntimeout = \"3s\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url());
+    std::fs::write(&file, text).unwrap();
+    let run = |more: &[&str]| done(bare().args(["run", "job", "--config"]).arg(&file).args(more).args(["--", "true"]));
+    let (code, _, err) = run(&[]);
+    assert!(code == 75 && err.contains("for 3.0 s at most"), "{err}");
+    let (code, _, err) = run(&["--timeout", "0"]);
+    assert!(code == 75 && !err.contains("waiting for"), "{err}");
+}
+
 #[test]
 fn a_file_with_values_of_the_wrong_type_is_refused_with_the_right_form() {
     let folder = tempfile::tempdir().unwrap();

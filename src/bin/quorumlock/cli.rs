@@ -102,9 +102,9 @@ pub(crate) struct Run {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for the lock; 0 makes one try
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
-    pub(crate) timeout: Duration,
+    /// How long to wait for the lock; 0 makes one try [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) timeout: Option<Duration>,
     /// For how long the nodes hold the lock unless it is renewed, which happens all the time [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,

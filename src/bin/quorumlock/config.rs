@@ -27,6 +27,8 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "time")]
     pub(crate) ttl: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
+    pub(crate) timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_prefix: Option<String>,
     #[serde(default, deserialize_with = "time")]

@@ -1,15 +1,31 @@
 //! Words for people: notes on standard error, results on standard output, the log, and tables.
 
+use std::future::Future;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use console::{Style, measure_text_width};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+/// Who waits for longer is told.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// Writes one note on standard error. One that cannot be written is nobody's loss.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "quorumlock: {text}");
+}
+
+/// Says once what is waited for, if it takes a while.
+pub(crate) async fn telling<F: Future>(future: F, what: impl Fn() -> String) -> F::Output {
+    tokio::pin!(future);
+    tokio::select! {
+        biased;
+        output = &mut future => return output,
+        () = tokio::time::sleep(SILENCE) => note(&what()),
+    }
+    future.await
 }
 
 /// Writes to standard output.

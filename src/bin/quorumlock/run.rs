@@ -18,14 +18,14 @@ use crate::settings::Settings;
 
 /// The library's default, which the default of `--kill-grace` follows from.
 const TTL: Duration = Duration::from_secs(30);
+/// How long to wait for the lock.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and timers do not.
 const LOOK: Duration = Duration::from_millis(500);
 /// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is less.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Who waits for longer is told.
-const SILENCE: Duration = Duration::from_secs(2);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(args: Run) -> Outcome {
@@ -38,14 +38,15 @@ pub(crate) async fn run(args: Run) -> Outcome {
         Ok(quorum) => quorum?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let outcome = under_lock(&args, &quorum, grace, &mut signals).await;
+    let timeout = args.timeout.or(settings.timeout).unwrap_or(TIMEOUT);
+    let outcome = under_lock(&args, timeout, &quorum, grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }
 
-async fn under_lock(args: &Run, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
+async fn under_lock(args: &Run, timeout: Duration, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
     let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair))?;
-    let waiting = telling(lock.acquire(args.timeout), || waits(args, quorum));
+    let waiting = output::telling(lock.acquire(timeout), || waits(&args.name, timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard?,
         Err(signal) => return Ok(process::ended_by(signal)),
@@ -60,22 +61,11 @@ async fn under_lock(args: &Run, quorum: &Quorum, grace: Duration, signals: &mut 
     }
 }
 
-/// Says once what is waited for, if it takes a while.
-async fn telling<F: Future>(future: F, what: impl Fn() -> String) -> F::Output {
-    tokio::pin!(future);
-    tokio::select! {
-        biased;
-        output = &mut future => return output,
-        () = sleep(SILENCE) => output::note(&what()),
-    }
-    future.await
-}
-
-fn waits(args: &Run, quorum: &Quorum) -> String {
-    let (nodes, limit) = (quorum.nodes(), show(args.timeout));
+fn waits(name: &str, timeout: Duration, quorum: &Quorum) -> String {
+    let (nodes, limit) = (quorum.nodes(), show(timeout));
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
     let others = nodes.iter().filter(|node| node.state != NodeState::Up);
-    let told = format!("waiting for {:?}, for {limit} at most", args.name);
+    let told = format!("waiting for {name:?}, for {limit} at most");
     if votes > nodes.len() / 2 {
         return told;
     }

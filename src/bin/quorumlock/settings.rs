@@ -19,6 +19,7 @@ pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_prefix: Option<String>,
     pub(crate) connect_timeout: Option<Duration>,
@@ -38,6 +39,7 @@ impl Settings {
         Ok(Self {
             nodes,
             ttl: file.ttl,
+            timeout: file.timeout,
             max_ttl: given.max_ttl.or(file.max_ttl).or(environment.max_ttl),
             key_prefix: given.key_prefix.clone().or(file.key_prefix).or(environment.key_prefix),
             connect_timeout: given.connect_timeout.or(file.connect_timeout),

@@ -26,8 +26,11 @@ const PROBE: &str = "quorumlock status";
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker().open()?;
-    wait(&quorum, settings.connect_timeout).await;
-    let inspected = quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await?;
+    let asked = async {
+        wait(&quorum, settings.connect_timeout).await;
+        quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
+    };
+    let inspected = output::telling(asked, || waits(&quorum)).await?;
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
     let code = seen.verdict().code();
     if args.json {
@@ -37,6 +40,18 @@ pub(crate) async fn status(args: Status) -> Outcome {
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(ExitCode::from(code))
+}
+
+fn waits(quorum: &Quorum) -> String {
+    let slow: Vec<_> = quorum.nodes().iter().filter(|node| !node.state.is_admitted()).map(told).collect();
+    format!(
+        "waiting for the nodes; {}",
+        if slow.is_empty() { "one is slow to answer".to_owned() } else { slow.join("; ") }
+    )
+}
+
+fn told(node: &NodeStatus) -> String {
+    format!("{} is {}", node.node, node.state)
 }
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
