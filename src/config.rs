@@ -37,7 +37,6 @@ pub struct LockOptions {
     round_timeout: Option<Duration>,
     backoff: Backoff,
     barging: bool,
-    max_passes: Option<u32>,
 }
 
 impl LockOptions {
@@ -80,6 +79,9 @@ impl LockOptions {
     }
 
     /// How much validity a fresh lock must have left; a round that leaves less has failed. Default zero.
+    ///
+    /// A lock that others hand over begins with up to some 3 s of its validity. Where that may leave too little, the caller is given a turn instead, which
+    /// takes a round trip more.
     #[must_use]
     pub const fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = least;
@@ -108,14 +110,6 @@ impl LockOptions {
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
-        self
-    }
-
-    /// How often in a row a lock passes from caller to caller within this process, in one round trip, while others wait. Default 8; zero is strictly
-    /// first come first served.
-    #[must_use]
-    pub const fn max_passes(mut self, most: u32) -> Self {
-        self.max_passes = Some(most);
         self
     }
 
@@ -186,13 +180,13 @@ impl LockOptions {
         })?;
         Ok(Rules {
             validity,
+            drift: self.drift,
             min_validity: least,
             round_timeout: round,
             auto_renew: !self.manual,
             max_hold: self.max_hold,
             backoff: self.backoff,
             fair: !self.barging,
-            max_passes: self.max_passes.unwrap_or(8),
         })
     }
 }
@@ -201,13 +195,13 @@ impl LockOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) validity: Validity,
+    pub(crate) drift: Drift,
     pub(crate) min_validity: Duration,
     pub(crate) round_timeout: Duration,
     pub(crate) auto_renew: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fair: bool,
-    pub(crate) max_passes: u32,
 }
 
 /// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means. Not `Debug`: addresses may hold passwords.

@@ -89,9 +89,8 @@
 //!   client's wall clock is ahead of another's.
 //! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with its
 //!   next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does not.
-//! * Order across processes is not strict: a process passes the lock on among its own callers up
-//!   to eight times in a row while others wait ([`LockOptions::max_passes`]; zero makes it
-//!   strict). Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
+//! * First come, first served holds to about a round trip: places go by estimates of the nodes' clocks.
+//!   Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
 //!
 //! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or close
 //! its port. By then nothing that it forgot is still held. [`quorum::guard`] has the whole list about

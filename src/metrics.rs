@@ -80,8 +80,9 @@ table! {
         "Turns in line that a quorum of nodes gave: taken, or missed since the round failed all the same";
     IN_LINE = "quorumlock_in_line", Gauge, Count, [], "Acquisitions of this process that wait in line now";
     HANDOVER = "quorumlock_handover_seconds", Histogram, Seconds, ["by"],
-        "Time from the first hint, or from the release of the one before in this process, to having the lock";
-    PASSES = "quorumlock_passes_total", Counter, Count, [], "Locks passed from caller to caller within this process";
+        "Time from the first node's turn, or from the first that handed it over, to having the lock";
+    HANDOVERS = "quorumlock_handovers_total", Counter, Count, [],
+        "Locks that nodes handed over to a waiter of this process, which had not to claim them again";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, [],
         "Grants that came after their round had failed, and were released";
 }
@@ -129,7 +130,6 @@ impl Family<Counter> {
 const fn answers(verb: Verb) -> &'static [&'static str] {
     match verb {
         Verb::Claim => &["granted", "held", "stale", "reserved"],
-        Verb::Pass => &["passed", "granted", "held", "stale", "reserved"],
         Verb::Renew => &["extended", "healed", "lost"],
         Verb::Count => &["counted", "lost"],
         Verb::Release => &["released"],
@@ -208,8 +208,8 @@ pub(crate) struct Meters {
     turns_missed: Counter,
     in_line: Gauge,
     by_turn: Histogram,
-    by_pass: Histogram,
-    passes: Counter,
+    by_push: Histogram,
+    handovers: Counter,
 }
 
 impl Meters {
@@ -243,8 +243,8 @@ impl Meters {
             turns_missed: metrics::counter!(TURNS, "outcome" => "missed"),
             in_line: metrics::gauge!(IN_LINE),
             by_turn: metrics::histogram!(HANDOVER, "by" => "turn"),
-            by_pass: metrics::histogram!(HANDOVER, "by" => "pass"),
-            passes: metrics::counter!(PASSES),
+            by_push: metrics::histogram!(HANDOVER, "by" => "push"),
+            handovers: metrics::counter!(HANDOVERS),
         }
     }
 
@@ -304,10 +304,10 @@ impl Meters {
         if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
     }
 
-    /// A lock was passed within this process, this long after its release.
-    pub(crate) fn passed(&self, after: Duration) {
-        self.passes.increment(1);
-        self.by_pass.record(after);
+    /// A lock was handed over, by a quorum this long after the first node.
+    pub(crate) fn handed_over(&self, after: Duration) {
+        self.handovers.increment(1);
+        self.by_push.record(after);
     }
 
     pub(crate) fn late_grant(&self) {
@@ -353,7 +353,6 @@ mod tests {
         }
         for (verb, outcome) in [
             (Verb::Claim, Outcome::Granted { fence: 1 }),
-            (Verb::Pass, Outcome::Passed { waiting: false }),
             (Verb::Renew, Outcome::Healed),
             (Verb::Release, Outcome::Released { held: 1 }),
             (Verb::Inspect, Outcome::Inspected(Vec::new())),

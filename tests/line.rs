@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::node::fault::{Faults, FaultyNode};
-use quorumlock::node::{MemoryNode, Node, Verb};
+use quorumlock::node::{MemoryNode, Node};
 use quorumlock::{LockOptions, Quorum};
 use tokio::runtime::Handle;
 
@@ -39,9 +39,8 @@ impl World {
         Self { clients: (0..clients).map(client).collect() }
     }
 
-    fn commands(&self) -> u64 {
-        let asked = |faults: &Faults| Verb::ALL.iter().map(|verb| faults.asked(*verb)).sum::<u64>();
-        self.clients.iter().flat_map(|(_, faults)| faults.iter().map(asked)).sum()
+    fn calls(&self) -> u64 {
+        self.clients.iter().flat_map(|(_, faults)| faults.iter().map(Faults::calls)).sum()
     }
 }
 
@@ -50,7 +49,8 @@ impl World {
 struct Contention {
     sections: Vec<u32>,
     per_second: f64,
-    commands: f64,
+    /// Script calls a section, on all nodes together.
+    calls: f64,
 }
 
 impl Contention {
@@ -82,13 +82,13 @@ async fn contend(world: &World, workers: usize, hold: Duration, seconds: u64) ->
             sections
         }
     };
-    let before = world.commands();
+    let before = world.calls();
     let sections: Vec<u32> = futures::future::join_all((0..workers).map(work)).await;
-    let commands = world.commands() - before;
+    let calls = world.calls() - before;
     let total = sections.iter().sum::<u32>();
     Contention {
         per_second: f64::from(total) / began.elapsed().as_secs_f64(),
-        commands: commands as f64 / f64::from(total),
+        calls: calls as f64 / f64::from(total),
         sections,
     }
 }
@@ -105,49 +105,82 @@ async fn sixteen(trips: [u32; 5], options: &LockOptions, clients: usize) -> Cont
     contend(&world, 16, 5 * MS, 30).await
 }
 
+/// Sections of `hold` that are one round trip apart, and nothing else.
+fn ideal(hold: Duration, round_trip: Duration) -> f64 {
+    1.0 / (hold + round_trip).as_secs_f64()
+}
+
 #[tokio::test(start_paused = true)]
-async fn contenders_in_several_processes_are_served_evenly_and_faster_than_by_barging() {
+async fn a_section_costs_one_round_trip_within_a_process_and_between_processes() {
+    for clients in [16, 4, 1] {
+        let fair = sixteen(NEAR, &LockOptions::default(), clients).await;
+        assert!(fair.per_second >= 0.93 * ideal(5 * MS, 10 * MS) && fair.spread() <= 1.1, "{clients}: {fair:?}");
+        assert!(fair.calls <= 12.0, "{clients}: {fair:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contenders_in_several_processes_are_served_more_evenly_than_by_barging() {
     let fair = sixteen(NEAR, &LockOptions::default(), 4).await;
-    assert!(fair.per_second > 58.0 && fair.spread() <= 1.3 && fair.commands <= 20.0, "{fair:?}");
     let barging = sixteen(NEAR, &LockOptions::default().fair(false), 4).await;
     assert!(fair.spread() < barging.spread(), "{barging:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn strictly_first_come_first_served_costs_two_round_trips_a_section() {
-    let strict = sixteen(NEAR, &LockOptions::default().max_passes(0), 4).await;
-    assert!(strict.per_second >= 0.85 / 0.025 && strict.spread() <= 1.3 && strict.commands <= 20.0, "{strict:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_one_process_a_section_costs_one_round_trip() {
-    let one = sixteen(NEAR, &LockOptions::default(), 1).await;
-    assert!(one.per_second >= 0.85 / 0.015 && one.spread() <= 1.3, "{one:?}");
+async fn who_needs_more_of_its_time_than_is_handed_over_is_given_a_turn() {
+    let turns = LockOptions::default().min_validity(20_000 * MS);
+    let strict = sixteen(NEAR, &turns, 4).await;
+    assert!(strict.per_second >= 0.85 / 0.025 && strict.spread() <= 1.3 && strict.calls <= 20.0, "{strict:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_load_on_the_nodes_does_not_grow_with_the_number_of_waiters() {
-    let world = World::new(16, &millis(NEAR), &LockOptions::default().max_passes(0));
-    let many = contend(&world, 64, 5 * MS, 30).await;
-    assert!(many.commands <= 20.0 && many.spread() <= 1.3, "{many:?}");
+    for clients in [16, 64] {
+        let world = World::new(clients, &millis(NEAR), &LockOptions::default());
+        let many = contend(&world, 64, 5 * MS, 30).await;
+        assert!(many.calls <= 12.0 && many.spread() <= 1.1, "{many:?}");
+        assert!(many.per_second >= 0.93 * ideal(5 * MS, 10 * MS), "{many:?}");
+    }
+}
+
+/// Behind a long hold, with a node that nothing can be sent to.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_down_makes_nobody_ask_more_often() {
+    let world = World::new(17, &millis(NEAR), &LockOptions::default());
+    world.clients.iter().for_each(|(_, faults)| faults[4].kill());
+    let guard = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
+    let waiting = world.clients[1..].iter().map(|(quorum, _)| {
+        let lock = quorum.lock("one");
+        async move { lock.acquire(30_000 * MS).await.map(drop) }
+    });
+    let before = world.calls();
+    let done = futures::future::join_all(waiting).await;
+    assert!(done.iter().all(|done| done.as_ref().is_err_and(quorumlock::Error::is_timeout)));
+    // Each joins and leaves; two ask every 760 ms, the others every 5 s, and the holder renews.
+    let most = 5 * (16 * 2 + 2 * 41 + 14 * 6 + 4);
+    assert!(world.calls() - before <= most, "{} calls, and not {most}", world.calls() - before);
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_starves_where_nodes_are_at_unequal_distances() {
     let world = World::new(4, &millis(REGIONS), &LockOptions::default());
     let far = contend(&world, 64, 5 * MS, 30).await;
-    assert!(far.per_second >= 10.0 && far.sections.iter().all(|&sections| sections > 0), "{far:?}");
+    assert!(
+        far.per_second >= 0.85 * ideal(5 * MS, 40 * MS) && far.sections.iter().all(|&sections| sections > 0),
+        "{far:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_line_works_with_a_bare_quorum_of_nodes() {
-    let world = World::new(8, &millis(NEAR), &LockOptions::default().max_passes(0));
+    let world = World::new(8, &millis(NEAR), &LockOptions::default());
     for (_, faults) in &world.clients {
         faults[3..].iter().for_each(Faults::kill);
     }
     let contention = contend(&world, 16, 5 * MS, 30).await;
-    assert!(contention.per_second >= 0.85 / 0.025 && contention.spread() <= 1.3, "{contention:?}");
-    assert!(contention.commands <= 20.0, "{contention:?}");
+    assert!(contention.per_second >= 0.93 * ideal(5 * MS, 10 * MS) && contention.spread() <= 1.3, "{contention:?}");
+    assert!(contention.calls <= 12.0, "{contention:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +215,7 @@ async fn in_line(world: &World, count: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than_the_grace() {
+async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than_a_handover_lasts() {
     let world = World::new(3, &millis(NEAR), &LockOptions::default());
     let (guard, dead) = held_and_waiting(&world).await;
     let lock = world.clients[2].0.lock("one");
@@ -193,8 +226,8 @@ async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than
     let began = tokio::time::Instant::now();
     drop(guard);
     drop(next.await.unwrap());
-    // The holder has measured 10 ms round trips, so a turn lasts 100 ms.
-    assert!(began.elapsed() <= 140 * MS, "{:?}", began.elapsed());
+    // Three seconds and four round trips.
+    assert!(began.elapsed() <= 3_040 * MS + 100 * MS, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +236,7 @@ async fn a_thousand_waiters_in_one_process_cost_the_nodes_no_more_than_one() {
     for waiters in [1, 1_000] {
         let world = World::new(2, &millis(NEAR), &LockOptions::default());
         let guard = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
-        let before = world.commands();
+        let before = world.calls();
         let lock = world.clients[1].0.lock("one");
         let waiting = (0..waiters).map(|_| {
             let lock = lock.clone();
@@ -211,7 +244,7 @@ async fn a_thousand_waiters_in_one_process_cost_the_nodes_no_more_than_one() {
         });
         let done = futures::future::join_all(waiting).await;
         assert!(done.iter().all(|done| done.as_ref().is_err_and(quorumlock::Error::is_timeout)));
-        asked.push(world.commands() - before);
+        asked.push(world.calls() - before);
         drop(guard);
     }
     assert_eq!(asked[0], asked[1]);
@@ -234,7 +267,8 @@ async fn a_single_try_neither_joins_a_line_nor_overtakes_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_barges_overtakes_the_line() {
-    let world = World::new(3, &millis(NEAR), &LockOptions::default());
+    // Nothing is handed over to who needs so much of it.
+    let world = World::new(3, &millis(NEAR), &LockOptions::default().min_validity(20_000 * MS));
     let (guard, waiter) = held_and_waiting(&world).await;
     let barging = world.clients[2].0.lock_with("one", &LockOptions::default().fair(false)).unwrap();
     world.clients[1].1.iter().for_each(|faults| faults.lose_hints(true));
@@ -281,30 +315,6 @@ async fn whoever_stops_waiting_leaves_the_line() {
         quorum.quiet().await;
         assert_eq!(quorum.in_use(), (0, 0, 0));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_passes_the_lock_on_within_itself_a_bounded_number_of_times() {
-    let world = World::new(2, &millis(NEAR), &LockOptions::default().max_passes(3));
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let work = |worker: usize| {
-        let (client, order) = (usize::from(worker == 0), order.clone());
-        let lock = world.clients[client].0.lock("one");
-        async move {
-            for _ in 0..40 {
-                let guard = lock.acquire(PATIENCE).await.unwrap();
-                order.lock().unwrap().push(client);
-                tokio::time::sleep(MS).await;
-                drop(guard);
-            }
-        }
-    };
-    futures::future::join_all((0..5).map(work)).await;
-    let order = order.lock().unwrap();
-    let lonely = order.iter().rposition(|&client| client == 1).unwrap();
-    let first = order.iter().position(|&client| client == 1).unwrap();
-    let runs = order[first..lonely].split(|&client| client == 1).map(<[_]>::len);
-    assert!(runs.max().unwrap() <= 4, "one acquired and three passed: {order:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,12 +132,11 @@ async fn every_series_exists_at_zero_from_connect() {
         .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
         .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
         .chain(one("quorumlock_turns_total", "outcome", &["taken", "missed"]))
-        .chain(one("quorumlock_handover_seconds_count", "by", &["turn", "pass"]))
+        .chain(one("quorumlock_handover_seconds_count", "by", &["turn", "push"]))
         .chain(one("quorumlock_acquire_seconds_count", "outcome", outcomes))
         .collect();
     for (operation, answers) in [
         ("claim", &["granted", "held", "stale", "reserved"][..]),
-        ("pass", &["passed", "granted", "held", "stale", "reserved"]),
         ("renew", &["extended", "healed", "lost"]),
         ("release", &["released"]),
         ("inspect", &["inspected"]),
@@ -149,7 +148,7 @@ async fn every_series_exists_at_zero_from_connect() {
         }
         series.push(("quorumlock_node_round_trip_seconds_count", vec![("node", &*node), ("operation", operation)]));
     }
-    for name in ["split_rounds_total", "late_grants_total", "passes_total", "held", "waiting", "in_line"] {
+    for name in ["split_rounds_total", "late_grants_total", "handovers_total", "held", "waiting", "in_line"] {
         assert!(now.starts_at_zero(&format!("quorumlock_{name}"), &[]), "{name}\n{}", now.text);
     }
     for (name, labels) in series {

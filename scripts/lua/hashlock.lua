@@ -2,16 +2,18 @@
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
 -- ARGV   [1] for every operation, packed as '<sHdddIssss', texts ending with a zero byte:
---          verb    claim | pass | renew | count | release | inspect | teach | record | revoke
+--          verb    claim | renew | count | release | inspect | teach | record | revoke
 --          names   how many names; of teach and record 0
 --          ttl     ms
---          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues
+--          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues,
+--                  0 leaves the queue, -1 keeps what place there is
 --          grace   ms that a turn lasts
 --          count   hold count
 --          owner   who asks: {client}/{acquisition}.{round}
 --          ballot  below 2^53, in digits; of teach the highest ballot that other nodes know
 --          ticket  place in the queue, in digits: microsecond at which the acquisition began
---          next    of a pass: who takes over
+--          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none; of a release: the ballot of whom it hands over to,
+--                  0 if to nobody. In digits
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
 --
 -- Stored for a name
@@ -24,6 +26,8 @@
 --                   expires KEEP after the later of u and the last change; where the fence is more than a day ahead of TIME, KEEP after that time
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
 --                   holders, with an expiry each) have a suffix and a field of their own, and change nothing of this
+--   P{name}:hands   hash: acquisition -> '{owner} {ms that a hand-over lasts} {when it asked, ms of TIME}': who in the queue is registered for a
+--                   hand-over; goes with the place in the queue, with a release of that owner, and with the queue
 -- Stored for the node, in its record, which does not expire
 --   high            the highest ballot that was granted, healed, or told by a release, of any name, but for those more than a day ahead of TIME
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
@@ -32,9 +36,8 @@
 -- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
 --
 -- Returns {TIME in microseconds, why wake-ups could not be published or '', one reply for every operation}:
---   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar} | {stale, bar}
---            | {reserved, whose turn, ms left, bar, 1 if next in the queue}
---   pass     {passed, 1 if somebody waits} | as a claim of `next` that does not wait
+--   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar, place in the queue} | {stale, bar}
+--            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not wait}
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
@@ -44,8 +47,10 @@
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
--- Publishes '{acquisition} {ms}' to the client of the first in the queue when its turn comes (0), and to the one behind it (when to ask).
--- A wake-up that may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
+-- Publishes to the client of an acquisition
+--   '{acquisition} {ms}'   it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1, to register again
+--   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {P{name}}'   a release has handed the name over to this owner
+-- What may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
 local KEEP, PERIOD, LONGEST_TURN = 105000, 35000, 60000
@@ -207,11 +212,11 @@ local function acquisition(owner)
   return string.match(owner, '^(.*)%.%d+$') or owner
 end
 
-local function wake(who, after)
+local function wake(who, what)
   local client, number = string.match(who, '^(.*)/(%d+)$')
   if not client then return end
   local channel = string.sub(KEYS[1], 1, -5) .. 'wake:'
-  local sent = redis.pcall('PUBLISH', channel .. client, number .. ' ' .. after)
+  local sent = redis.pcall('PUBLISH', channel .. client, number .. ' ' .. what)
   if type(sent) == 'table' and sent.err then replies[2] = sent.err end
 end
 
@@ -219,19 +224,44 @@ local function queue(op, i)
   return op.locks[i] .. ':queue'
 end
 
+local function hands(op, i)
+  return op.locks[i] .. ':hands'
+end
+
+-- What is registered expires with the queue.
+local function wait_in(op, i)
+  if call('PTTL', queue(op, i)) >= op.wait then return end
+  call('PEXPIRE', queue(op, i), digits(op.wait))
+  call('PEXPIRE', hands(op, i), digits(op.wait))
+end
+
 local function join(op, i, it)
   if op.wait <= 0 then return end
-  local line = queue(op, i)
-  call('ZADD', line, op.ticket, acquisition(op.owner))
-  if call('PTTL', line) < op.wait then call('PEXPIRE', line, digits(op.wait)) end
+  local line, me = queue(op, i), acquisition(op.owner)
+  call('ZADD', line, op.ticket, me)
+  wait_in(op, i)
   it.queued = '1'
   keep(op, i, it, 'w', 1, 'f', digits(it.fence))
+end
+
+-- A claim that was refused one name, and waits for it, is who it may be handed over to.
+local function register(op, i)
+  if op.wait <= 0 or op.next == '0' or #op.locks > 1 then return end
+  call('HSET', hands(op, i), acquisition(op.owner), op.owner .. ' ' .. op.next .. ' ' .. digits(now))
+  call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
+end
+
+-- Who is registered, for how long a hand-over to it lasts, and how old that is.
+local function registered(op, i, who)
+  local owner, lasts, at = string.match(call('HGET', hands(op, i), who) or '', '^(.*) (%d+) (%d+)$')
+  if owner then return owner, tonumber(lasts), now - at end
 end
 
 local function leave(op, i, it, who)
   if not it.queued then return end
   local line = queue(op, i)
   call('ZREM', line, who)
+  call('HDEL', hands(op, i), who)
   if call('EXISTS', line) == 0 then
     call('HDEL', op.locks[i], 'w')
     it.queued = nil
@@ -248,6 +278,7 @@ local function give(op, i, it)
   local waiting = call('ZRANGE', line, 0, 1)
   if waiting[1] then
     call('ZREM', line, waiting[1])
+    call('HDEL', hands(op, i), waiting[1])
     keep(op, i, it, 't', waiting[1], 'v', digits(now + op.grace))
     wake(waiting[1], 0)
   end
@@ -258,9 +289,33 @@ local function give(op, i, it)
   end
 end
 
--- 1 if this claim waits and will have the next turn.
-local function is_next(op, i)
-  return op.wait > 0 and call('ZRANK', queue(op, i), acquisition(op.owner)) == 0 and 1 or 0
+-- Grants the name that this release has freed to the first in the queue, if that is registered lately enough and the ballot may be granted.
+-- Whether it did. The next two are told to register again, if that is long ago.
+local function hand_over(op, i, it)
+  local ballot, line = tonumber(op.next), queue(op, i)
+  if ballot <= math.max(it.fence, floor) then return false end
+  local waiting = call('ZRANGE', line, 0, 2)
+  if not waiting[1] then return false end
+  local owner, lasts, age = registered(op, i, waiting[1])
+  if not owner or age < 0 or age * 2 > lasts then return false end
+  call('ZREM', line, waiting[1])
+  call('HDEL', hands(op, i), waiting[1])
+  it.ends, it.fence = now + lasts, ballot
+  heard(ballot)
+  keep(op, i, it, 'o', owner, 'c', 1, 'u', digits(it.ends), 'f', digits(ballot))
+  if not waiting[2] then call('HDEL', op.locks[i], 'w') end
+  wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i])
+  for next = 2, #waiting do
+    local _, long, since = registered(op, i, waiting[next])
+    if long and (since < 0 or since * 8 > long * 3) then wake(waiting[next], 1) end
+  end
+  return true
+end
+
+-- Where this claim stands in the queue, from 1; 0 if it does not wait.
+local function place(op, i)
+  local rank = op.wait > 0 and call('ZRANK', queue(op, i), acquisition(op.owner))
+  return rank and rank + 1 or 0
 end
 
 -- Who comes before this claim to the free lock number i, and for how long; nobody if it may have it.
@@ -309,14 +364,16 @@ function verbs.claim(op)
       if math.max(ballot, it.fence) <= floor then return {'stale', digits(floor)} end
     elseif it.holder then
       join(op, i, it)
-      return {'held', it.holder, it.ends - now, digits(math.max(it.fence, floor))}
+      register(op, i)
+      return {'held', it.holder, it.ends - now, digits(math.max(it.fence, floor)), place(op, i)}
     else
       if ballot <= math.max(it.fence, floor) then return {'stale', digits(bar)} end
       local who, left, due = before(op, i, it)
       if who then
         join(op, i, it)
+        register(op, i)
         if due then give(op, i, it) end
-        return {'reserved', who, left, digits(math.max(it.fence, floor)), is_next(op, i)}
+        return {'reserved', who, left, digits(math.max(it.fence, floor)), place(op, i)}
       end
     end
   end
@@ -326,27 +383,6 @@ function verbs.claim(op)
     over(op, i, it)
   end
   return {'granted', digits(top)}
-end
-
-function verbs.pass(op)
-  rotate()
-  local seen = look_all(op)
-  local mine, ballot = true, tonumber(op.ballot)
-  for i, it in ipairs(seen) do mine = mine and it.holder == op.owner and not it.revoked end
-  for i, it in ipairs(seen) do
-    if mine and ballot <= math.max(it.fence, floor) then return {'stale', digits(math.max(it.fence, floor))} end
-  end
-  local from = acquisition(op.owner)
-  for i, it in ipairs(seen) do leave(op, i, it, from) end
-  op.owner = op.next
-  if not mine then return verbs.claim(op) end
-  local waiting = 0
-  for i, it in ipairs(seen) do
-    hold(op, i, it, ballot)
-    leave(op, i, it, acquisition(op.owner))
-    if it.queued and call('EXISTS', queue(op, i)) == 1 then waiting = 1 end
-  end
-  return {'passed', waiting}
 end
 
 function verbs.renew(op)
@@ -398,13 +434,19 @@ function verbs.release(op)
     else
       keep(op, i, it, 'f', digits(it.fence), 'l', op.owner)
     end
-    if op.wait > 0 then join(op, i, it) else leave(op, i, it, me) end
+    if op.wait == 0 then
+      leave(op, i, it, me)
+    else
+      join(op, i, it)
+      -- What is registered may be a later round.
+      if it.queued and registered(op, i, me) == op.owner then call('HDEL', hands(op, i), me) end
+    end
     local turn = it.turn
     if turn == me then
       over(op, i, it)
       turn = nil
     end
-    if not it.holder and not turn and it.queued then give(op, i, it) end
+    if not it.holder and not turn and it.queued and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
   end
   return {'released', freed}
 end

@@ -43,6 +43,9 @@ impl Lease {
     }
 
     /// What is left of the validity, zero if the lock is not held any more. It is counted from before the nodes were asked, minus the drift.
+    ///
+    /// A lock that was handed over by the one before begins with up to some 3 s, and has its whole validity by a renewal a round trip or two later.
+    /// Whoever needs more at once says so by [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -241,7 +244,7 @@ impl LockGuard {
         let held = self.lease.0.clone();
         let until = held.round_timeout();
         let cleanup = match held.drop_hold() {
-            Dropped::StillHeld | Dropped::Passed => return Ok(Released::Released),
+            Dropped::StillHeld => return Ok(Released::Released),
             Dropped::Expired => return Ok(Released::AlreadyExpired),
             Dropped::Released(cleanup) => cleanup,
         };

@@ -11,8 +11,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Host;
 use crate::node::{Operation, Verb};
-use crate::protocol::{Baton, Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
-use crate::quorum::waiting::unclaimed;
+use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
 use crate::quorum::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by the deadline.
@@ -35,8 +34,8 @@ pub(super) struct Held {
     leases: Arc<Leases>,
     rules: Arc<Rules>,
     pub(super) claim: Arc<Operation>,
-    passes: u32,
-    others_wait: bool,
+    /// The highest ballot that nodes were asked with for its owner: its release hides all of them.
+    highest: u64,
     state: Mutex<State>,
     pub(super) ended: CancellationToken,
 }
@@ -67,7 +66,7 @@ const EXPIRE: usize = 1;
 impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Arc<Self>, Open) {
-        let Won { claim, grant, place, listening, passes, others_wait, open } = won;
+        let Won { claim, grant, place, listening, open } = won;
         let voters = &leases.voters;
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, grant, voters.host.now());
         let state = State { tenure, holds: 1, timers: [None; 2], place: Some(place), listening, over: None };
@@ -75,16 +74,17 @@ impl Held {
             leases: leases.clone(),
             rules: rules.clone(),
             claim,
-            passes,
-            others_wait,
+            highest: grant.highest,
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
         voters.meters.held();
         let mut state = held.state();
         held.set(&mut state, EXPIRE, grant.deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
-        if rules.auto_renew {
-            held.set(&mut state, RENEW, tenure.first_renewal(), Event::Renew(Arc::downgrade(&held)));
+        // What was handed over has its full time by a renewal only.
+        if rules.auto_renew || grant.handed_over {
+            let first = tenure.first_renewal(grant.handed_over, voters.round_trip());
+            held.set(&mut state, RENEW, first, Event::Renew(Arc::downgrade(&held)));
         }
         // A doubt that came before this lease could be found by it.
         held.rest_without(&mut state, voters.hints.doubts().since(grant.t0));
@@ -243,7 +243,9 @@ impl Held {
         let renewed = state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now);
         match renewed {
             Renewed::Extended { next, .. } => {
-                self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
+                if self.rules.auto_renew {
+                    self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
+                }
                 // It may rest on nodes that came into doubt since they answered.
                 self.rest_without(&mut state, self.leases.voters.hints.doubts().since(renewing.t0()));
             }
@@ -285,27 +287,12 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    /// Hands the lock to the next caller in this process, or releases it everywhere.
-    fn release(&self, mut state: MutexGuard<'_, State>) -> Dropped {
-        let may_pass = self.passes < self.rules.max_passes || !self.others_wait;
-        let (may_hold, since) = (state.tenure.may_hold(), state.tenure.since());
-        let Some(place) = state.place.take_if(|place| may_pass && place.is_followed()) else {
-            let cleanup = self.end(state);
-            self.freed(since);
-            return Dropped::Released(cleanup);
-        };
-        let stopped = self.stop(&mut state);
-        drop(state);
-        let voters = &self.leases.voters;
-        let baton = Baton::new(voters.clone(), self.claim.clone(), may_hold, self.passes);
-        if let Some(handed) = place.hand_over(baton) {
-            // The next caller may never be polled again.
-            let limit = unclaimed(voters.round_trip());
-            self.leases.schedule.add(self.now() + limit, Event::Unclaimed(handed, limit));
-        }
-        drop(stopped);
+    /// Releases it everywhere.
+    fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
+        let since = state.tenure.since();
+        let cleanup = self.end(state);
         self.freed(since);
-        Dropped::Passed
+        Dropped::Released(cleanup)
     }
 
     /// It is not held any more, for the metrics.
@@ -334,7 +321,9 @@ impl Held {
         let voters = &self.leases.voters;
         let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
-        let cleanup = Cleanup::start(voters, self.claim.with_verb(Verb::Release), whom);
+        let (ballot, next) = (self.highest, voters.next_ballot(self.highest));
+        let release = Operation { ballot, next, ..self.claim.with_verb(Verb::Release) };
+        let cleanup = Cleanup::start(voters, release, whom);
         let place = state.place.take();
         drop(state);
         drop((place, stopped));
@@ -361,8 +350,6 @@ impl Held {
 pub(super) enum Dropped {
     /// Others hold it still.
     StillHeld,
-    /// That was the last hold: the next caller in this process takes over.
-    Passed,
     /// That was the last hold: the release is under way.
     Released(Arc<Cleanup>),
     /// It had ended before.

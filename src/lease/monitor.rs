@@ -8,7 +8,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -68,7 +67,7 @@ async fn run(
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
-        renewals.extend(due.into_iter().filter_map(|event| handled(event, &schedule, now)));
+        renewals.extend(due.into_iter().filter_map(handled));
         drop(open);
         tokio::select! {
             biased;
@@ -91,12 +90,12 @@ fn doubted(schedule: &Schedule, nodes: NodeSet) {
 
 /// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic hook
 /// has told of it.
-fn handled(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Output = ()> + use<>> {
-    let renewal = catch_unwind(AssertUnwindSafe(|| handle(event, schedule, now))).ok().flatten();
+fn handled(event: Event) -> Option<impl Future<Output = ()> + use<>> {
+    let renewal = catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten();
     renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
 }
 
-fn handle(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Output = ()> + use<>> {
+fn handle(event: Event) -> Option<impl Future<Output = ()> + use<>> {
     match event {
         Event::Renew(lease) => return Some(renew(lease)),
         Event::Expire(lease) => {
@@ -105,13 +104,6 @@ fn handle(event: Event, schedule: &Schedule, now: Tick) -> Option<impl Future<Ou
             }
         }
         Event::Release(cleanup) => cleanup.again(),
-        Event::Unclaimed(handed, limit) => {
-            // Later than the hand-over by the limit, to a nanosecond.
-            let since = now.minus(limit) + Duration::from_nanos(1);
-            if handed.expire(since) {
-                schedule.add(now + limit, Event::Unclaimed(handed, limit));
-            }
-        }
     }
     None
 }

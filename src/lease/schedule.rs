@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::held::Held;
-use crate::protocol::{Cleanup, Handed};
+use crate::protocol::Cleanup;
 use crate::quorum::Tick;
 
 /// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept alive by its timers.
@@ -20,8 +19,6 @@ pub(super) enum Event {
     Expire(Weak<Held>),
     /// A release is to be tried again.
     Release(Arc<Cleanup>),
-    /// Locks that were handed to the next caller so long ago, and that nobody has taken, are released.
-    Unclaimed(Handed, Duration),
 }
 
 /// An event's place in the table.
@@ -77,7 +74,7 @@ impl Schedule {
     pub(super) fn leases(&self) -> Vec<Weak<Held>> {
         let lease = |event: &Event| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),
-            Event::Release(_) | Event::Unclaimed(..) => None,
+            Event::Release(_) => None,
         };
         self.table().events.values().filter_map(lease).collect()
     }
@@ -87,10 +84,9 @@ impl Schedule {
         self.changed.notified().await;
     }
 
-    /// How many leases and releases have something due. A watch over a hand-over keeps nothing alive,
-    /// and ends by itself.
+    /// How many leases and releases have something due.
     pub(super) fn len(&self) -> usize {
-        self.table().events.values().filter(|event| !matches!(event, Event::Unclaimed(..))).count()
+        self.table().events.len()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -106,6 +102,8 @@ impl fmt::Debug for Schedule {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use futures::FutureExt;
 

@@ -224,7 +224,9 @@ fn runtime() -> Result<Handle> {
 
 fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender)), leftovers)
+    let voters = Arc::new(Voters::new(nodes, host, hints.clone(), sender));
+    hints.attach(&voters);
+    Leases::start(voters, leftovers)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

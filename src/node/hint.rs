@@ -1,7 +1,12 @@
-//! Wake-ups: a node tells a client that it is worth asking now. Never a vote.
+//! What nodes push to clients: that it is worth asking now, which is never a vote, and that a name was
+//! handed over.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use super::operation::Name;
+use crate::quorum::ballot::LIMIT;
+use crate::quorum::handover::Stamp;
 
 /// What a node publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,9 +15,32 @@ pub struct Hint {
     pub acquisition: Arc<str>,
     /// When to ask: at once where its turn has come, or when the turn of the one before it has run out.
     pub after: Duration,
+    /// What it was granted, where a release has handed the name over.
+    pub granted: Option<HandedOver>,
+}
+
+/// A name that a node granted with a release, to who was first in its queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HandedOver {
+    /// To whom.
+    pub owner: Arc<str>,
+    /// With which ballot.
+    pub ballot: u64,
+    /// Which name.
+    pub name: Name,
+    /// When.
+    pub stamp: Stamp,
+    /// Whether it may count as a vote: the node is not in doubt, and what it pushed came in order.
+    pub counts: bool,
 }
 
 impl Hint {
+    /// That it is worth asking after so long.
+    #[must_use]
+    pub const fn new(acquisition: Arc<str>, after: Duration) -> Self {
+        Self { acquisition, after, granted: None }
+    }
+
     /// The client whom it is for, and the number of its acquisition.
     #[must_use]
     pub fn address(&self) -> Option<(&str, u64)> {
@@ -20,12 +48,29 @@ impl Hint {
         Some((client, number.parse().ok()?))
     }
 
-    /// What a node sends over the channel of the client: the acquisition's number and the milliseconds to wait.
+    /// What a node sends over the channel of the client: the acquisition's number and the milliseconds to wait, and behind
+    /// that to whom it handed over what: see the script's header. A hand-over does not count before it is known how it came.
     pub(crate) fn parse(client: &str, text: &str) -> Option<Self> {
-        let (number, after) = text.split_once(' ')?;
-        let number: u64 = number.parse().ok()?;
-        let after = Duration::from_millis(after.parse().ok()?);
-        Some(Self { acquisition: format!("{client}/{number}").into(), after })
+        let mut words = text.splitn(3, ' ');
+        let number: u64 = words.next()?.parse().ok()?;
+        let after = Duration::from_millis(words.next()?.parse().ok()?);
+        let granted = match words.next() {
+            Some(rest) => Some(HandedOver::parse(rest)?),
+            None => None,
+        };
+        Some(Self { acquisition: format!("{client}/{number}").into(), after, granted })
+    }
+}
+
+impl HandedOver {
+    /// The owner, the ballot, the time in microseconds and the key.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(4, ' ');
+        let owner = words.next()?.into();
+        let ballot = words.next()?.parse().ok().filter(|&ballot| ballot < LIMIT)?;
+        let time = Duration::from_micros(words.next()?.parse().ok()?);
+        let name = Name::of_key(words.next()?)?;
+        Some(Self { owner, ballot, name, stamp: Stamp { generation: 0, time }, counts: false })
     }
 }
 
@@ -65,7 +110,11 @@ mod tests {
     fn a_hint_is_addressed_to_a_client_and_an_acquisition() {
         let hint = Hint::parse("host/1/uuid", "7 500").unwrap();
         assert_eq!((hint.address(), hint.after), (Some(("host/1/uuid", 7)), Duration::from_millis(500)));
-        for garbage in ["", "7", "x 5", "7 x", "7 -1"] {
+        assert_eq!(hint.granted, None);
+        let granted = Hint::parse("host/1/uuid", "7 0 host/1/uuid/7.2 99 5000001 p:{a b}").unwrap().granted.unwrap();
+        assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7.2", 99, "a b"));
+        assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
+        for garbage in ["", "7", "x 5", "7 x", "7 -1", "7 0 o", "7 0 o 1 2", "7 0 o 1 2 p:a", "7 0 o x 2 p:{a}"] {
             assert_eq!(Hint::parse("c", garbage), None, "{garbage}");
         }
     }

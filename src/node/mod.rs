@@ -18,10 +18,10 @@ pub mod vote;
 use std::fmt;
 use std::sync::Arc;
 
-pub use hint::{Hint, Listener};
+pub use hint::{HandedOver, Hint, Listener};
 pub use memory::MemoryNode;
 pub use operation::{Name, Operation, Stance, Verb};
-pub use reply::{Fault, FaultKind, Inspection, Outcome, Reply, ReplyTo, Sink};
+pub use reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
 use crate::quorum::guard::Lesson;

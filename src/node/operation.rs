@@ -11,8 +11,6 @@ use crate::error::{Error, Result};
 pub enum Verb {
     /// Take the names.
     Claim,
-    /// Hand the names to another owner of the same client, or claim them for it where they are not held.
-    Pass,
     /// Hold the names for another ttl.
     Renew,
     /// Set the hold count of names that the owner holds. Not a vote.
@@ -31,24 +29,14 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 9] = [
-        Self::Claim,
-        Self::Pass,
-        Self::Renew,
-        Self::Count,
-        Self::Release,
-        Self::Inspect,
-        Self::Teach,
-        Self::Record,
-        Self::Revoke,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Claim, Self::Renew, Self::Count, Self::Release, Self::Inspect, Self::Teach, Self::Record, Self::Revoke];
 
     /// The verb's name in the script and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Claim => "claim",
-            Self::Pass => "pass",
             Self::Renew => "renew",
             Self::Count => "count",
             Self::Release => "release",
@@ -97,6 +85,12 @@ impl Name {
         Ok(Self { text: text.into(), key })
     }
 
+    /// The name that has this key. No prefix has a brace.
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        let text = key.split_once('{')?.1.strip_suffix('}')?;
+        Some(Self { text: text.into(), key: key.into() })
+    }
+
     /// The name as the user gave it.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {
@@ -129,7 +123,7 @@ pub enum Stance {
         /// For how long a node keeps the place, unless it is asked again.
         patience: Duration,
     },
-    /// Ignores the line.
+    /// Ignores the line; with a release, keeps what place there is in it.
     Barge,
 }
 
@@ -152,8 +146,10 @@ pub struct Operation {
     pub stance: Stance,
     /// How long a turn lasts that this operation gives.
     pub grace: Duration,
-    /// Of a pass: who takes over.
-    pub next: Option<Arc<str>>,
+    /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
+    pub handover: Duration,
+    /// Of a release: the ballot of whom it hands the names over to; 0 if to nobody.
+    pub next: u64,
 }
 
 impl Operation {
@@ -181,21 +177,22 @@ impl Operation {
             count: 0,
             stance: Stance::Once,
             grace: Duration::ZERO,
-            next: None,
+            handover: Duration::ZERO,
+            next: 0,
         }
     }
 
-    /// The same with another verb, by whoever holds the names once this was granted, and without a place in line.
+    /// The same with another verb, and without a place in line.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
-        let owner = self.claimant().clone();
-        Self { verb, owner, stance: Stance::Once, next: None, ..self.clone() }
+        Self { verb, stance: Stance::Once, handover: Duration::ZERO, next: 0, ..self.clone() }
     }
 
-    /// Who holds the names once this was granted.
+    /// Whether a node that refuses it may hand the name over to it later.
     #[must_use]
-    pub fn claimant(&self) -> &Arc<str> {
-        self.next.as_ref().unwrap_or(&self.owner)
+    pub fn registers(&self) -> bool {
+        let waits = matches!(self.stance, Stance::Wait { .. });
+        waits && self.verb == Verb::Claim && self.names.len() == 1 && self.handover >= Duration::from_millis(1)
     }
 
     /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without its round.
@@ -235,16 +232,31 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record", "revoke"];
+        let words = ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 
     #[test]
-    fn what_follows_a_pass_is_asked_by_the_next_owner_and_passes_nothing_on() {
+    fn what_follows_a_claim_waits_for_nothing() {
         let names = [Name::new("p:", "a").unwrap()].into();
-        let pass = Operation { verb: Verb::Pass, next: Some("next".into()), ..Operation::inspect(names) };
-        let release = pass.with_verb(Verb::Release);
-        assert_eq!((release.verb, &*release.owner, release.next), (Verb::Release, "next", None));
+        let stance = Stance::Wait { ticket: 1, patience: Duration::from_secs(1) };
+        let handover = Duration::from_secs(3);
+        let claim = Operation { verb: Verb::Claim, stance, handover, next: 5, ..Operation::inspect(names) };
+        assert!(claim.registers());
+        let release = claim.with_verb(Verb::Release);
+        assert_eq!((release.verb, release.stance, release.next), (Verb::Release, Stance::Once, 0));
+        assert!(!release.registers());
+    }
+
+    #[test]
+    fn a_name_is_known_by_its_key() {
+        for text in ["a", "a}b", "{", "}", "a{b}", "🔒"] {
+            let name = Name::new("p:", text).unwrap();
+            assert_eq!(Name::of_key(name.key()), Some(name));
+        }
+        for key in ["", "p:a", "p:}a{", "p:{a"] {
+            assert_eq!(Name::of_key(key), None, "{key}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::ballot::LIMIT;
+use crate::quorum::handover::Stamp;
 
 /// What a node says of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +57,22 @@ impl Inspection {
     }
 }
 
+/// A place in a node's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Queued {
+    /// The first has 1.
+    pub rank: u32,
+    /// When the node said so.
+    pub stamp: Stamp,
+}
+
+impl Queued {
+    /// A place, where the node's queue has one, before it is known when that was told.
+    pub(crate) fn of(rank: u32) -> Option<Self> {
+        (rank > 0).then_some(Self { rank, stamp: Stamp::default() })
+    }
+}
+
 /// An answer that was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -72,6 +89,8 @@ pub enum Outcome {
         remaining: Option<Duration>,
         /// The highest ballot granted or told.
         fence: u64,
+        /// Where the asker stands in the queue, if it does.
+        queued: Option<Queued>,
     },
     /// Claim: the ballot was not above the fence.
     Stale {
@@ -86,13 +105,8 @@ pub enum Outcome {
         left: Duration,
         /// The highest ballot granted or told.
         fence: u64,
-        /// Whether the asker waits, and will have the next turn.
-        next: bool,
-    },
-    /// Pass: the names are the next owner's.
-    Passed {
-        /// Whether somebody else waits in line.
-        waiting: bool,
+        /// Where the asker stands in the queue, if it does.
+        queued: Option<Queued>,
     },
     /// Renew: held for another ttl.
     Extended,
@@ -141,7 +155,6 @@ impl Outcome {
             Self::Held { .. } => "held",
             Self::Stale { .. } => "stale",
             Self::Reserved { .. } => "reserved",
-            Self::Passed { .. } => "passed",
             Self::Extended => "extended",
             Self::Healed => "healed",
             Self::Lost { .. } => "lost",
@@ -151,6 +164,23 @@ impl Outcome {
             Self::Inspected(_) => "inspected",
             Self::Taught => "taught",
             Self::Record { .. } => "record",
+        }
+    }
+}
+
+impl Outcome {
+    /// Notes when a place in the queue was told, and over which connection.
+    pub(crate) const fn stamped(&mut self, stamp: Stamp) {
+        if let Self::Held { queued: Some(queued), .. } | Self::Reserved { queued: Some(queued), .. } = self {
+            queued.stamp = stamp;
+        }
+    }
+
+    /// Notes over which connection it came.
+    #[cfg(feature = "test-util")]
+    pub(crate) const fn of_generation(&mut self, generation: u64) {
+        if let Self::Held { queued: Some(queued), .. } | Self::Reserved { queued: Some(queued), .. } = self {
+            queued.stamp.generation = generation;
         }
     }
 }

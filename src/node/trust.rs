@@ -13,7 +13,7 @@ use crate::quorum::guard::Trust;
 /// The fault that the reply was, or `Doubted`.
 pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     match reply {
-        Ok(Outcome::Granted { .. } | Outcome::Passed { .. }) if !trust.grants => {
+        Ok(Outcome::Granted { .. }) if !trust.grants => {
             Err(Fault::new(FaultKind::Doubted, "it is quarantined, so its grant does not count"))
         }
         Ok(Outcome::Extended) if !trust.extensions => Err(Fault::new(
@@ -36,7 +36,6 @@ mod tests {
     fn grants_and_extensions_are_doubted_apart_and_nothing_else_is() {
         let doubted = Some(FaultKind::Doubted);
         assert_eq!(kind(Outcome::Granted { fence: 1 }, false, true), doubted);
-        assert_eq!(kind(Outcome::Passed { waiting: false }, false, true), doubted);
         assert_eq!(kind(Outcome::Extended, false, true), None);
         assert_eq!(kind(Outcome::Extended, true, false), doubted);
         assert_eq!(kind(Outcome::Granted { fence: 1 }, true, false), None);

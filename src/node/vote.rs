@@ -10,7 +10,7 @@ use crate::quorum::{RenewVote, Vote};
 pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
         Ok(Outcome::Granted { fence }) if *fence != ballot => Vote::Apart,
-        Ok(Outcome::Granted { .. } | Outcome::Passed { .. } | Outcome::Counted) => Vote::Granted,
+        Ok(Outcome::Granted { .. } | Outcome::Counted) => Vote::Granted,
         Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. }) => Vote::Refused,
         Ok(Outcome::Stale { fence }) if can_be_lifted(*fence) => Vote::Stale,
         Err(fault) if fault.nothing_ran() => Vote::Unsent,
@@ -59,11 +59,11 @@ mod tests {
     const BALLOT: u64 = 7;
 
     fn held(fence: u64) -> Reply {
-        Ok(Outcome::Held { holder: "other".to_owned(), remaining: None, fence })
+        Ok(Outcome::Held { holder: "other".to_owned(), remaining: None, fence, queued: None })
     }
 
     fn reserved(fence: u64) -> Reply {
-        Ok(Outcome::Reserved { turn: "other".to_owned(), left: Duration::ZERO, fence, next: false })
+        Ok(Outcome::Reserved { turn: "other".to_owned(), left: Duration::ZERO, fence, queued: None })
     }
 
     fn unanswered(kind: FaultKind) -> Reply {
@@ -77,7 +77,6 @@ mod tests {
             (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Apart),
             (Ok(Outcome::Counted), Vote::Granted),
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
-            (Ok(Outcome::Passed { waiting: true }), Vote::Granted),
             (held(7), Vote::Refused),
             (reserved(7), Vote::Refused),
             (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),

@@ -10,14 +10,14 @@ use super::hints::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
 use super::voters::{Open, Voters};
-use super::waiting::until_worth_asking;
+use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
-use crate::node::{Name, Operation, Outcome, Reply, Stance};
+use crate::node::{Name, Operation, Outcome, Queued, Reply, Stance};
 use crate::quorum::tally::Cause;
 use crate::quorum::waiting::patience as kept_for;
-use crate::quorum::{ClaimTally, Decision, Grant, Terms, Tick, Verdict};
+use crate::quorum::{ClaimTally, Decision, Grant, Tick, Verdict};
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +48,6 @@ pub(crate) struct Won {
     pub(crate) place: Place,
     /// The ear for nodes that offer a turn after all.
     pub(crate) listening: Option<Listening>,
-    /// How often in a row the lock was passed within this process.
-    pub(crate) passes: u32,
-    /// Whether anybody else may be waiting.
-    pub(crate) others_wait: bool,
     /// Until it is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
     pub(crate) open: Open,
 }
@@ -70,6 +66,8 @@ pub(crate) struct Claimant<'a> {
 /// A round that was not won.
 struct Defeat {
     round: Arc<Round<ClaimTally>>,
+    /// The round before: what it was told stands where this one had no time to be answered.
+    before: Option<Arc<Round<ClaimTally>>>,
     /// A quorum granted, and too late.
     late: bool,
 }
@@ -80,52 +78,87 @@ impl Claimant<'_> {
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
         let ticket = self.voters.ticket();
         let place = self.turn(patience).await?;
-        let mut attempt = Attempt::new(self.voters, self.names, self.terms(), place.take_baton());
+        let mut attempt = Attempt::new(self.voters, self.names, self.rules);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        for failures in 0u32.. {
+        let grant = self.granted(&mut attempt, &place, ticket, patience).await?;
+        let Some(Victory { claim, grant, listening, open }) = attempt.won(grant) else { return Err(Error::closed()) };
+        Ok(Won { claim, grant, place: place.served(self.rules.fair), listening, open })
+    }
+
+    async fn granted(
+        &self,
+        attempt: &mut Attempt<'_>,
+        place: &Place,
+        ticket: u64,
+        patience: Patience,
+    ) -> Result<Grant> {
+        let (mut rounds, mut failures) = (0u32, 0u32);
+        let mut before = None;
+        let mut waiting = place.is_held().then(|| Waiting::new(self.voters));
+        loop {
             let turn = attempt.turn();
-            let defeat = match self.round(&mut attempt, ticket, failures, patience).await? {
+            let limit = self.limit(rounds, patience);
+            let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
                 Ok(grant) => {
-                    place.tell(Head::Holding);
                     self.note_turn(turn, true);
-                    let Some(victory) = attempt.won(grant) else { break };
-                    let Victory { claim, grant, listening, passes, others_wait, open } = victory;
-                    return Ok(Won { claim, grant, place, listening, passes, others_wait, open });
+                    return Ok(grant);
                 }
                 Err(defeat) => defeat,
             };
             self.note_turn(turn, false);
+            waiting.get_or_insert_with(|| Waiting::new(self.voters));
+            defeat.before = before.replace(defeat.round.clone());
             place.tell(defeat.head(self.voters));
+            rounds = rounds.saturating_add(1);
             if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
-                // Then the holder before has just been released: what it refused may be free.
-                let at_once = attempt.passes();
-                attempt.requeue(self.stance(ticket, patience));
-                if !at_once {
-                    self.pause(&mut attempt, &defeat, failures, end).await;
+                let failed = self.failed(attempt, &defeat, failures, self.stance(ticket, patience));
+                let hinted = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
+                let handed = match hinted {
+                    true => until_worth_asking(self.voters, attempt, self.rules, failed, end).await,
+                    false => self.pause(failures, &defeat, end).await,
+                };
+                // Who only refreshes its places has not failed. What nodes say may come again and again.
+                let fails = failed.soon || !hinted || attempt.heard().is_none_or(|heard| heard.is_news());
+                failures = if fails { failures.saturating_add(1) } else { 0 };
+                if let Some(grant) = handed {
+                    self.note_handover(attempt);
+                    return Ok(grant);
+                }
+                // Nodes that are far away grant when nearer ones have refused, again and again: each waiter would keep one.
+                if attempt.holds_a_minority() {
+                    attempt.requeue(self.stance(ticket, patience));
                 }
             }
             if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
                 return Err(self.defeated(&defeat, patience));
             }
         }
-        Err(Error::closed())
     }
 
-    fn terms(&self) -> Terms {
-        let Rules { validity, min_validity, .. } = *self.rules;
-        Terms { size: self.voters.size, validity, min_validity }
+    /// What follows from a round that failed. Where it left nothing but places in queues, it goes on under the same
+    /// owner; else it gives back what it was granted, and goes on under another.
+    fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, stance: Stance) -> Failed {
+        let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
+        if !waits {
+            attempt.requeue(stance);
+        }
+        let soon = defeat.round.look(|tally| !tally.granted().or(tally.stale()).or(tally.apart()).is_empty());
+        Failed { failures, soon: soon && attempt.registers(), told: defeat.changes_in() }
     }
 
-    /// Waits until the next round: for a turn in line, or where none is to be had, for a random while.
-    async fn pause(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, end: Tick) {
-        let waits = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
-        if waits {
-            until_worth_asking(self.voters, attempt.listen(), self.rules, failures, defeat.changes_in(), end).await;
-        } else {
-            sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
+    /// Waits for a random while, where no hints are to be had.
+    async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Grant> {
+        sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
+        None
+    }
+
+    /// The name was handed over: how long after the first push.
+    fn note_handover(&self, attempt: &Attempt<'_>) {
+        if let Some(pushed) = attempt.heard().and_then(|heard| heard.pushed) {
+            self.voters.meters.handed_over(self.voters.host.now().since(pushed));
         }
     }
 
@@ -156,6 +189,9 @@ impl Claimant<'_> {
     async fn turn(&self, patience: Patience) -> Result<Place> {
         let started = self.voters.host.now();
         let mut place = self.queue.join(self.names[0].text())?;
+        if matches!(patience, Patience::Once) && place.is_held() {
+            return Err(self.outwaited(&place, patience));
+        }
         if !place.try_turn() {
             let _waiting = Waiting::new(self.voters);
             let end = patience.end().unwrap_or(started + self.rules.round_timeout);
@@ -176,58 +212,90 @@ impl Claimant<'_> {
     /// Waits until the first in line has heard from the nodes; returns whether its place was free then.
     async fn hear(&self, place: &mut Place) -> bool {
         place.news().await;
-        place.try_turn()
+        !place.is_held() && place.try_turn()
     }
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
         match (place.head(), patience) {
-            (Head::Unavailable(reports), _) => {
+            (Head::Unavailable(reports), _) if !place.is_held() => {
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach").with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
-            (Head::Undecided, _) | (Head::Trying, Patience::Once) => {
+            (Head::Undecided, _) | (Head::Trying, Patience::Once) if !place.is_held() => {
                 self.error(ErrorKind::Unavailable, "no quorum has answered an earlier caller of this process")
             }
             _ => self.error(out_of_time(patience), "others in this process are before this caller"),
         }
     }
 
-    /// One round: a claim under a new owner, with higher ballots where nodes call one stale.
+    /// One round: a claim, with higher ballots where nodes call one stale. It is won as well by what is handed over
+    /// meanwhile.
     async fn round(
         &self,
         attempt: &mut Attempt<'_>,
         ticket: u64,
-        failures: u32,
+        limit: Tick,
         patience: Patience,
     ) -> Result<Result<Grant, Defeat>> {
-        let limit = self.limit(failures, patience);
         loop {
             let round = attempt.ask(self.stance(ticket, patience))?;
-            let _ = before(&self.voters.host, limit, round.verdict()).await;
-            let now = self.voters.host.now();
+            let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
-            self.voters.meters.round(named(verdict), round.look(ClaimTally::is_split));
             let won = verdict == Some(Verdict::Won);
-            if let Some(t0) = attempt.t0().filter(|_| won) {
-                self.voters.measured(now.since(t0));
-            }
-            match attempt.decide(now) {
-                Some(Decision::Won(grant)) => return Ok(Ok(grant)),
+            self.voters.meters.round(named(decision, verdict), round.look(ClaimTally::is_split));
+            self.note_round_trip(attempt, &round);
+            match decision {
+                Some(Decision::Won(grant)) => {
+                    if grant.handed_over {
+                        self.note_handover(attempt);
+                    }
+                    return Ok(Ok(grant));
+                }
                 Some(Decision::Lift) => {}
-                Some(Decision::Failed(_)) if won => return Ok(Err(Defeat { round, late: true })),
+                Some(Decision::Failed(_)) if won => return Ok(Err(Defeat { round, before: None, late: true })),
                 Some(Decision::Failed(_)) | None => {
                     self.diagnose(attempt, &round, limit, patience).await;
-                    return Ok(Err(Defeat { round, late: false }));
+                    return Ok(Err(Defeat { round, before: None, late: false }));
                 }
             }
         }
     }
 
+    /// What a round comes to by `limit`.
+    async fn decision(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) -> Option<Decision> {
+        loop {
+            let changed = async {
+                tokio::select! {
+                    biased;
+                    () = round.changed() => {}
+                    () = attempt.news() => {}
+                }
+            };
+            let changed = before(&self.voters.host, limit, changed).await.is_some();
+            let decision = attempt.decide(self.voters.host.now());
+            if decision.is_some() || !changed {
+                return decision;
+            }
+        }
+    }
+
+    /// Takes note of how long a quorum took to answer, by a round that it decided.
+    fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) {
+        let answered = round.look(|tally| {
+            tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
+        });
+        // What was handed over meanwhile makes a round longer than its answers take.
+        let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
+        if let Some(t0) = attempt.t0().filter(|_| answered && !handed) {
+            self.voters.measured(self.voters.host.now().since(t0));
+        }
+    }
+
     /// Until when a round waits. One round is always made whole, however short the caller's time is.
-    fn limit(&self, failures: u32, patience: Patience) -> Tick {
+    fn limit(&self, rounds: u32, patience: Patience) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match patience.end() {
-            Some(end) if failures > 0 => end.min(whole),
+            Some(end) if rounds > 0 => end.min(whole),
             _ => whole,
         }
     }
@@ -255,7 +323,7 @@ impl Claimant<'_> {
             }
             Cause::Unavailable | Cause::Undecided => self.error(ErrorKind::Unavailable, "a quorum is out of reach"),
         };
-        error.with_nodes(defeat.round.reports(self.voters)).with_source(defeat.source())
+        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source())
     }
 
     fn error(&self, kind: ErrorKind, why: &str) -> Error {
@@ -274,8 +342,9 @@ const fn out_of_time(patience: Patience) -> ErrorKind {
     }
 }
 
-const fn named(verdict: Option<Verdict>) -> &'static str {
+const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> &'static str {
     match verdict {
+        _ if matches!(decision, Some(Decision::Won(_))) => "won",
         Some(Verdict::Won) => "won",
         Some(Verdict::Stale) => "stale",
         Some(Verdict::Failed) => "failed",
@@ -288,10 +357,14 @@ impl Defeat {
         if self.late { Cause::Unavailable } else { self.round.look(ClaimTally::cause) }
     }
 
+    fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
+        self.round.reports(voters, self.before.as_deref())
+    }
+
     fn head(&self, voters: &Voters) -> Head {
         match self.cause() {
             Cause::Contended => Head::Contended,
-            Cause::Unavailable => Head::Unavailable(self.round.reports(voters)),
+            Cause::Unavailable => Head::Unavailable(self.reports(voters)),
             Cause::Undecided => Head::Undecided,
         }
     }
@@ -302,7 +375,7 @@ impl Defeat {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
             // Those further behind are woken when it is their turn to be next.
-            Some(Ok(Outcome::Reserved { left, next: true, .. })) => Some(*left),
+            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank: 1, .. }), .. })) => Some(*left),
             _ => None,
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
@@ -312,7 +385,8 @@ impl Defeat {
     /// What caused the first fault.
     fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
-        self.round.replies(|replies| replies.iter().find_map(cause))
+        let rounds = [Some(&self.round), self.before.as_ref()];
+        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(cause)))
     }
 }
 

@@ -3,35 +3,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::baton::Baton;
-use super::hints::Listening;
+use super::hints::{Heard, Listening};
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{Open, Voters};
 use super::waiting::InLine;
+use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Name, Operation, Outcome, Reply, Stance, Verb};
+use crate::node::{Name, Operation, Stance, Verb};
+use crate::quorum::handover::{self, Handovers};
 use crate::quorum::tally::Cause;
-use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, Terms, Tick};
+use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released on every node that did not explicitly refuse, and every
 /// line is left.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
-    ttl: Duration,
+    limits: &'a Rules,
     acquisition: String,
     number: u64,
     /// What was asked under the present owner, and what follows from the answers.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
     owner: Arc<str>,
+    /// How long what nodes hand over to the present owner lasts, once it has asked. It never changes: a node may have
+    /// registered a claim of it whose answer is lost, and hold the name for as long as that one said.
+    lasts: Option<Option<Validity>>,
     last: Option<Arc<Operation>>,
+    /// The ballot of whoever comes next, once the owner of `last` was released: each of its releases has the same.
+    next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
     in_line: Option<Arc<InLine>>,
-    /// What the one before in this process handed over.
-    baton: Option<Baton>,
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
     _open: Open,
@@ -43,34 +47,29 @@ pub(super) struct Victory {
     pub(super) claim: Arc<Operation>,
     pub(super) grant: Grant,
     pub(super) listening: Option<Listening>,
-    pub(super) passes: u32,
-    pub(super) others_wait: bool,
     pub(super) open: Open,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, terms: Terms, baton: Option<Baton>) -> Self {
+    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, limits: &'a Rules) -> Self {
         let (acquisition, number) = voters.acquisition();
+        let Rules { validity, min_validity, .. } = *limits;
         Self {
             voters,
             names,
-            ttl: terms.validity.ttl(),
+            limits,
             owner: owner(&acquisition, 0),
             acquisition,
             number,
-            rules: Acquisition::new(terms),
+            lasts: None,
+            rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             last: None,
+            next: None,
             told: 0,
             in_line: None,
-            baton,
             listening: None,
             _open: voters.open_cleanup(),
         }
-    }
-
-    /// Whether the holder before hands over to this one.
-    pub(super) const fn passes(&self) -> bool {
-        self.baton.is_some()
     }
 
     /// The ear for hints, from now on.
@@ -78,30 +77,44 @@ impl<'a> Attempt<'a> {
         self.listening.get_or_insert_with(|| self.voters.hints.listen(self.number))
     }
 
+    /// What was heard since it asked last.
+    pub(super) fn heard(&self) -> Option<Heard> {
+        self.listening.as_ref().map(Listening::heard)
+    }
+
+    /// Waits until something was heard.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn news(&self) {
+        match &self.listening {
+            Some(listening) => listening.news().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// When a turn began, if a quorum of nodes has given one.
     pub(super) fn turn(&self) -> Option<Tick> {
-        let heard = self.listening.as_ref()?.heard();
+        let heard = self.heard()?;
         heard.first.filter(|_| heard.turns.len() >= self.voters.size.quorum())
     }
 
-    /// Asks all nodes as the present owner, with a fresh ballot.
+    /// Asks all nodes as the present owner.
     pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
-        let claim = Arc::new(self.operation(stance)?);
-        let round = Round::new(self.voters.nodes.len(), claim.ballot, ClaimTally::new(self.voters.size));
-        if matches!(stance, Stance::Wait { .. }) && self.baton.is_none() {
+        let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
+        self.lasts = Some(lasts);
+        let claim = Arc::new(self.operation(stance, lasts)?);
+        if matches!(stance, Stance::Wait { .. }) {
             self.stand_in_line();
         }
-        self.last = Some(claim.clone());
-        if let Some(listening) = &self.listening {
-            listening.clear();
-        }
+        (self.last, self.next) = (Some(claim.clone()), None);
         // Read before the first send: the nodes count from later than this.
         let t0 = self.voters.host.now();
+        let watch = self.listening.as_ref().map(|listening| listening.asks(&claim, t0, lasts));
+        let tally = ClaimTally::new(self.voters.size);
+        let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        match &self.baton {
-            Some(baton) => self.voters.ask(self.voters.everyone(), &claim, &baton.watch(round.clone())),
-            None => self.voters.ask(self.voters.everyone(), &claim, &round),
-        }
+        self.voters.ask(self.voters.everyone(), &claim, &round);
         Ok(round)
     }
 
@@ -110,75 +123,133 @@ impl<'a> Attempt<'a> {
         self.rules.last().map(|ask| ask.t0)
     }
 
-    /// What the votes of the last ask come to at `now`.
+    /// What the votes of the last ask and what was handed over come to at `now`.
     pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
         let told = self.rules.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
         if let Some(fence) = told {
             self.voters.seen(fence);
             self.told = self.told.max(fence);
         }
-        match self.rules.decide(now) {
+        let handed = self.handed();
+        if !handed.is_empty() {
+            self.voters.seen(handed.top());
+        }
+        match self.rules.decide(now, &handed) {
             // The votes are looked at after `now` was read, and this task may have stood still in
             // between: what counts is the time after the last of them.
-            Some(Decision::Won(grant)) if !self.rules.in_time(grant.t0, self.voters.host.now()) => {
+            Some(Decision::Won(grant)) if !self.rules.holds(&grant, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
             decision => decision,
         }
     }
 
-    fn operation(&self, stance: Stance) -> Result<Operation> {
-        let owner = self.owner.clone();
-        let (verb, owner, next) = match &self.baton {
-            Some(baton) => (Verb::Pass, baton.owner().clone(), Some(owner)),
-            None => (Verb::Claim, owner, None),
-        };
+    fn handed(&self) -> Handovers {
+        self.listening.as_ref().map(Listening::handed).unwrap_or_default()
+    }
+
+    /// How long what nodes hand over to it lasts; `None` where it waits for a turn instead: pushes
+    /// must be heard.
+    fn may_last(&self, stance: Stance) -> Option<Validity> {
+        let Rules { validity, min_validity, drift, .. } = *self.limits;
+        let waits = matches!(stance, Stance::Wait { .. }) && self.names.len() == 1;
+        let may = waits && self.voters.hinted();
+        may.then(|| handover::lasts(validity.ttl(), drift, min_validity, self.voters.round_trip())).flatten()
+    }
+
+    fn operation(&self, stance: Stance, lasts: Option<Validity>) -> Result<Operation> {
         Ok(Operation {
-            verb,
+            verb: Verb::Claim,
             names: self.names.clone(),
-            owner,
-            ttl: self.ttl,
-            ballot: self.voters.ballot(self.told)?,
+            owner: self.owner.clone(),
+            ttl: self.limits.validity.ttl(),
+            ballot: self.ballot()?,
             count: 1,
-            stance: if next.is_some() { Stance::Once } else { stance },
+            stance,
             grace: self.voters.grace(),
-            next,
+            handover: lasts.map_or(Duration::ZERO, Validity::ttl),
+            next: 0,
         })
+    }
+
+    /// The ballot to ask with: under the same owner the same, or what was pushed, unless that was called stale. Else a
+    /// fresh one.
+    fn ballot(&self) -> Result<u64> {
+        let known = self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()));
+        if known > self.told { Ok(known) } else { self.voters.ballot(self.told) }
+    }
+
+    /// Whether the round that failed left nothing but places in queues: then the next is asked under the same owner.
+    pub(super) fn waits(&mut self) -> bool {
+        let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
+        let waits = self.in_line.is_some() && self.rules.only_waits(&self.handed(), since);
+        if waits {
+            self.rules.wait();
+        }
+        waits
+    }
+
+    /// Whether a node granted the last claim after the round had failed. What was handed over since is claimed first.
+    pub(super) fn holds_a_minority(&self) -> bool {
+        let late =
+            self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().or(tally.apart()).is_empty()));
+        late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
+    }
+
+    /// Whether nodes are asked to hand the name over to it.
+    pub(super) fn registers(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.registers())
+    }
+
+    /// How often it is to ask again so that what it has registered is fresh: where it is one of the next two.
+    pub(super) fn refresh(&self) -> Option<Duration> {
+        let lasts = self.last.as_ref().map(|last| last.handover).filter(|lasts| !lasts.is_zero())?;
+        let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
+        soon.then(|| handover::refresh(lasts))
     }
 
     /// The round failed and another will be made: what it was granted is released, and the place in line kept.
     pub(super) fn requeue(&mut self, stance: Stance) {
-        // What the one before handed over was not taken everywhere.
-        self.baton = None;
-        let Some(last) = &self.last else { return };
-        let release = Operation { stance, ..last.with_verb(Verb::Release) };
+        let Some(last) = self.last.clone() else { return };
         if matches!(stance, Stance::Wait { .. }) {
             self.stand_in_line();
         }
-        let may_hold = self.rules.may_hold();
-        if !may_hold.is_empty() {
-            let whom = Whom { ask: may_hold, insist: may_hold, unheard: self.rules.unheard() };
+        let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
+        let highest = self.rules.highest();
+        self.rules.give_up();
+        (self.owner, self.lasts) = (owner(&self.acquisition, self.rules.round()), None);
+        // What a node pushes from here on is given back by whoever hears it.
+        let next = Operation { owner: self.owner.clone(), ..(*last).clone() };
+        let handed = self.listening.as_ref().map(|listening| listening.turn_to(Arc::new(next))).unwrap_or_default();
+        let whom = whom(may_hold, unheard, &handed);
+        if !whom.ask.is_empty() {
+            let ballot = highest.max(handed.top());
+            let next = self.next(ballot);
+            let release = Operation { stance, ballot, next, ..last.with_verb(Verb::Release) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
             Cleanup::start_for(self.voters, release, whom, waits);
         }
-        self.rules.give_up();
-        self.owner = owner(&self.acquisition, self.rules.round());
+    }
+
+    fn next(&mut self, above: u64) -> u64 {
+        *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
     }
 
     /// The round was won with `grant`.
     pub(super) fn won(mut self, grant: Grant) -> Option<Victory> {
-        let (claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
+        let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.in_line = None;
-        let passes = self.baton.take().map_or(0, |baton| baton.taken());
+        if claim.ballot != grant.ballot {
+            claim = Arc::new(Operation { ballot: grant.ballot, ..(*claim).clone() });
+        }
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
-        let listening = self.listening.take().filter(|_| refused);
+        let listening = self.listening.take();
         if let Some(listening) = &listening {
-            listening.hold(self.voters, &claim, &round);
+            listening.hold(self.voters, &claim, refused.then_some(&round));
         }
-        let others_wait = passes == 0 || round.replies(|replies| replies.iter().any(others_wait));
         let open = self.voters.open_cleanup();
-        Some(Victory { claim, grant, listening, passes, others_wait, open })
+        Some(Victory { claim, grant, listening, open })
     }
 
     /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with
@@ -191,25 +262,31 @@ impl<'a> Attempt<'a> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        self.baton = None;
         let in_line = self.in_line.take().is_some();
+        let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
+        let handed = self.listening.take().map(Listening::end).unwrap_or_default();
         let Some(last) = &self.last else { return };
-        let insist = self.rules.may_hold();
-        let ask = if in_line { self.voters.everyone() } else { insist };
-        if !ask.is_empty() {
-            Cleanup::start(
-                self.voters,
-                last.with_verb(Verb::Release),
-                Whom { ask, insist, unheard: self.rules.unheard() },
-            );
+        let mut whom = whom(may_hold, unheard, &handed);
+        if in_line {
+            whom.ask = self.voters.everyone();
+        }
+        if !whom.ask.is_empty() {
+            let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
+            let release = last.with_verb(Verb::Release);
+            let next = self.next(ballot);
+            Cleanup::start(self.voters, Operation { ballot, next, ..release }, whom);
         }
     }
 }
 
-fn owner(acquisition: &str, round: u32) -> Arc<str> {
-    format!("{acquisition}.{round}").into()
+/// The nodes that an owner has to be released on: that may have granted its claims, or may hand the name over to it.
+///
+/// In this order they are looked at: what a node says next takes it from the former to the latter.
+fn whom(may_hold: NodeSet, unheard: NodeSet, handed: &Handovers) -> Whom {
+    let ask = may_hold.or(handed.pushed()).or(handed.registered());
+    Whom { ask, insist: ask, unheard }
 }
 
-fn others_wait(reply: &Option<Reply>) -> bool {
-    matches!(reply, Some(Ok(Outcome::Passed { waiting: true })))
+fn owner(acquisition: &str, round: u32) -> Arc<str> {
+    format!("{acquisition}.{round}").into()
 }

@@ -39,6 +39,6 @@ impl Holding {
 
     /// What each node said.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
-        self.round.reports(&self.voters)
+        self.round.reports(&self.voters, None)
     }
 }

@@ -2,7 +2,6 @@
 
 mod acquire;
 mod attempt;
-mod baton;
 mod hints;
 mod holding;
 mod inspect;
@@ -16,11 +15,10 @@ mod voters;
 mod waiting;
 
 pub(crate) use acquire::{Claimant, Patience, Won};
-pub(crate) use baton::Baton;
 pub(crate) use hints::{Doubts, Hints, Listening};
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
-pub(crate) use queue::{Handed, Place, Queue};
+pub(crate) use queue::{Place, Queue};
 pub(crate) use release::{Cleanup, LEFTOVERS, Whom};
 pub(crate) use renew::Renewing;
 pub(crate) use revoke::{Revocation, revoke};

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::baton::Baton;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::quorum::Tick;
 
 /// How the first in line fares, for those behind it.
 #[derive(Clone, Debug, Default)]
@@ -31,15 +30,8 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
-    handed: Mutex<Handover>,
-}
-
-/// A lock that the one before hands over.
-#[derive(Debug, Default)]
-struct Handover {
-    baton: Option<Baton>,
-    /// Whether somebody looks after a while whether it was taken.
-    watched: bool,
+    /// How many callers of it hold the lock: one at most, but for the moment in which it changes hands.
+    holders: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -75,7 +67,7 @@ impl Queue {
         line.callers += 1;
         let entry = line.entry.clone();
         drop(lines);
-        Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false })
+        Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
     }
 
     /// How many names have a line.
@@ -90,7 +82,6 @@ impl Queue {
             slot.get_mut().callers -= 1;
             if slot.get().callers == 0 {
                 let line = slot.remove();
-                // Dropped outside the lock: it may hold a baton, which is released then.
                 drop(lines);
                 drop(line);
             }
@@ -104,31 +95,7 @@ impl Queue {
 
 impl Entry {
     fn new() -> Self {
-        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new(), handed: Mutex::default() }
-    }
-
-    fn handed(&self) -> MutexGuard<'_, Handover> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Watches over the locks that callers of one name hand to each other.
-#[derive(Debug)]
-pub(crate) struct Handed(Weak<Entry>);
-
-impl Handed {
-    /// Releases a lock that was handed over before `since` and that nobody has taken. Returns
-    /// whether to look again later.
-    pub(crate) fn expire(&self, since: Tick) -> bool {
-        let Some(entry) = self.0.upgrade() else { return false };
-        let mut handed = entry.handed();
-        let unclaimed = handed.baton.take_if(|baton| baton.since() < since);
-        handed.watched = handed.baton.is_some();
-        let again = handed.watched;
-        drop(handed);
-        // Dropped outside of the lock: it is released now.
-        drop(unclaimed);
-        again
+        Self { turn: Semaphore::new(1), head: Mutex::default(), news: Notify::new(), holders: AtomicUsize::new(0) }
     }
 }
 
@@ -139,6 +106,7 @@ pub(crate) struct Place {
     name: Arc<str>,
     entry: Arc<Entry>,
     first: bool,
+    holds: bool,
 }
 
 impl Place {
@@ -166,24 +134,28 @@ impl Place {
         }
     }
 
-    /// Whether others stand behind this place.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.queue.lines().get(&self.name).is_some_and(|line| line.callers > 1)
+    /// It has the lock. If the next may ask already, it is the next one's turn: it stands in the nodes' queues by the time the
+    /// lock is free.
+    pub(crate) fn served(mut self, next: bool) -> Self {
+        self.holds = true;
+        self.entry.holders.fetch_add(1, Ordering::AcqRel);
+        self.tell(Head::Holding);
+        if next {
+            self.pass_turn();
+        }
+        self
     }
 
-    /// Gives up the place and hands the lock to the next. If all who follow go away, it is released.
-    /// What is returned must be asked later whether the lock was taken.
-    pub(crate) fn hand_over(self, baton: Baton) -> Option<Handed> {
-        let mut handed = self.entry.handed();
-        handed.baton = Some(baton);
-        let watched = std::mem::replace(&mut handed.watched, true);
-        drop(handed);
-        (!watched).then(|| Handed(Arc::downgrade(&self.entry)))
+    /// Whether a caller in this process holds the lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.entry.holders.load(Ordering::Acquire) > 0
     }
 
-    /// What the one before handed over.
-    pub(super) fn take_baton(&self) -> Option<Baton> {
-        self.entry.handed().baton.take()
+    fn pass_turn(&mut self) {
+        if std::mem::take(&mut self.first) {
+            self.entry.turn.add_permits(1);
+            self.entry.news.notify_waiters();
+        }
     }
 
     /// Tells those behind how the first fares.
@@ -213,10 +185,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.first {
-            self.entry.turn.add_permits(1);
-            self.entry.news.notify_waiters();
+        if self.holds {
+            self.entry.holders.fetch_sub(1, Ordering::AcqRel);
         }
+        self.pass_turn();
         self.queue.leave(&self.name);
     }
 }

@@ -104,14 +104,18 @@ impl Cleanup {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        let operation = Operation { stance: self.stance(), ..self.operation.with_verb(Verb::Release) };
+        let next = self.operation.next;
+        let operation = Operation { stance: self.stance(), next, ..self.operation.with_verb(Verb::Release) };
         voters.ask(whom, &Arc::new(operation), self);
     }
 
     /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever waits
     /// still must not lose it.
     fn stance(&self) -> Stance {
-        if self.waits.strong_count() > 0 { self.operation.stance } else { Stance::Once }
+        match self.operation.stance {
+            Stance::Wait { .. } if self.waits.strong_count() == 0 => Stance::Once,
+            stance => stance,
+        }
     }
 
     /// How often it was tried.

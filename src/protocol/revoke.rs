@@ -29,7 +29,7 @@ pub(crate) async fn revoke(
     let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size));
     let until = voters.host.now() + patience;
     voters.ask(voters.everyone(), &Arc::new(revoke), &round);
-    before(&voters.host, until, round.verdict()).await.flatten().ok_or_else(|| round.reports(voters))
+    before(&voters.host, until, round.verdict()).await.flatten().ok_or_else(|| round.reports(voters, None))
 }
 
 #[derive(Clone, Copy, Debug)]

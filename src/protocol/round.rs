@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::hints::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Reply, Sink, vote};
@@ -26,6 +27,8 @@ pub(super) trait Count: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Round<T> {
     ballot: u64,
+    /// Who keeps what nodes say of places in their queues.
+    watch: Option<Watch>,
     state: Mutex<State<T>>,
     decided: Notify,
 }
@@ -38,8 +41,13 @@ struct State<T> {
 
 impl<T: Count> Round<T> {
     pub(super) fn new(nodes: usize, ballot: u64, tally: T) -> Arc<Self> {
+        Self::watched(nodes, ballot, tally, None)
+    }
+
+    /// The same of an owner that waits.
+    pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: vec![None; nodes] };
-        Arc::new(Self { ballot, state: Mutex::new(state), decided: Notify::new() })
+        Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
     }
 
     /// Waits for the verdict. At most one task may wait on a round.
@@ -60,6 +68,14 @@ impl<T: Count> Round<T> {
         }
     }
 
+    /// Waits until it may have been decided since this was asked last.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn changed(&self) {
+        self.decided.notified().await;
+    }
+
     /// Looks at the tally as it is now.
     pub(super) fn look<V>(&self, at: impl FnOnce(&T) -> V) -> V {
         at(&self.state().tally)
@@ -70,11 +86,12 @@ impl<T: Count> Round<T> {
         at(&self.state().replies)
     }
 
-    /// What each node has said, for people.
-    pub(super) fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
+    /// What each node has said, for people: to this, or else to the round before it.
+    pub(super) fn reports(&self, voters: &Voters, before: Option<&Self>) -> Vec<NodeReport> {
+        let known = before.map(|before| before.replies(<[_]>::to_vec));
         let report = |(node, reply): (usize, &Option<Reply>)| NodeReport {
             node: voters.nodes[node].label().clone(),
-            said: match reply {
+            said: match reply.as_ref().or_else(|| known.as_ref()?.get(node)?.as_ref()) {
                 Some(Ok(outcome)) => outcome.to_string(),
                 Some(Err(fault)) => fault.to_string(),
                 None => "no answer yet".to_owned(),
@@ -90,6 +107,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        // First: who reads what a node may hold, and then what is registered there, must find it in one of them.
+        let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let mut state = self.state();
         state.tally.count(node, &reply, self.ballot);
         if let Some(slot) = state.replies.get_mut(node) {
@@ -97,7 +116,8 @@ impl<T: Count> Sink for Round<T> {
         }
         let decided = state.tally.verdict().is_some();
         drop(state);
-        if decided {
+        // What else was handed over may decide it sooner.
+        if decided || handed_over {
             self.decided.notify_one();
         }
     }

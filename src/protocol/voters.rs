@@ -128,6 +128,11 @@ impl Voters {
         })
     }
 
+    /// A ballot above `told` and all that was seen, for whoever a release hands over to; 0 where there is none.
+    pub(crate) fn next_ballot(&self, told: u64) -> u64 {
+        self.ballots.next(self.host.wall(), told).unwrap_or(0)
+    }
+
     /// Takes note of a fence that a node told.
     pub(crate) fn seen(&self, fence: u64) {
         self.ballots.seen(fence, self.host.wall());

@@ -1,17 +1,19 @@
 //! Between two rounds: until when it is not worth asking.
 //!
-//! A node gives a turn to the first in its line, and says so. Once a quorum of nodes has, asking is likely to succeed. Hints can be lost, so a waiter asks by
-//! itself too: when the holder's time ends, when somebody's turn runs out, and every third of its ttl, which also keeps its places.
+//! A node hands the name over to the first in its line, or gives it a turn, and says so. A quorum that handed it over has granted it; once one has given
+//! a turn, asking is likely to succeed. Both can be lost, so a waiter asks by itself too: when the holder's time ends, when somebody's turn runs out, and every
+//! third of its ttl, which also keeps its places. The next two ask more often, so that what they have registered is fresh.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hints::{Heard, Listening};
+use super::attempt::Attempt;
+use super::hints::Heard;
 use super::voters::Voters;
 use crate::config::Rules;
 use crate::host::sleep_until;
-use crate::quorum::Tick;
 use crate::quorum::waiting::{gathering, poll};
+use crate::quorum::{Decision, Grant, Tick};
 
 /// A caller that stands in the nodes' lines. Its places are kept as long as this lives.
 #[derive(Debug)]
@@ -30,40 +32,65 @@ impl Drop for InLine {
     }
 }
 
-/// Waits until it is worth asking again: by the hints, or at `told`, when a node said that things will change; at `end` at the latest.
+/// What is known of the round that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    /// How many have in a row that were granted something, or called stale.
+    pub(super) failures: u32,
+    /// Whether the next one has reason not to wait for hints: none may come of nodes where it is not registered.
+    pub(super) soon: bool,
+    /// In which time a node said that things will change.
+    pub(super) told: Option<Duration>,
+}
+
+/// Waits until it is worth asking again: by the hints, or when a node said that things will change; at `end` at the latest. Or until a quorum has handed the
+/// name over.
 ///
 /// # Cancel safety
 /// Safe.
 pub(super) async fn until_worth_asking(
     voters: &Arc<Voters>,
-    listening: &Listening,
+    attempt: &mut Attempt<'_>,
     rules: &Rules,
-    failures: u32,
-    told: Option<Duration>,
+    failed: Failed,
     end: Tick,
-) {
+) -> Option<Grant> {
     let began = voters.host.now();
-    let by_itself = began + poll(rules.validity.ttl()).min(told.unwrap_or(Duration::MAX));
-    let gathering = gathering(voters.round_trip(), failures);
+    let gathering = gathering(voters.round_trip(), failed.failures);
+    attempt.listen();
     loop {
-        let heard = listening.heard();
-        let next = by_itself.min(end).min(worth(&heard, voters, gathering));
+        match attempt.decide(voters.host.now()) {
+            Some(Decision::Won(grant)) => return Some(grant),
+            // All that is missing is one ballot.
+            Some(Decision::Lift) if attempt.heard().is_some_and(|heard| heard.pushed.is_some()) => return None,
+            _ => {}
+        }
+        let often = poll(rules.validity.ttl()).min(attempt.refresh().unwrap_or(Duration::MAX));
+        let by_itself = if failed.soon { often.min(gathering) } else { often };
+        let by_itself = began + by_itself.min(failed.told.unwrap_or(Duration::MAX));
+        let heard = attempt.heard();
+        let next = by_itself.min(end).min(heard.map_or(Tick::NEVER, |heard| worth(&heard, voters, began, gathering)));
         if voters.host.now() >= next {
-            return;
+            return None;
         }
         tokio::select! {
             biased;
-            () = listening.news() => {}
+            () = attempt.news() => {}
             () = sleep_until(&voters.host, next) => {}
         }
     }
 }
 
-/// When it is worth asking, by what was heard.
-fn worth(heard: &Heard, voters: &Voters, gathering: Duration) -> Tick {
-    match heard.first {
-        Some(first) if heard.turns.len() >= voters.size.quorum() => first,
-        Some(first) => heard.ask_at.min(first + gathering),
-        None => heard.ask_at,
+/// When it is worth asking, by what was heard by one who waits since `began`.
+fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Tick {
+    let late = heard.late.then_some(began);
+    let some = heard.pushed.into_iter().chain(late).chain(heard.first).min();
+    let quorum = voters.size.quorum();
+    match (heard.first, some) {
+        (Some(first), _) if heard.turns.len() >= quorum => first,
+        // They hold it for this caller, and what they pushed does not count: it came before it could.
+        (_, Some(some)) if heard.pushes.len() >= quorum => some,
+        (_, Some(some)) => heard.ask_at.min(some + gathering),
+        (_, None) => heard.ask_at,
     }
 }

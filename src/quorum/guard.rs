@@ -214,6 +214,20 @@ impl Guard {
         stepped && !self.max_ttl.is_zero()
     }
 
+    /// A push carried the node's `time`, and was received at `received`: when it was sent is not known, so it tells only
+    /// how far the clock is ahead at least. Returns whether the clock was stepped, as [`observe`](Self::observe) does.
+    pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
+        let Some(last) = self.offset else { return false };
+        let expected = last.widened(received, self.rate);
+        // What it is now where it was stepped, the next reply tells.
+        self.offset = expected.at_least(time, received);
+        let stepped = self.offset.is_none();
+        if stepped {
+            self.doubt(received, Duration::ZERO, Doubt::ClockStepped);
+        }
+        stepped && !self.max_ttl.is_zero()
+    }
+
     /// Why and for how much longer this node votes on no claim at `now`; `None` when it may vote.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {

@@ -168,10 +168,13 @@ impl Tenure {
         self.is_held(now) && within(self.max_hold, self.since, now)
     }
 
-    /// When it is due for its first renewal.
+    /// When it is due for its first renewal, as it is now. One that was handed over has little of its time: it is due
+    /// at once, but for the `round_trip` within which a short section ends without.
     #[must_use]
-    pub fn first_renewal(&self) -> Tick {
-        due(self.deadline.minus(self.validity.length()), self.validity)
+    pub fn first_renewal(&self, handed_over: bool, round_trip: Duration) -> Tick {
+        let by_validity = due(self.deadline.minus(self.validity.length()), self.validity);
+        let soon = self.since + round_trip.min(self.deadline.since(self.since) / 4);
+        if handed_over { soon } else { by_validity }
     }
 
     /// Something was sent for its owner: the nodes `sent` may hold the name from now on.
@@ -264,7 +267,8 @@ mod tests {
         let validity = Validity::new(ms(1_000), Drift::default());
         let mut voters = NodeSet::of(0);
         voters.insert(1);
-        let grant = Grant { t0: at(0), ballot: 7, deadline: validity.deadline(at(0)), voters, may_hold: voters };
+        let deadline = validity.deadline(at(0));
+        let grant = Grant { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, voters, may_hold: voters };
         Tenure::new(Size::of(3), validity, max_hold, grant, at(10))
     }
 
@@ -287,7 +291,16 @@ mod tests {
         let tenure = tenure(None);
         assert!(tenure.is_held(at(987)) && tenure.lost(at(987)).is_none());
         assert_eq!((tenure.is_held(at(988)), tenure.lost(at(988))), (false, Some(LostReason::Expired)));
-        assert_eq!((tenure.remaining(at(900)), tenure.first_renewal()), (ms(88), at(0) + ms(988) / 3));
+        assert_eq!((tenure.remaining(at(900)), tenure.first_renewal(false, ms(5))), (ms(88), at(0) + ms(988) / 3));
+    }
+
+    #[test]
+    fn what_was_handed_over_is_renewed_a_round_trip_later_and_in_time() {
+        let tenure = tenure(None);
+        assert_eq!(
+            (tenure.first_renewal(true, ms(5)), tenure.first_renewal(true, ms(900))),
+            (at(15), at(10) + ms(978) / 4)
+        );
     }
 
     #[test]

@@ -69,6 +69,14 @@ impl NodeSet {
     }
 }
 
+impl FromIterator<usize> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Self {
+        let mut set = Self::default();
+        nodes.into_iter().for_each(|node| set.insert(node));
+        set
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

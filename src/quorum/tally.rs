@@ -167,7 +167,25 @@ impl ClaimTally {
     }
 
     const fn silent(&self) -> u32 {
-        self.unknown.len() + self.unsent.len()
+        self.silent_nodes().len()
+    }
+
+    /// The nodes of which it is clear that they give no answer.
+    #[must_use]
+    pub const fn silent_nodes(&self) -> NodeSet {
+        self.unknown.or(self.unsent)
+    }
+
+    /// Whether a node has not answered yet.
+    #[must_use]
+    pub const fn is_open(&self, node: usize) -> bool {
+        self.unheard().without(self.silent_nodes()).contains(node)
+    }
+
+    /// The nodes that granted another ballot.
+    #[must_use]
+    pub const fn apart(&self) -> NodeSet {
+        self.apart
     }
 
     /// What a failure means. A majority out of reach is never told as "somebody holds it".

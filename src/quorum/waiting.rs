@@ -32,14 +32,6 @@ pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
     base.saturating_mul(1 << failures.min(12)).min(Duration::from_secs(5))
 }
 
-/// How long a lock that was handed to the next caller in this process waits for it. A caller whose
-/// future exists and is not polled must not keep the name from everybody until the ttl ends: ten
-/// round trips, from 250 ms to 2 s.
-#[must_use]
-pub fn unclaimed(round_trip: Duration) -> Duration {
-    round_trip.saturating_mul(10).clamp(Duration::from_millis(250), Duration::from_secs(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,7 +70,7 @@ async fn a_dropped_guard_releases(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
     world.held_everywhere("dropped").await;
-    assert_eq!(client.in_use(), (1, 2, 0), "its line, and the timers of its renewal and of its deadline");
+    assert_eq!(client.in_use(), (1, 2, 1), "its line, the timers of its renewal and of its deadline, and an ear");
     drop(guard);
     world.freed("dropped").await;
     client.quiet().await;

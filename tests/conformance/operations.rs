@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
+use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
 
 use crate::common::eventually;
 use crate::common::node::{ask, real};
@@ -69,7 +69,7 @@ async fn a_free_name_is_granted_and_told_with_holder_count_and_fence(node: Bench
 async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Bench) {
     node.claim("other", 5).await;
     match node.claim("me", 9).await {
-        Outcome::Held { holder, remaining: Some(left), fence: 5 } => {
+        Outcome::Held { holder, remaining: Some(left), fence: 5, queued: None } => {
             assert!(holder == "other" && left <= TTL && left > TTL / 2, "{holder} {left:?}");
         }
         outcome => panic!("{outcome:?}"),
@@ -247,6 +247,153 @@ async fn a_late_release_of_an_earlier_round_does_not_undo_the_next(node: Bench) 
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me.1"));
 }
 
+/// A claim that waits, by the ticket, and may be handed the name for so long.
+fn waits(owner: &str, ticket: u64, handover: Duration) -> Operation {
+    let stance = Stance::Wait { ticket, patience: TTL };
+    Operation { stance, handover, ..operation(Verb::Claim, owner, 1) }
+}
+
+/// A release that hands over with the ballot `next`.
+fn hands_over(owner: &str, ballot: u64, next: u64) -> Operation {
+    Operation { next, ..operation(Verb::Release, owner, ballot) }
+}
+
+impl Bench {
+    /// Its place in the queue.
+    async fn joins(&self, claim: &Operation) -> u32 {
+        match self.ask(claim).await {
+            Outcome::Held { queued: Some(Queued { rank, .. }), .. } => rank,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
+    node.claim("me", 5).await;
+    assert_eq!(node.joins(&waits("c/2.0", 9, TTL)).await, 1);
+    assert_eq!(node.joins(&waits("c/1.3", 7, TTL / 2)).await, 1, "it came before");
+    assert_eq!(node.joins(&waits("c/2.0", 9, TTL)).await, 2);
+    assert_eq!(node.ask(&hands_over("me", 5, 8)).await, Outcome::Released { held: 1 });
+    let told = node.look("a").await;
+    assert_eq!((told.holder.as_deref(), told.count, told.fence, told.waiting), (Some("c/1.3"), 1, 8, 1));
+    assert!(told.remaining.is_some_and(|left| left <= TTL / 2 && left > TTL / 4), "{told:?}");
+    assert_eq!(node.claim("c/1.3", 8).await, granted(8), "it holds it, by this ballot");
+    assert_eq!(node.ask(&hands_over("c/1.3", 8, 9)).await, Outcome::Released { held: 1 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2.0"));
+    node.ask(&hands_over("c/2.0", 9, 10)).await;
+    assert_eq!(node.look("a").await, Inspection::free(9), "nobody waits");
+    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9, .. }));
+}
+
+async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.0", 7, TTL)).await;
+    assert_eq!(node.ask(&hands_over("other", 6, 9)).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
+    // Over by itself: nobody knows who counts it still.
+    node.ask(&hands_over("me", 6, 0)).await;
+    node.joins_after_expiry().await;
+    let release = Operation { grace: TTL / 20, ..hands_over("other", 8, 9) };
+    assert_eq!(node.ask(&release).await, Outcome::Released { held: 0 });
+    let told = node.look("a").await;
+    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
+}
+
+impl Bench {
+    /// A hold ends by itself while `c/1` waits for it.
+    async fn joins_after_expiry(&self) {
+        let claim =
+            Operation { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
+        assert_eq!(self.ask(&claim).await, granted(7));
+        self.joins(&waits("c/1.1", 7, TTL)).await;
+        eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
+    }
+}
+
+async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench) {
+    for (round, above) in [(0, 0), (1, 5), (2, 6)] {
+        let held = 10 * round + 5;
+        assert_eq!(node.claim("me", held).await, granted(held));
+        node.joins(&waits("c/1.0", 7, TTL)).await;
+        let next = if above == 0 { 0 } else { 10 * round + above };
+        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
+        let told = node.look("a").await;
+        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{next}");
+        node.release("c/1.0", 1).await;
+    }
+}
+
+async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
+    let brief = Duration::from_millis(200);
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.0", 7, brief)).await;
+    let registered = tokio::time::Instant::now();
+    eventually("half of it is over", async || registered.elapsed() > brief / 2 + Duration::from_millis(5)).await;
+    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    let told = node.look("a").await;
+    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
+}
+
+async fn a_release_withdraws_its_owners_registration_and_no_other(node: Bench) {
+    for (round, handed) in [(0, true), (1, false)] {
+        let (held, next) = (5 + 10 * round, 8 + 10 * round);
+        assert_eq!(node.claim("me", held).await, granted(held));
+        node.joins(&waits("c/1.1", 7, TTL)).await;
+        // Tried again, of the round before or of this one. The place stays in either case.
+        let late = waits(&format!("c/1.{round}"), 7, TTL).with_verb(Verb::Release);
+        let stance = Stance::Wait { ticket: 7, patience: TTL };
+        assert_eq!(node.ask(&Operation { stance, ..late }).await, Outcome::Released { held: 0 });
+        assert_eq!(node.look("a").await.waiting, 1);
+        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held, next) }).await;
+        assert_eq!(node.look("a").await.holder.is_some(), handed);
+        node.release("c/1.1", next).await;
+    }
+}
+
+async fn what_was_given_back_leaves_places_as_they_are(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.1", 7, TTL)).await;
+    let back = Operation { stance: Stance::Barge, ..operation(Verb::Release, "c/1.0", 4) };
+    assert_eq!(node.ask(&back).await, Outcome::Released { held: 0 });
+    node.ask(&hands_over("me", 5, 8)).await;
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.1"));
+}
+
+async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
+    node.claim("me", 5).await;
+    let brief = |owner, patience, handover| {
+        let stance = Stance::Wait { ticket: 7, patience };
+        Operation { stance, ..waits(owner, 7, handover) }
+    };
+    let second = Duration::from_millis(200);
+    node.joins(&brief("c/1.0", second, TTL)).await;
+    node.joins(&brief("c/2.0", TTL, Duration::ZERO)).await;
+    let began = tokio::time::Instant::now();
+    eventually("its own patience is over", async || began.elapsed() > second + Duration::from_millis(20)).await;
+    node.ask(&hands_over("me", 5, 8)).await;
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.0"));
+}
+
+async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.0", 7, TTL)).await;
+    assert!(matches!(node.ask(&operation(Verb::Revoke, "me", 6)).await, Outcome::Revoked { held: 1, .. }));
+    assert_eq!(node.ask(&hands_over("me", 5, 8)).await, Outcome::Released { held: 1 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.0"));
+}
+
+async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
+    let several = Operation { names: names(&["a", "b"]), ..waits("c/1.0", 7, TTL) };
+    for claim in [waits("c/1.0", 7, Duration::ZERO), several] {
+        let fence = node.look("a").await.fence;
+        assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
+        node.joins(&claim).await;
+        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", fence + 5, fence + 8) }).await;
+        assert_eq!(node.look("a").await.turn.map(|(turn, _)| turn).as_deref(), Some("c/1"));
+        node.release("c/1.0", 1).await;
+    }
+}
+
 async fn a_question_writes_nothing(node: Bench) {
     let told = node.look("nobody's").await;
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
@@ -298,5 +445,14 @@ both! {
     only_the_owner_releases;
     a_release_raises_the_fence_whether_it_was_held_or_not;
     a_late_release_of_an_earlier_round_does_not_undo_the_next;
+    a_release_hands_over_to_the_first_that_is_registered;
+    a_release_that_freed_nothing_hands_nothing_over;
+    a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn;
+    a_registration_is_fresh_for_half_of_its_time;
+    a_release_withdraws_its_owners_registration_and_no_other;
+    what_was_given_back_leaves_places_as_they_are;
+    what_is_registered_lasts_as_long_as_the_queue;
+    a_hold_that_was_taken_away_hands_over_like_any_other;
+    who_names_no_time_or_several_names_is_given_a_turn;
     a_question_writes_nothing;
 }

@@ -19,7 +19,6 @@ const BEHIND: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Claim,
-    Pass,
     Renew,
     Release,
     Other,
@@ -28,8 +27,10 @@ pub enum Verb {
 /// What a node answered, as far as the judge cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The claimant holds it: granted, or passed on.
+    /// The claimant holds it.
     Granted,
+    /// The same, with another ballot than was asked with.
+    Apart,
     /// The ballot was not above the fence.
     Stale,
     Extended,
@@ -50,10 +51,7 @@ pub struct Op {
     pub node: u8,
     pub name: u8,
     pub verb: Verb,
-    /// Of a pass: who takes over.
     pub owner: Owner,
-    /// Of a pass: who held it so far.
-    pub from: Option<Owner>,
     /// The owner without its round: who stands in line.
     pub acquisition: Owner,
     /// Whether it is to stand in line from now on, if it holds nothing.
@@ -61,6 +59,8 @@ pub struct Op {
     pub ballot: u64,
     /// Milliseconds.
     pub ttl: u32,
+    /// Milliseconds that it may be handed over for.
+    pub hand: u32,
     /// When it was submitted.
     pub sent: Micros,
 }
@@ -147,6 +147,10 @@ pub enum What {
     Did(Op, Answer),
     /// The answer reached the process.
     Delivered(Op, Answer),
+    /// A node granted the name with a release: an operation that nobody sent.
+    HandedOver(Op),
+    /// That reached the process.
+    Pushed(Op),
     Started {
         process: u16,
     },

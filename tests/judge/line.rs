@@ -20,12 +20,10 @@ struct Stand {
 pub struct Line {
     /// By acquisition and node.
     stands: BTreeMap<(Owner, u8), Stand>,
-    acquisitions: BTreeMap<Owner, (u16, Owner)>,
 }
 
 impl Line {
     pub fn submitted(&mut self, op: Op) {
-        self.acquisitions.insert(op.owner, (op.process, op.acquisition));
         if op.verb == Verb::Release && !op.waits {
             self.stand(op.process, op.acquisition, op.node).left = op.sent;
         }
@@ -36,16 +34,9 @@ impl Line {
         let stand = self.stand(op.process, op.acquisition, op.node);
         match answer {
             Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
-            Answer::Granted => stand.left = op.sent.max(stand.left),
+            Answer::Granted | Answer::Apart => stand.left = op.sent.max(stand.left),
             _ => {}
         }
-    }
-
-    /// A pass takes the holder before out of the line too; also where it stands in none: a claim of it may come later than this.
-    pub fn passed(&mut self, op: Op, from: Owner) {
-        let Some(&(process, acquisition)) = self.acquisitions.get(&from) else { return };
-        let stand = self.stand(process, acquisition, op.node);
-        stand.left = op.sent.max(stand.left);
     }
 
     /// Its places are gone. Who gave one up has done so: a message from before, sent again to the

@@ -19,7 +19,7 @@ pub use trial::judge_the_judge;
 
 use asks::Asks;
 use beliefs::{Beliefs, Lease};
-use history::{Answer, Event, Memory, Micros, Op, What};
+use history::{Answer, Event, Memory, Micros, Op, Verb, What};
 use line::Line;
 use nodes::Nodes;
 use processes::Processes;
@@ -119,6 +119,11 @@ impl Judge {
             What::Delivered(op, answer) => {
                 self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
             }
+            What::HandedOver(op) => {
+                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.granted(op));
+                self.nodes.handed_over(op, &mut self.verdict);
+            }
+            What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
             What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(node),
             other => left_behind(other, verdict),
         }
@@ -128,7 +133,11 @@ impl Judge {
         self.tally.acquired += 1;
         let (now, rounds) = (lease.from, self.rounds.as_ref());
         lease.owner = rounds.and_then(|rounds| rounds.owner(lease.process, lease.name, lease.token));
+        let owner = lease.owner;
         self.beliefs.acquired(number, lease, &mut self.verdict);
+        if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
+            rounds.acquired(owner);
+        }
         self.bounded(now, number);
     }
 
@@ -166,13 +175,10 @@ impl Judge {
 
     fn did(&mut self, op: Op, answer: Answer) {
         let Some(rounds) = &mut self.rounds else { return };
-        // A pass leaves nothing with the holder before, unless its ballot was stale while that one holds it.
-        if let Some(from) = op.from.filter(|&from| answer != Answer::Stale || !self.nodes.holds(op, from)) {
-            rounds.freed(from, op);
-            self.line.passed(op, from);
-        }
-        if answer == Answer::Granted {
-            rounds.granted(op);
+        match (op.verb, answer) {
+            (_, Answer::Granted | Answer::Apart) => rounds.granted(op),
+            (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op),
+            _ => {}
         }
         self.line.did(op, answer);
         self.nodes.did(op, answer, &mut self.verdict);

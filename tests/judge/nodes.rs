@@ -16,25 +16,23 @@ pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
     /// The ballot up to which an owner's claims were released.
     tombs: HashMap<(u8, Owner), u64>,
+    /// Who was granted a name with a ballot.
+    ballots: HashMap<(u8, u8, u64), Owner>,
 }
 
 impl Nodes {
-    pub fn holds(&self, op: Op, owner: Owner) -> bool {
-        self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == owner)
-    }
-
     pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
         match answer {
             Answer::Granted => {
                 self.late_claim(op, verdict);
-                self.hold(op);
+                self.granted(op, verdict);
             }
             Answer::Healed => {
                 // A renewal that comes after the release takes the name again until it expires.
                 self.tombs.remove(&(op.node, op.owner));
                 self.hold(op);
             }
-            Answer::Extended => self.hold(op),
+            Answer::Extended | Answer::Apart => self.hold(op),
             Answer::Released(held) => {
                 let tomb = self.tombs.entry((op.node, op.owner)).or_default();
                 *tomb = op.ballot.max(*tomb);
@@ -49,6 +47,22 @@ impl Nodes {
     pub fn forgot(&mut self, node: u8) {
         self.holds.retain(|&(at, _), _| at != node);
         self.tombs.retain(|&(at, _), _| at != node);
+        self.ballots.retain(|&(at, ..), _| at != node);
+    }
+
+    /// With a release, the node granted the name to the next.
+    pub fn handed_over(&mut self, op: Op, verdict: &mut Verdict) {
+        self.granted(op, verdict);
+        // Who gives up may have sent its release before the one that handed over to it.
+        self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: 0 });
+    }
+
+    fn granted(&mut self, op: Op, verdict: &mut Verdict) {
+        self.hold(op);
+        let before = self.ballots.insert((op.node, op.name, op.ballot), op.owner);
+        if before.is_some_and(|before| before != op.owner) {
+            verdict.broken(Rule::GrantedTwice, format!("n{} granted ballot {} to two owners", op.node, op.ballot));
+        }
     }
 
     fn hold(&mut self, op: Op) {

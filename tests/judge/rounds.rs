@@ -10,13 +10,35 @@ use super::rule::{Rule, Verdict};
 #[derive(Debug, Default)]
 struct Claimed {
     process: u16,
-    /// The nodes that voted in each round: what was sent at one time.
-    rounds: BTreeMap<(Micros, u8), u64>,
+    /// The nodes that extended in each renewal: what was sent at one time.
+    renewals: BTreeMap<Micros, u64>,
+    /// The last vote for a claim of each node, by a reply or a push.
+    votes: BTreeMap<u8, Vote>,
+    /// When the last claim was sent that each node has refused, and for how long it may be handed over.
+    registered: BTreeMap<u8, (Micros, u32)>,
     /// Until when its quorum lets it believe.
     deadline: Option<Micros>,
+    /// It holds the lock, or has: only renewals let it believe for longer.
+    acquired: bool,
     granted: u64,
     released: u64,
     ended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Vote {
+    ballot: u64,
+    ends: Micros,
+}
+
+impl Claimed {
+    /// It may believe until then, if it did not have to end before.
+    fn believes(&mut self, now: Micros, deadline: Micros) {
+        let alive = self.deadline.is_none_or(|known| now <= known);
+        if now < deadline && alive {
+            self.deadline = Some(self.deadline.map_or(deadline, |known| known.max(deadline)));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -42,6 +64,12 @@ impl Rounds {
         self.owners.get(&owner)?.deadline
     }
 
+    pub fn acquired(&mut self, owner: Owner) {
+        if let Some(claimed) = self.owners.get_mut(&owner) {
+            claimed.acquired = true;
+        }
+    }
+
     pub fn ended(&mut self, owner: Owner) {
         if let Some(claimed) = self.owners.get_mut(&owner) {
             claimed.ended = true;
@@ -49,11 +77,13 @@ impl Rounds {
     }
 
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
+        if op.verb == Verb::Claim {
+            self.asked_with(op);
+        }
         let claimed = self.owners.entry(op.owner).or_default();
         claimed.process = op.process;
         match op.verb {
-            Verb::Claim | Verb::Pass => {
-                self.by_ballot.insert((op.process, op.name, op.ballot), op.owner);
+            Verb::Claim => {
                 if claimed.ended {
                     verdict.broken(Rule::NotFinal, "it claims what it had given up");
                 }
@@ -64,16 +94,22 @@ impl Rounds {
         }
     }
 
-    pub fn granted(&mut self, op: Op) {
+    /// Two processes may come to the same ballot: of two owners of one, it is the later one's.
+    fn asked_with(&mut self, op: Op) {
+        let owner = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert(op.owner);
+        *owner = op.owner.max(*owner);
+    }
+
+    /// The node has refused it, or called it stale: it holds nothing there.
+    pub fn refused(&mut self, op: Op) {
         if let Some(claimed) = self.owners.get_mut(&op.owner) {
-            claimed.granted |= bit(op);
+            claimed.granted &= !bit(op);
         }
     }
 
-    /// The node has nothing of it any more.
-    pub fn freed(&mut self, owner: Owner, op: Op) {
-        if let Some(claimed) = self.owners.get_mut(&owner) {
-            claimed.granted &= !bit(op);
+    pub fn granted(&mut self, op: Op) {
+        if let Some(claimed) = self.owners.get_mut(&op.owner) {
+            claimed.granted |= bit(op);
         }
     }
 
@@ -81,21 +117,63 @@ impl Rounds {
         self.owners.values_mut().for_each(|claimed| claimed.granted &= !(1 << node));
     }
 
-    /// A vote reached its process: a quorum of them within the validity lets it believe.
+    /// An answer reached its process: a quorum of votes within the validity lets it believe.
     pub fn delivered(&mut self, now: Micros, op: Op, answer: Answer) {
-        let counts =
-            matches!((op.verb, answer), (Verb::Claim | Verb::Pass, Answer::Granted) | (Verb::Renew, Answer::Extended));
-        if !counts {
-            return;
-        }
         let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
-        let votes = claimed.rounds.entry((op.sent, op.verb as u8)).or_default();
+        match (op.verb, answer) {
+            (Verb::Claim, Answer::Granted) => {
+                claimed.registered.remove(&op.node);
+                let ends = ends(&self.rates, op.process, op.sent, op.ttl);
+                claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
+                self.counted(now, op);
+            }
+            (Verb::Claim, Answer::Apart) => {
+                claimed.registered.remove(&op.node);
+                claimed.votes.remove(&op.node);
+            }
+            // What it registered before stands.
+            (Verb::Claim, Answer::Stale) => drop(claimed.votes.remove(&op.node)),
+            (Verb::Claim, Answer::Refused) => {
+                claimed.votes.remove(&op.node);
+                claimed.registered.insert(op.node, (op.sent, op.hand));
+            }
+            (Verb::Renew, Answer::Extended) => self.extended(now, op),
+            _ => {}
+        }
+    }
+
+    /// It was handed over: that is worth what the last claim is that its node had refused by then.
+    pub fn pushed(&mut self, now: Micros, op: Op) {
+        self.asked_with(op);
+        let Some(claimed) = self.owners.get(&op.owner) else { return };
+        let Some(&(sent, hand)) = claimed.registered.get(&op.node) else { return };
+        let ends = ends(&self.rates, op.process, sent, hand);
+        let vote = Vote { ballot: op.ballot, ends };
+        self.owners.entry(op.owner).or_default().votes.insert(op.node, vote);
+        self.counted(now, op);
+    }
+
+    /// What a quorum of votes with one ballot carries.
+    fn counted(&mut self, now: Micros, op: Op) {
+        let quorum = self.quorum as usize;
+        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(last) = claimed.votes.get(&op.node).copied() else { return };
+        let mut ends: Vec<_> =
+            claimed.votes.values().filter(|vote| vote.ballot == last.ballot).map(|vote| vote.ends).collect();
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        if let Some(&deadline) = ends.get(quorum - 1).filter(|&&deadline| now < deadline && !claimed.acquired) {
+            claimed.deadline = claimed.deadline.max(Some(deadline));
+        }
+    }
+
+    fn extended(&mut self, now: Micros, op: Op) {
+        let deadline = ends(&self.rates, op.process, op.sent, op.ttl);
+        let quorum = self.quorum;
+        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let votes = claimed.renewals.entry(op.sent).or_default();
         *votes |= bit(op);
-        let ttl = u64::from(op.ttl) * 1_000;
-        let deadline = op.sent + (ttl - ttl / 100 - 2_000) * 1_000_000 / self.rates[op.process as usize];
-        let alive = claimed.deadline.is_none_or(|known| now <= known);
-        if votes.count_ones() == self.quorum && now < deadline && alive {
-            claimed.deadline = Some(claimed.deadline.map_or(deadline, |known| known.max(deadline)));
+        if votes.count_ones() >= quorum {
+            claimed.believes(now, deadline);
         }
     }
 
@@ -116,4 +194,10 @@ impl Rounds {
 
 const fn bit(op: Op) -> u64 {
     1 << op.node
+}
+
+/// By true time, when a vote ends that was asked for at `sent`.
+fn ends(rates: &[u64], process: u16, sent: Micros, ttl: u32) -> Micros {
+    let ttl = u64::from(ttl) * 1_000;
+    sent + ttl.saturating_sub(ttl / 100 + 2_000) * 1_000_000 / rates[usize::from(process)]
 }

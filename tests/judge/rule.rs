@@ -27,6 +27,8 @@ pub enum Rule {
     NewerUndone,
     /// A node took the name from one owner for another.
     StolenOnNode,
+    /// A node granted one ballot to two owners.
+    GrantedTwice,
     /// A caller got no answer in time.
     NoAnswer,
     /// After all faults had ended, a caller did not get the lock.
@@ -50,6 +52,7 @@ impl Rule {
             Self::LateClaim => "late_claim",
             Self::NewerUndone => "newer_undone",
             Self::StolenOnNode => "stolen_on_node",
+            Self::GrantedTwice => "granted_twice",
             Self::NoAnswer => "no_answer",
             Self::Starved => "starved",
             Self::LeftBehind => "left_behind",

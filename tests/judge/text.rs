@@ -15,8 +15,6 @@ impl Line<'_> {
         let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
         let verb = format!("{:?}", op.verb).to_lowercase();
         write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
-        let from = op.from.and_then(|from| self.history.texts.get(from as usize));
-        from.map_or(Ok(()), |from| write!(f, " from {from}"))?;
         f.write_str(if op.waits { " in line" } else { "" })
     }
 }
@@ -81,6 +79,14 @@ impl fmt::Display for Line<'_> {
             }
             What::Delivered(op, answer) => {
                 write!(f, "p{} <n{}  {answer:?} to ", op.process, op.node)?;
+                self.op(f, &op)
+            }
+            What::HandedOver(op) => {
+                write!(f, "n{}  (p{}, sent {}) hands over by ", op.node, op.process, seconds(op.sent))?;
+                self.op(f, &op)
+            }
+            What::Pushed(op) => {
+                write!(f, "p{} <n{}  push of ", op.process, op.node)?;
                 self.op(f, &op)
             }
             What::PlaceKept(op) => {

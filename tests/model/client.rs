@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use quorumlock::node::trust::trusted;
 use quorumlock::node::vote::{claimed, renewed, told};
-use quorumlock::node::{Outcome, Verb};
+use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::quorum::ballot::{dealt, lifted};
+use quorumlock::quorum::handover::{Registered, Stamp};
+use quorumlock::quorum::validity::MAX_ROUND;
 use quorumlock::quorum::{
-    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Guard, NodeSet, Phase, Renewal, RenewalTally, Size, Tenure,
-    Terms, Tick, Validity,
+    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Guard, Handovers, NodeSet, Phase, Renewal, RenewalTally,
+    Size, Tenure, Terms, Tick, Validity,
 };
 
 use crate::scope::{Fault, Scope, TICK, Ticks};
@@ -26,6 +28,8 @@ pub struct Message {
     /// Of its client: which ask or renewal this belongs to.
     pub number: u8,
     pub sent: Ticks,
+    /// Of a release: the ballot of whom it hands over to.
+    pub next: u64,
 }
 
 /// Who asks: an acquisition of a client, and the number of its round.
@@ -42,6 +46,21 @@ pub struct Answer {
     pub to: Message,
     pub outcome: Arc<Outcome>,
     pub time: Duration,
+    /// Over which connection.
+    pub generation: u64,
+}
+
+/// What a node handed over, on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Push {
+    pub owner: Owner,
+    pub ballot: u64,
+    pub stamp: Stamp,
+}
+
+/// How long a hand-over lasts.
+pub fn lasts() -> Validity {
+    Validity::new(MAX_ROUND, Drift::default())
 }
 
 /// What a client is doing.
@@ -67,6 +86,13 @@ pub struct Client {
     /// How many asks and renewals were sent.
     sent: u8,
     held_round: u32,
+    held_highest: u64,
+    /// What was handed over to the present owner.
+    handed: Handovers,
+    /// Its last round failed, and it waits.
+    waiting: bool,
+    /// It was handed over since it asked.
+    fresh: bool,
 }
 
 /// What a client sends, to which nodes.
@@ -87,7 +113,7 @@ fn taught(guard: &mut Guard) {
 impl Client {
     pub fn new(number: u8, scope: &Scope) -> Self {
         let mut guard = Guard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
-        let server = crate::server::Server::new();
+        let server = crate::server::Server::new(false);
         guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
         guard.take_news();
         taught(&mut guard);
@@ -102,6 +128,10 @@ impl Client {
             renewals: 0,
             sent: 0,
             held_round: 0,
+            held_highest: 0,
+            handed: Handovers::default(),
+            waiting: false,
+            fresh: false,
         }
     }
 
@@ -118,7 +148,7 @@ impl Client {
             State::Holding { renewal, .. } => message.verb == Verb::Renew && renewal.is_some(),
         };
         let watches = matches!(scope.fault, Fault::Step(_)) && (asked || self.may_acquire(scope));
-        watches || asked && message.number == self.sent
+        watches || asked && scope.hands || asked && message.number == self.sent
     }
 
     /// What it has done with, it forgets.
@@ -138,6 +168,7 @@ impl Client {
         let terms = Terms { size: Size::of(NODES as u32), validity, min_validity: Duration::ZERO };
         self.acquisition += 1;
         self.told = 0;
+        self.handed = Handovers::default();
         let mut rules = Acquisition::new(terms);
         let sent = self.ask(&mut rules, now);
         self.state = State::Asking(rules);
@@ -148,7 +179,10 @@ impl Client {
     fn ask(&mut self, rules: &mut Acquisition<ClaimTally>, now: Ticks) -> Sent {
         // All wall clocks agree: after a loss of memory tokens rest on them.
         self.highest = dealt(self.highest, Duration::from_micros(100 * u64::from(now.unsigned_abs())));
-        let ballot = lifted(self.highest, self.told).expect("small numbers");
+        // As `Attempt::ballot` has it.
+        let known = rules.highest().max(self.handed.top());
+        let ballot = if known > self.told { known } else { lifted(self.highest, self.told).expect("small numbers") };
+        (self.waiting, self.fresh) = (false, false);
         rules.ask(Ask { t0: tick(now), ballot, votes: ClaimTally::new(Size::of(NODES as u32)) });
         let owner = self.owner(rules.round());
         self.send(Verb::Claim, owner, ballot, now)
@@ -160,7 +194,7 @@ impl Client {
 
     fn send(&mut self, verb: Verb, owner: Owner, ballot: u64, now: Ticks) -> Sent {
         self.sent += 1;
-        vec![(NodeSet::first(NODES as u32), Message { verb, owner, ballot, number: self.sent, sent: now })]
+        vec![(NodeSet::first(NODES as u32), Message { verb, owner, ballot, number: self.sent, sent: now, next: 0 })]
     }
 
     /// A reply of a node came: what it says of the node counts first, then what it says of the name.
@@ -174,6 +208,11 @@ impl Client {
         if let Some(fence) = told(&reply) {
             self.told = self.told.max(fence);
             self.highest = self.highest.max(fence);
+        }
+        if answer.to.verb == Verb::Claim
+            && matches!(&self.state, State::Asking(rules) if answer.to.owner == self.owner(rules.round()))
+        {
+            self.placed(node, answer, &reply);
         }
         let (mine, number) = (answer.to.number, self.sent);
         match &mut self.state {
@@ -189,11 +228,59 @@ impl Client {
         }
     }
 
+    /// What a reply says of what may be handed over.
+    fn placed(&mut self, node: usize, answer: &Answer, reply: &Reply) {
+        match reply {
+            Ok(Outcome::Held { queued, .. } | Outcome::Reserved { queued, .. }) => {
+                let stamp = Stamp { generation: answer.generation, time: answer.time };
+                let registered = queued.map(|queued| Registered {
+                    t0: tick(answer.to.sent),
+                    lasts: lasts(),
+                    stamp,
+                    rank: queued.rank,
+                });
+                self.handed.refused(node, registered);
+            }
+            Ok(Outcome::Granted { .. }) => self.handed.granted(node),
+            Ok(Outcome::Stale { .. }) => self.handed.stale(node),
+            _ => {}
+        }
+    }
+
+    /// A node has handed the name over. What is sent, if that was to an owner that has ended.
+    pub fn pushed(&mut self, scope: &Scope, node: usize, push: &Push, now: Ticks) -> Sent {
+        if matches!(scope.fault, Fault::Step(_)) {
+            self.guards[node].observe_push(push.stamp.time, tick(now));
+        }
+        let present = match &self.state {
+            State::Idle => false,
+            State::Asking(rules) => push.owner == self.owner(rules.round()),
+            State::Holding { .. } if push.owner == self.owner(self.held_round) => return Vec::new(),
+            State::Holding { .. } => false,
+        };
+        if present {
+            self.highest = self.highest.max(push.ballot);
+            let counts = self.guards[node].trust(tick(now)).grants;
+            self.handed.push(node, push.ballot, push.stamp, counts);
+            self.fresh = true;
+            return Vec::new();
+        }
+        let (owner, ballot) = (push.owner, push.ballot);
+        let next = lifted(self.highest, ballot).expect("small numbers");
+        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
+        vec![(NodeSet::of(node), release)]
+    }
+
     /// Whether there is something to decide.
     pub fn may_decide(&self, now: Ticks) -> bool {
         match &self.state {
             State::Idle => false,
-            State::Asking(rules) => rules.decide(tick(now)).is_some(),
+            State::Asking(rules) => match rules.decide(tick(now), &self.handed) {
+                None => false,
+                // It waits for the others.
+                Some(Decision::Failed(_)) => !self.waiting,
+                Some(_) => true,
+            },
             State::Holding { tenure, renewal, .. } => {
                 !tenure.is_held(tick(now)) || renewal.is_some_and(|(_, votes)| votes.verdict().is_some())
             }
@@ -210,7 +297,7 @@ impl Client {
     }
 
     fn asked(&mut self, mut rules: Acquisition<ClaimTally>, scope: &Scope, now: Ticks) -> (Sent, Option<u64>) {
-        match rules.decide(tick(now)) {
+        match rules.decide(tick(now), &self.handed) {
             Some(Decision::Won(grant)) => {
                 self.hold(scope, grant, &rules, now);
                 (Vec::new(), Some(grant.ballot))
@@ -220,6 +307,12 @@ impl Client {
                 self.state = State::Asking(rules);
                 (sent, None)
             }
+            Some(Decision::Failed(_)) if scope.hands && rules.only_waits(&self.handed, self.fresh) => {
+                rules.wait();
+                self.waiting = true;
+                self.state = State::Asking(rules);
+                (Vec::new(), None)
+            }
             Some(Decision::Failed(_)) | None => (self.give_up(rules, false, now), None),
         }
     }
@@ -227,7 +320,8 @@ impl Client {
     fn hold(&mut self, scope: &Scope, grant: Grant, rules: &Acquisition<ClaimTally>, now: Ticks) {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
         let tenure = Tenure::new(Size::of(NODES as u32), validity, None, grant, tick(now));
-        self.held_round = rules.round();
+        (self.held_round, self.held_highest) = (rules.round(), grant.highest);
+        self.handed = Handovers::default();
         self.state = State::Holding { tenure, token: grant.ballot, renewal: None };
     }
 
@@ -236,7 +330,12 @@ impl Client {
         matches!(&self.state, State::Asking(rules) if rules.last().is_none())
     }
 
-    /// Makes another round, as another owner.
+    /// Whether it stands in the nodes' queues, and may ask again as the same owner.
+    pub const fn waits(&self) -> bool {
+        self.waiting && matches!(self.state, State::Asking(_))
+    }
+
+    /// Makes another round: as another owner, unless it waits.
     pub fn ask_again(&mut self, now: Ticks) -> Sent {
         let State::Asking(mut rules) = std::mem::replace(&mut self.state, State::Idle) else { return Vec::new() };
         self.rounds += 1;
@@ -247,10 +346,13 @@ impl Client {
 
     /// Gives a round up; asks again later, or goes away.
     pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
-        let (whom, owner) = (rules.may_hold(), self.owner(rules.round()));
-        let ballot = rules.last().map_or(0, |ask| ask.ballot);
-        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now };
+        let whom = rules.may_hold().or(self.handed.pushed()).or(self.handed.registered());
+        let (owner, ballot) = (self.owner(rules.round()), rules.highest().max(self.handed.top()));
+        let next = self.next(ballot, now);
+        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
         rules.give_up();
+        self.handed = Handovers::default();
+        self.waiting = false;
         if again {
             self.state = State::Asking(rules);
         }
@@ -269,9 +371,16 @@ impl Client {
         self.let_go(token, now)
     }
 
-    fn let_go(&self, token: u64, now: Ticks) -> Sent {
+    /// The ballot of whoever comes next.
+    fn next(&mut self, above: u64, now: Ticks) -> u64 {
+        self.highest = dealt(self.highest, Duration::from_micros(100 * u64::from(now.unsigned_abs())));
+        lifted(self.highest, above.max(self.told)).expect("small numbers")
+    }
+
+    fn let_go(&mut self, token: u64, now: Ticks) -> Sent {
         let owner = self.owner(self.held_round);
-        let release = Message { verb: Verb::Release, owner, ballot: token, number: 0, sent: now };
+        let (ballot, next) = (self.held_highest, self.next(token.max(self.held_highest), now));
+        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
         vec![(NodeSet::first(NODES as u32), release)]
     }
 

@@ -57,6 +57,8 @@ pub struct Scope {
     pub late: Late,
     /// Whether holders may give the lock back before it ends.
     pub releases: bool,
+    /// Whether the second client waits, and may be handed the lock.
+    pub hands: bool,
 }
 
 /// How much is explored.
@@ -91,6 +93,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         slow,
         late: Late::Requests,
         releases: false,
+        hands: false,
     };
     let full = size == Size::Full;
     let crash = Scope { name: "crash", fault: Fault::Crash, end: if full { 5 } else { 4 }, ..base };
@@ -103,12 +106,19 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         releases: true,
         ..base
     };
+    // What is given back is handed over: a waiter asks once or twice, and holds on a little.
+    let hand = Scope { name: "hand-over", hands: true, end: 3, rounds: [1, 2], renewals: [0, 1], ..rounds };
     let mut scopes = vec![
         crash,
         step("clock forward", 4),
         step("clock back", -4),
         rounds,
         Scope { name: "connection replaced", fault: Fault::Replace, end: 1, rounds: [2, 1], ..rounds },
+        Scope { late: Late::Replies, ..hand },
+        Scope { name: "hand-over, connection replaced", fault: Fault::Replace, late: Late::Replies, ..hand },
+        Scope { name: "hand-over, crash", fault: Fault::Crash, late: Late::Replies, ..hand },
+        Scope { name: "hand-over, clock forward", fault: Fault::Step(2), late: Late::Replies, ..hand },
+        Scope { name: "hand-over, clock back", fault: Fault::Step(-2), late: Late::Replies, ..hand },
         Scope { name: "crash, late replies", late: Late::Replies, ..crash },
         Scope { name: "rounds, late replies", late: Late::Replies, ..rounds },
     ];

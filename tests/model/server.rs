@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Inspection, Operation, Outcome};
+use quorumlock::node::{HandedOver, Inspection, Operation, Outcome};
 
 use crate::scope::{TICK, Ticks};
 
@@ -22,13 +22,15 @@ pub struct Server {
     pub epoch: u8,
     born: Ticks,
     ahead: Ticks,
+    /// Whether who waits matters.
+    queues: bool,
 }
 
-type Seen<'a> = (Option<(&'a Option<String>, Option<Duration>, u64)>, (u64, u64), u8, Ticks, Ticks);
+type Seen<'a> = (Option<&'a Store>, Option<(&'a Option<String>, Option<Duration>, u64)>, (u64, u64), u8, Ticks, Ticks);
 
 impl Server {
-    pub fn new() -> Self {
-        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0 }
+    pub fn new(queues: bool) -> Self {
+        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0, queues }
     }
 
     /// The node's TIME.
@@ -41,20 +43,22 @@ impl Server {
         Duration::from_secs(self.time(now).saturating_sub(TICK * self.born.unsigned_abs()).as_secs())
     }
 
-    pub fn apply(&mut self, operation: &Operation, now: Ticks) -> Outcome {
+    /// Carries out an operation. What it hands over with that is published.
+    pub fn apply(&mut self, operation: &Operation, now: Ticks) -> (Outcome, Vec<HandedOver>) {
         let time = self.time(now);
         let outcome = self.store.apply(operation, time);
-        drop(self.store.hints());
+        let published = self.store.hints().into_iter().filter_map(|hint| hint.granted).collect();
         let look = Operation::inspect(Arc::clone(&operation.names));
         if let Outcome::Inspected(mut entries) = self.store.apply(&look, time) {
             self.says = entries.pop().map(|entry| (entry, time));
         }
-        outcome
+        (outcome, published)
     }
 
     /// Another process, which remembers nothing.
     pub fn crash(&mut self, now: Ticks) {
-        *self = Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new() };
+        *self =
+            Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new(self.queues) };
     }
 
     pub fn step(&mut self, by: Ticks) {
@@ -66,7 +70,7 @@ impl Server {
             let until = entry.remaining.map(|left| *at + left);
             (&entry.holder, until, entry.fence)
         });
-        (says, self.store.bounds(), self.epoch, self.born, self.ahead)
+        (self.queues.then_some(&self.store), says, self.store.bounds(), self.epoch, self.born, self.ahead)
     }
 }
 

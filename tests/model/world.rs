@@ -2,13 +2,22 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use quorumlock::node::{Name, Operation};
+use quorumlock::node::{HandedOver, Name, Operation, Stance, Verb};
+use quorumlock::quorum::handover::Stamp;
 use stateright::{Model, Property};
 
-use crate::client::{Answer, Client, Message, NODES, Owner, Sent, State};
+use crate::client::{Answer, Client, Message, NODES, Owner, Push, Sent, State, lasts};
 use crate::scope::{Fault, Late, Scope, Slow, TICK, Ticks};
 use crate::server::Server;
+
+/// What a node says, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Said {
+    Answer(Answer),
+    Push(Push),
+}
 
 /// A connection: messages keep their order, either way. On one that is slow, each message takes as
 /// long as it likes; on the others, it takes no time.
@@ -17,7 +26,10 @@ pub struct Connection {
     slow: bool,
     epoch: u8,
     requests: VecDeque<Message>,
-    replies: VecDeque<Answer>,
+    replies: VecDeque<Said>,
+    generation: u64,
+    /// What was pushed over the connection before, and comes late.
+    stray_pushes: VecDeque<Push>,
     /// What was sent on the connection before, and arrives without an answer.
     strays: VecDeque<Message>,
 }
@@ -44,8 +56,10 @@ pub enum Action {
     Arrive(usize, usize),
     /// What was sent on an earlier connection arrives.
     Stray(usize, usize),
-    /// A reply reaches its client.
+    /// A reply or a push reaches its client.
     Hear(usize, usize),
+    /// A push of an earlier connection does.
+    HearStray(usize, usize),
     /// A client stops waiting for the round, and makes another, or goes away.
     GiveUp(usize, bool),
     Renew(usize),
@@ -116,7 +130,7 @@ const fn canonical(slow: u8) -> bool {
 
 impl World {
     fn new(scope: &Scope, slow: u8) -> Self {
-        let server = Arc::new(Server::new());
+        let server = Arc::new(Server::new(scope.hands));
         let connection = |client: usize, node: usize| {
             Arc::new(Connection { slow: slow >> (client * NODES + node) & 1 > 0, ..Connection::default() })
         };
@@ -142,7 +156,9 @@ impl World {
             State::Asking(_) if client.may_ask_again() => actions.push(Action::Begin(number)),
             State::Asking(_) => {
                 actions.push(Action::GiveUp(number, false));
-                if more {
+                if more && client.waits() {
+                    actions.push(Action::Begin(number));
+                } else if more {
                     actions.push(Action::GiveUp(number, true));
                 }
             }
@@ -170,6 +186,9 @@ impl World {
         if !connection.replies.is_empty() {
             actions.push(Action::Hear(client, node));
         }
+        if !connection.stray_pushes.is_empty() {
+            actions.push(Action::HearStray(client, node));
+        }
     }
 
     fn take(&mut self, scope: &Scope, action: Action) {
@@ -180,17 +199,21 @@ impl World {
                 (0..2).for_each(|client| self.settle(scope, client));
             }
             Action::Begin(client) => self.act(scope, client, |client| {
-                if client.may_ask_again() { client.ask_again(now) } else { client.begin(scope, now) }
+                if client.may_ask_again() || client.waits() { client.ask_again(now) } else { client.begin(scope, now) }
             }),
             Action::Arrive(client, node) => self.arrive(scope, client, node),
             Action::Stray(client, node) => {
                 let stray = self.connection(client, node).strays.pop_front();
-                stray.into_iter().for_each(|message| drop(self.carry_out(node, message, scope.ttl)));
+                stray.into_iter().for_each(|message| drop(self.carry_out(scope, node, message)));
             }
             Action::Hear(client, node) => {
-                if let Some(answer) = self.connection(client, node).replies.pop_front() {
-                    Arc::make_mut(&mut self.clients[client]).hear(scope, node, &answer, now);
-                    self.settle(scope, client);
+                if let Some(said) = self.connection(client, node).replies.pop_front() {
+                    self.hear(scope, client, node, &said);
+                }
+            }
+            Action::HearStray(client, node) => {
+                if let Some(push) = self.connection(client, node).stray_pushes.pop_front() {
+                    self.hear(scope, client, node, &Said::Push(push));
                 }
             }
             Action::GiveUp(client, again) => {
@@ -218,8 +241,12 @@ impl World {
             }
             for node in 0..NODES {
                 let of = self.clients[client].clone();
-                if self.connections[client][node].replies.iter().any(|answer| !of.waits_for(scope, &answer.to)) {
-                    self.connection(client, node).replies.retain(|answer| of.waits_for(scope, &answer.to));
+                let matters = |said: &Said| match said {
+                    Said::Answer(answer) => of.waits_for(scope, &answer.to),
+                    Said::Push(_) => true,
+                };
+                if !self.connections[client][node].replies.iter().all(matters) {
+                    self.connection(client, node).replies.retain(matters);
                 }
             }
         }
@@ -227,7 +254,8 @@ impl World {
 
     fn reconnect(&mut self, client: usize, node: usize) {
         let (server, slow) = (self.servers[node].clone(), self.connections[client][node].slow);
-        *self.connection(client, node) = Connection { slow, epoch: server.epoch, ..Connection::default() };
+        let generation = self.connections[client][node].generation + 1;
+        *self.connection(client, node) = Connection { slow, generation, epoch: server.epoch, ..Connection::default() };
         Arc::make_mut(&mut self.clients[client]).meet(node, &server, self.now);
     }
 
@@ -260,9 +288,10 @@ impl World {
 
     /// A node carries out what it is asked; the reply is late, or heard at once.
     fn ask(&mut self, scope: &Scope, client: usize, node: usize, message: Message, late: bool) {
-        let answer = self.carry_out(node, message, scope.ttl);
+        let generation = self.connections[client][node].generation;
+        let answer = Answer { generation, ..self.carry_out(scope, node, message) };
         if late {
-            self.connection(client, node).replies.push_back(answer);
+            self.connection(client, node).replies.push_back(Said::Answer(answer));
         } else {
             Arc::make_mut(&mut self.clients[client]).hear(scope, node, &answer, self.now);
         }
@@ -287,11 +316,40 @@ impl World {
         self.settle(scope, client);
     }
 
-    fn carry_out(&mut self, node: usize, message: Message, ttl: Ticks) -> Answer {
+    fn carry_out(&mut self, scope: &Scope, node: usize, message: Message) -> Answer {
         let now = self.now;
         let server = Arc::make_mut(&mut self.servers[node]);
-        let outcome = Arc::new(server.apply(&operation(message, ttl), now));
-        Answer { to: message, outcome, time: server.time(now) }
+        let (outcome, published) = server.apply(&operation(scope, message), now);
+        let time = server.time(now);
+        for granted in published {
+            self.publish(scope, node, &granted);
+        }
+        Answer { to: message, outcome: Arc::new(outcome), time, generation: 0 }
+    }
+
+    /// A push takes its time on a connection whose answers do, and reaches nobody over one that has ended.
+    fn publish(&mut self, scope: &Scope, node: usize, granted: &HandedOver) {
+        let owner = owner_of(&granted.owner);
+        let client = usize::from(owner.client);
+        let connection = &self.connections[client][node];
+        if connection.epoch != self.servers[node].epoch {
+            return;
+        }
+        let stamp = Stamp { generation: connection.generation, ..granted.stamp };
+        let push = Push { owner, ballot: granted.ballot, stamp };
+        if connection.slow || !connection.replies.is_empty() {
+            return self.connection(client, node).replies.push_back(Said::Push(push));
+        }
+        self.hear(scope, client, node, &Said::Push(push));
+    }
+
+    fn hear(&mut self, scope: &Scope, client: usize, node: usize, said: &Said) {
+        let now = self.now;
+        match said {
+            Said::Answer(answer) => Arc::make_mut(&mut self.clients[client]).hear(scope, node, answer, now),
+            Said::Push(push) => self.act(scope, client, |client| client.pushed(scope, node, push, now)),
+        }
+        self.settle(scope, client);
     }
 
     fn fault(&mut self, scope: &Scope, client: usize) {
@@ -309,19 +367,37 @@ impl World {
             Fault::Replace => {
                 let connection = self.connection(client, 0);
                 connection.strays = std::mem::take(&mut connection.requests);
-                connection.replies.clear();
+                // What is handed over may be told by it late; answers have ended with it.
+                let said = std::mem::take(&mut connection.replies);
+                connection.stray_pushes = said.into_iter().filter_map(Said::push).collect();
+                connection.generation += 1;
             }
         }
     }
 }
 
-fn operation(message: Message, ttl: Ticks) -> Operation {
+impl Said {
+    fn push(self) -> Option<Push> {
+        match self {
+            Self::Push(push) => Some(push),
+            Self::Answer(_) => None,
+        }
+    }
+}
+
+fn operation(scope: &Scope, message: Message) -> Operation {
     static NAMES: OnceLock<Arc<[Name]>> = OnceLock::new();
     let names = NAMES.get_or_init(|| Arc::from([Name::new("", "it").expect("a name")]));
+    let waits = scope.hands && message.verb == Verb::Claim;
+    let patience = TICK * 100;
+    let stance = if waits { Stance::Wait { ticket: 1, patience } } else { Stance::Once };
     Operation {
+        stance,
+        handover: if waits { lasts().ttl() } else { Duration::ZERO },
+        next: if scope.hands { message.next } else { 0 },
         verb: message.verb,
         owner: owner(message.owner),
-        ttl: TICK * ttl.unsigned_abs(),
+        ttl: TICK * scope.ttl.unsigned_abs(),
         ballot: message.ballot,
         count: 1,
         ..Operation::inspect(names.clone())
@@ -330,4 +406,10 @@ fn operation(message: Message, ttl: Ticks) -> Operation {
 
 fn owner(owner: Owner) -> Arc<str> {
     format!("{}/{}.{}", owner.client, owner.acquisition, owner.round).into()
+}
+
+fn owner_of(text: &str) -> Owner {
+    let mut parts = text.split(['/', '.']).map(|part| part.parse::<u32>().expect("a number"));
+    let mut next = || parts.next().expect("an owner");
+    Owner { client: next() as u8, acquisition: next() as u8, round: next() }
 }

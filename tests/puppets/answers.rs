@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Reply, Verb};
+use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Queued, Reply, Verb};
+use quorumlock::quorum::handover::Stamp;
 
 /// What a node says, or nothing yet.
 pub type Answer = Option<Reply>;
@@ -29,22 +30,18 @@ pub fn to(operation: &Operation, reply: Reply) -> Reply {
 /// Held by somebody else, for so many seconds more.
 pub fn held(seconds: u64) -> Answer {
     let remaining = Some(Duration::from_secs(seconds));
-    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), remaining, fence: 1 }))
+    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), remaining, fence: 1, queued: None }))
 }
 
 /// It is another's turn for so many seconds; the asker is next, or further behind.
 pub fn reserved(seconds: u64, next: bool) -> Answer {
     let left = Duration::from_secs(seconds);
-    Some(Ok(Outcome::Reserved { turn: "somebody".to_owned(), left, fence: 1, next }))
+    let queued = Some(Queued { rank: if next { 1 } else { 2 }, stamp: Stamp::default() });
+    Some(Ok(Outcome::Reserved { turn: "somebody".to_owned(), left, fence: 1, queued }))
 }
 
 pub const fn stale(fence: u64) -> Answer {
     Some(Ok(Outcome::Stale { fence }))
-}
-
-/// Passed on; whether anybody waits in that node's line.
-pub const fn passed(waiting: bool) -> Answer {
-    Some(Ok(Outcome::Passed { waiting }))
 }
 
 pub const fn released() -> Answer {

@@ -1,5 +1,6 @@
 //! Callers of one process: only the first asks nodes, and the others learn how it fares.
 
+use quorumlock::LockOptions;
 use quorumlock::node::{FaultKind, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -77,7 +78,8 @@ async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_when_the_callers_time_has_ended_is_the_next_ones() {
-    let stage = Stage::new(3);
+    // Who barges asks only when the one before has gone.
+    let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let (guard, _) = stage.won().await;
     let late = stage.acquire(100 * MS);
     sleep(MS).await;

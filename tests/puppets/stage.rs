@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Stance, Verb};
+use quorumlock::node::{HandedOver, Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
 use quorumlock::quorum::Tick;
 use quorumlock::quorum::guard::Lesson;
 use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::answers::{Answer, granted, to};
+use crate::answers::{Answer, granted, released, to};
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -320,25 +320,49 @@ impl Stage {
 
     /// A node says to whoever made `claim` that its turn has come, or when the turn of the one before it ends.
     pub fn hint(&self, node: usize, claim: &Operation, after: Duration) {
-        self.hint_to(node, Operation::acquisition(claim.claimant()), after);
+        self.hint_to(node, Operation::acquisition(&claim.owner), after);
     }
 
     pub fn hint_to(&self, node: usize, acquisition: &str, after: Duration) {
-        self.listener(node).hint(node, &Hint { acquisition: acquisition.into(), after });
+        self.listener(node).hint(node, &Hint::new(acquisition.into(), after));
     }
 
-    /// Gives whoever releases and stays in line a turn at once, before the request's sender goes on.
-    pub fn turn_with_the_next_release(&self, node: usize) {
-        let listener = self.listener(node);
-        let reflex = move |operation: &Operation| {
-            let stays = operation.verb == Verb::Release && operation.stance != Stance::Once;
-            if stays {
-                let acquisition = Operation::acquisition(&operation.owner).into();
-                listener.hint(node, &Hint { acquisition, after: Duration::ZERO });
+    /// A node hands the name over.
+    pub fn push(&self, node: usize, granted: HandedOver) {
+        let acquisition = Operation::acquisition(&granted.owner).into();
+        self.listener(node).hint(node, &Hint { granted: Some(granted), ..Hint::new(acquisition, Duration::ZERO) });
+    }
+
+    /// Waits until every node is asked to grant, and lets it answer; releases are confirmed.
+    pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Arc<Operation> {
+        let mut claim = None;
+        for node in 0..self.puppets.len() {
+            loop {
+                let request = self.next(node).await;
+                if request.operation.verb == Verb::Release {
+                    request.reply.send(released().expect("an answer"));
+                    continue;
+                }
+                claim = Some(request.operation.clone());
+                match answer(node) {
+                    Some(reply) => {
+                        let reply = to(&request.operation, reply);
+                        request.reply.send(reply);
+                    }
+                    None => self.open.lock().unwrap().push((node, request)),
+                }
+                break;
             }
-            stays
-        };
-        *self.puppets[node].reflex.lock().unwrap() = Some(Box::new(reflex));
+        }
+        claim.expect("there are nodes")
+    }
+
+    /// Lets all nodes that were silent answer.
+    pub fn answer_all(&self, answer: impl Fn(usize) -> Answer) {
+        let open = std::mem::take(&mut *self.open.lock().unwrap());
+        for (node, Request { operation, reply }) in open {
+            reply.send(to(&operation, answer(node).expect("an answer")));
+        }
     }
 
     /// Hints of a node may have been missed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{FaultKind, Operation, Stance, Verb};
-use quorumlock::{LockGuard, QuorumBuilder, Result};
+use quorumlock::{LockGuard, LockOptions, QuorumBuilder, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -16,6 +16,11 @@ const TTL: Duration = Duration::from_secs(9);
 
 fn ttl(builder: QuorumBuilder) -> QuorumBuilder {
     builder.ttl(TTL)
+}
+
+/// It needs more of its time than is handed over: nodes give it turns.
+fn turns(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.options(LockOptions::default().min_validity(5 * SECOND)).ttl(TTL)
 }
 
 /// A caller that these nodes have refused in its first round.
@@ -110,7 +115,7 @@ async fn what_is_said_to_others_wakes_nobody() {
 async fn when_a_node_said_that_things_change_is_when_to_ask() {
     let cases = [(held(1), 1_001), (reserved(1, true), 1_001), (reserved(1, false), 3_000)];
     for (answer, after) in cases {
-        let stage = Stage::with(3, true, ttl);
+        let stage = Stage::with(3, true, turns);
         let _waiting = waiter(&stage, |node| if node == 1 { answer.clone() } else { held(60) }).await;
         let (took, after) = (stage.asked_after().await, after * MS);
         assert!(took + 2 * MS >= after && took <= after + MS, "{took:?} and not {after:?}");
@@ -152,7 +157,7 @@ async fn who_goes_away_leaves_every_line() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_round_was_granted_is_given_back_and_the_place_in_line_kept() {
-    let stage = Stage::with(3, true, ttl);
+    let stage = Stage::with(3, true, turns);
     let _waiting = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     let release = stage.only(&[0], Verb::Release, |_, _| released()).await;
     assert!(matches!(release.stance, Stance::Wait { .. }));
@@ -160,7 +165,7 @@ async fn what_a_failed_round_was_granted_is_given_back_and_the_place_in_line_kep
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_keeps_the_place_of_a_caller_that_waits_and_of_no_other() {
-    let stage = Stage::with(3, true, ttl);
+    let stage = Stage::with(3, true, turns);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     let Stance::Wait { ticket, .. } = claim.stance else { panic!("it waits") };
     let unanswered = |_, _: &_| fault(FaultKind::Timeout);
@@ -178,7 +183,7 @@ async fn a_release_that_is_tried_again_keeps_the_place_of_a_caller_that_waits_an
 /// It may be in its line still with an earlier owner: with the lock in hand it waits for nothing.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_when_the_lock_was_won_gives_up_the_place() {
-    let stage = Stage::with(3, true, ttl);
+    let stage = Stage::with(3, true, turns);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     stage.only(&[0], Verb::Release, |_, _| SILENCE).await;
     (1..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
@@ -191,7 +196,7 @@ async fn a_release_that_is_tried_again_when_the_lock_was_won_gives_up_the_place(
 
 #[tokio::test(start_paused = true)]
 async fn who_barges_stands_in_no_line() {
-    let stage = Stage::with(3, true, |builder| builder.options(quorumlock::LockOptions::default().fair(false)));
+    let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
     assert_eq!(claim.stance, Stance::Barge);

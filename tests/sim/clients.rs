@@ -190,9 +190,6 @@ impl Client {
         let ttl = Duration::from_millis(ttl.as_millis() as u64).max(100 * MS);
         let mut options =
             LockOptions::default().ttl(ttl).auto_renew(self.dice.chance(renew)).fair(self.dice.chance(0.85));
-        if self.dice.chance(0.2) {
-            options = options.max_passes(self.dice.between(0, 3) as u32);
-        }
         let mut round = (ttl - ttl / 100 - 2 * MS) / 3;
         if !must && self.dice.chance(0.3) {
             round = self.round_time(ttl);

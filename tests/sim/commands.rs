@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
-use quorumlock::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Stance, Verb};
+use quorumlock::node::{
+    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb,
+};
 
 use crate::calls::Reply;
 use crate::faults::Action;
-use crate::judge::history::{Answer, Micros, Op, What};
+use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::link::Connection;
 use crate::recorder::{Submitted, answer};
 use crate::world::{Core, Event};
@@ -170,9 +172,11 @@ impl<'a> Reader<'a> {
             let count = u32::from_le_bytes(bytes(from));
             let owner = self.submitted.owner(word(from));
             let (ballot, ticket) = (digits(from), digits(from));
-            let next = Some(word(from)).filter(|next| !next.is_empty()).map(Arc::from);
+            let last = digits(from);
+            let (next, handover) =
+                if verb == Verb::Release { (last, Duration::ZERO) } else { (0, Duration::from_millis(last)) };
             let (ttl, grace, stance) = (millis(ttl), millis(grace), stance(wait as i64, ticket));
-            self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, next });
+            self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, handover, next });
         }
         assert_eq!(used, self.found.len(), "all was read");
     }
@@ -273,29 +277,52 @@ impl Core {
         replies.push(Value::Integer(server.time(now).as_micros() as i64));
         // Everybody has the right to publish.
         replies.push("".into());
+        let mut hints = Vec::new();
         for (operation, op) in &script.operations {
-            let outcome = self.run_operation(now, node, operation, *op);
+            let outcome = self.run_operation(now, node, operation, *op, &mut hints);
             replies.push(written(&outcome, || self.servers[node].run_id()));
-            told.push((*op, answer(&Ok(outcome))));
+            told.push((*op, answer(*op, &Ok(outcome))));
         }
-        self.send_hints(now, node, &script.channel);
+        self.send_hints(now, node, &script.channel, hints);
         (Ok(Value::Array(replies)), told)
     }
 
-    fn run_operation(&mut self, now: Micros, node: usize, operation: &Operation, op: Op) -> Outcome {
+    fn run_operation(
+        &mut self,
+        now: Micros,
+        node: usize,
+        operation: &Operation,
+        op: Op,
+        hints: &mut Vec<(Hint, Option<Op>)>,
+    ) -> Outcome {
         let server = &mut self.servers[node];
         let outcome = server.apply(operation, now);
         let kept = server.keeps_place(operation, &outcome, now);
-        self.history.record(now, What::Did(op, answer(&Ok(outcome.clone()))));
+        self.history.record(now, What::Did(op, answer(op, &Ok(outcome.clone()))));
         if kept {
             self.history.record(now, What::PlaceKept(op));
+        }
+        for hint in self.servers[node].hints() {
+            let to = hint.granted.as_ref().map(|granted| self.handed_over(op, granted));
+            if let Some(to) = to {
+                self.history.record(now, What::HandedOver(to));
+            }
+            hints.push((hint, to));
         }
         outcome
     }
 
+    /// What a node granted with a release, as if it had been claimed.
+    fn handed_over(&mut self, release: Op, granted: &HandedOver) -> Op {
+        let process = release.process;
+        let owner = self.history.owner(process, &granted.owner);
+        let acquisition = self.history.owner(process, Operation::acquisition(&granted.owner));
+        Op { verb: history::Verb::Claim, owner, acquisition, waits: false, ballot: granted.ballot, ..release }
+    }
+
     /// Publishes the hints that the last operations gave rise to.
-    fn send_hints(&mut self, now: Micros, node: usize, channel: &str) {
-        for hint in self.servers[node].hints() {
+    fn send_hints(&mut self, now: Micros, node: usize, channel: &str, hints: Vec<(Hint, Option<Op>)>) {
+        for (hint, to) in hints {
             let Some((client, number)) = hint.address() else { continue };
             let listener = self.servers[node].subscribers.get(&format!("{channel}{client}")).copied();
             let Some(listener) = listener.filter(|&listener| self.connections[listener].open) else { continue };
@@ -306,9 +333,17 @@ impl Core {
             if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
                 self.schedule(now, Event::Act(Action::Fell(process)));
             }
-            self.publish(now, listener, &format!("{number} {}", hint.after.as_millis()));
+            let to = to.map(|op| Op { process: process as u16, ..op });
+            self.publish(now, listener, &published(&hint, number), to);
         }
     }
+}
+
+/// What the script publishes.
+fn published(hint: &Hint, number: u64) -> String {
+    let after = hint.after.as_millis();
+    let Some(HandedOver { owner, ballot, name, stamp, .. }) = &hint.granted else { return format!("{number} {after}") };
+    format!("{number} {after} {owner} {ballot} {} {}", stamp.time.as_micros(), name.key())
 }
 
 fn refused(said: impl Into<String>) -> Fault {
@@ -318,17 +353,18 @@ fn refused(said: impl Into<String>) -> Fault {
 /// What the script returns for an outcome.
 fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     let fence = |fence: &u64| Value::from(fence.to_string());
+    let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
     let parts = match outcome {
         Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught => vec![outcome.as_str().into()],
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
-        Outcome::Held { holder, remaining, fence: mark } => {
-            vec!["held".into(), holder.clone().into(), remaining.map_or(Value::Integer(-1), left), fence(mark)]
+        Outcome::Held { holder, remaining, fence: mark, queued } => {
+            let remaining = remaining.map_or(Value::Integer(-1), left);
+            vec!["held".into(), holder.clone().into(), remaining, fence(mark), rank(queued)]
         }
         Outcome::Stale { fence: mark } => vec!["stale".into(), fence(mark)],
-        Outcome::Reserved { turn, left: turn_left, fence: mark, next } => {
-            vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), i64::from(*next).into()]
+        Outcome::Reserved { turn, left: turn_left, fence: mark, queued } => {
+            vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), rank(queued)]
         }
-        Outcome::Passed { waiting } => vec!["passed".into(), i64::from(*waiting).into()],
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
         Outcome::Revoked { held, left: longest } => {
             vec!["revoked".into(), i64::from(*held).into(), left(*longest)]

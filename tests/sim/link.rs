@@ -67,8 +67,8 @@ pub struct Landing {
 enum Landed {
     /// The answer to a call. Some tell the time of the node's clock, and what became of operations.
     Reply { call: u64, reply: Reply, timed: bool, told: Vec<(Op, Answer)> },
-    /// Published on the connection's channel.
-    Message(String),
+    /// Published on the connection's channel, and what it says was handed over.
+    Message(String, Option<Op>),
     /// The server ended the connection.
     Reset,
 }
@@ -232,7 +232,7 @@ impl Core {
     }
 
     /// Sends what was published to whom it is for, some of it twice and some never.
-    pub fn publish(&mut self, now: Micros, number: usize, text: &str) {
+    pub fn publish(&mut self, now: Micros, number: usize, text: &str, handed: Option<Op>) {
         let times = self.dice.weighed(&self.plan.hints);
         match times {
             0 => *self.faults.entry("hint_lost").or_default() += 1,
@@ -240,7 +240,7 @@ impl Core {
             _ => *self.faults.entry("hint_doubled").or_default() += 1,
         }
         for _ in 0..times {
-            self.answer(now, number, Landed::Message(text.to_owned()));
+            self.answer(now, number, Landed::Message(text.to_owned(), handed));
         }
     }
 
@@ -258,7 +258,12 @@ impl Core {
         }
         match what {
             Landed::Reset => self.end(number, "the server ended the connection"),
-            Landed::Message(text) => connection.happens(transport::Event::Message(text)),
+            Landed::Message(text, handed) => {
+                connection.happens(transport::Event::Message(text));
+                if let Some(op) = handed {
+                    self.history.record(now, What::Pushed(op));
+                }
+            }
             Landed::Reply { call, reply, timed, told } => {
                 connection.calls.answer(call, reply);
                 let (process, node) = (connection.process, connection.node);

@@ -71,6 +71,7 @@ fn alike(one: &Operation, other: &Operation) -> bool {
         && one.count == other.count
         && one.owner == other.owner
         && one.next == other.next
+        && one.handover.as_millis() == other.handover.as_millis()
         && one.names == other.names
 }
 
@@ -79,20 +80,19 @@ impl Core {
     pub fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
         let verb = match operation.verb {
             Verb::Claim => history::Verb::Claim,
-            Verb::Pass => history::Verb::Pass,
             Verb::Renew => history::Verb::Renew,
             Verb::Release => history::Verb::Release,
             _ => history::Verb::Other,
         };
-        let from = operation.next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
-        let owner = self.history.owner(process as u16, operation.claimant());
-        let acquisition = self.history.owner(process as u16, Operation::acquisition(operation.claimant()));
+        let owner = self.history.owner(process as u16, &operation.owner);
+        let acquisition = self.history.owner(process as u16, Operation::acquisition(&operation.owner));
+        let hand = operation.handover.as_millis() as u32;
         let waits = matches!(operation.stance, Stance::Wait { .. });
         let last = operation.names.first().and_then(|name| name.text().as_bytes().last());
         let name = last.map_or(0, |last| last - b'a');
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
         let (process, node) = (process as u16, node as u8);
-        Op { process, node, name, verb, owner, from, acquisition, waits, ballot, ttl, sent: now }
+        Op { process, node, name, verb, owner, acquisition, waits, ballot, ttl, hand, sent: now }
     }
 
     fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {
@@ -105,14 +105,15 @@ impl Core {
         let op = self.link(process, node).submitted.take(number);
         let told = reply.as_ref().map_or_else(|fault| !fault.nothing_ran(), |_| true);
         if let Some(op) = op.filter(|_| told && !self.processes[process].dead) {
-            self.history.record(now, What::Delivered(op, answer(reply)));
+            self.history.record(now, What::Delivered(op, answer(op, reply)));
         }
     }
 }
 
-pub fn answer(reply: &Reply) -> Answer {
+pub fn answer(to: Op, reply: &Reply) -> Answer {
     match reply {
-        Ok(Outcome::Granted { .. } | Outcome::Passed { .. }) => Answer::Granted,
+        Ok(Outcome::Granted { fence }) if *fence != to.ballot => Answer::Apart,
+        Ok(Outcome::Granted { .. }) => Answer::Granted,
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,

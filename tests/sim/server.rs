@@ -120,11 +120,11 @@ impl Server {
     /// Whether somebody is still in line whom the operation took out of it.
     pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
         let leaves = match outcome {
-            Outcome::Granted { .. } | Outcome::Passed { .. } => true,
-            Outcome::Released { .. } => !matches!(operation.stance, Stance::Wait { .. }),
+            Outcome::Granted { .. } => true,
+            Outcome::Released { .. } => operation.stance == Stance::Once,
             _ => false,
         };
-        let who = Operation::acquisition(operation.claimant());
+        let who = Operation::acquisition(&operation.owner);
         leaves && operation.names.iter().any(|name| self.store.waits(name, who, self.time(now)))
     }
 

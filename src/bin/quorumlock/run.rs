@@ -45,7 +45,8 @@ pub(crate) async fn run(args: Run) -> Outcome {
 }
 
 async fn under_lock(args: &Run, timeout: Duration, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
-    let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair))?;
+    // With less it would be stopped at once.
+    let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     let waiting = output::telling(lock.acquire(timeout), || waits(&args.name, timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard?,

@@ -43,6 +43,8 @@ pub(super) struct State {
     /// How often the node died: answers of an earlier life never arrive.
     pub(super) life: u64,
     pub(super) asked: [u64; Verb::ALL.len()],
+    /// At how many moments something was, and the last of them.
+    pub(super) calls: (u64, Tick),
     pub(super) hints_lost: bool,
     pub(super) hints_doubled: bool,
     /// One for each client.
@@ -82,6 +84,7 @@ impl Link {
         let now = self.host.now();
         let mut state = self.state();
         state.asked[operation.verb as usize] += 1;
+        state.calls = (state.calls.0 + u64::from(state.calls.1 != now), now);
         if let Some(fault) = state.refusal(operation.verb, now) {
             drop(state);
             return reply.send(Err(fault));
@@ -148,7 +151,10 @@ impl Link {
         if take(&mut state.replies_to_lose) {
             return;
         }
-        let reply = trusted(reply, Trust { grants: true, extensions: now >= state.settled });
+        let mut reply = trusted(reply, Trust { grants: true, extensions: now >= state.settled });
+        if let Ok(outcome) = &mut reply {
+            outcome.of_generation(waiting.life);
+        }
         let due = state.due(now, state.reply_delay, state.replies.back().map(|answer| answer.due), &*self.host);
         state.replies.push_back(Answer { due, waiting, reply });
         drop(state);
@@ -188,6 +194,7 @@ impl State {
             pumping: false,
             life: 0,
             asked: [0; Verb::ALL.len()],
+            calls: (0, Tick::NEVER),
             hints_lost: false,
             hints_doubled: false,
             relays: Vec::new(),
@@ -199,7 +206,7 @@ impl State {
         if self.down {
             return Some(Fault::new(FaultKind::Down, "down: the connection ended"));
         }
-        (matches!(verb, Verb::Claim | Verb::Pass) && now < self.quarantine)
+        (verb == Verb::Claim && now < self.quarantine)
             .then(|| Fault::new(FaultKind::Quarantined, "quarantined: it restarted, and may have forgotten locks"))
     }
 

@@ -200,6 +200,12 @@ impl Faults {
         self.0.state().hints_doubled = on;
     }
 
+    /// How many calls were made: what is submitted at one moment goes into one.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.0.state().calls.0
+    }
+
     /// How many operations of `verb` were submitted.
     #[must_use]
     pub fn asked(&self, verb: Verb) -> u64 {

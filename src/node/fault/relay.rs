@@ -55,8 +55,13 @@ impl Listener for Relay {
         let Some(link) = self.link.upgrade() else { return };
         let state = link.state();
         let times = if state.down || state.paused || state.hints_lost { 0 } else { 1 + u32::from(state.hints_doubled) };
-        let delay = state.reply_delay;
+        let (delay, life, counts) = (state.reply_delay, state.life, link.host.now() >= state.quarantine);
         drop(state);
+        let mut hint = hint.clone();
+        if let Some(granted) = &mut hint.granted {
+            granted.stamp.generation = life;
+            granted.counts &= counts;
+        }
         for _ in 0..times {
             let Some(listener) = self.listener.upgrade() else { return };
             let (host, index, hint) = (link.host.clone(), self.index, hint.clone());

@@ -1,32 +1,92 @@
 //! Those who wait for a name, oldest first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::node::operation::Operation;
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     waiting: BTreeSet<(u64, Arc<str>)>,
+    /// Who of them may be handed the name.
+    registered: BTreeMap<Arc<str>, Registered>,
     until: Duration,
+}
+
+/// To whom a name may be handed over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Registered {
+    pub(super) owner: Arc<str>,
+    /// For how long.
+    pub(super) lasts: Duration,
+    at: Duration,
+}
+
+impl Registered {
+    /// How long ago that was; `None` if the clock was set back since.
+    fn age(&self, now: Duration) -> Option<Duration> {
+        now.checked_sub(self.at)
+    }
+
+    /// Whether it is late enough for a hand-over: most of what it carries is left.
+    pub(super) fn is_fresh(&self, now: Duration) -> bool {
+        self.age(now).is_some_and(|age| age * 2 <= self.lasts)
+    }
+
+    /// Whether it should be made again: it will not be fresh for long.
+    fn is_stale(&self, now: Duration) -> bool {
+        self.age(now).is_none_or(|age| age * 8 > self.lasts * 3)
+    }
 }
 
 impl Line {
     pub(super) fn join(&mut self, ticket: u64, acquisition: Arc<str>, until: Duration) {
-        self.leave(&acquisition);
+        let until = if self.waiting.is_empty() { until } else { self.until.max(until) };
+        self.waiting.retain(|(_, known)| *known != acquisition);
         self.waiting.insert((ticket, acquisition));
-        self.until = self.until.max(until);
+        self.until = until;
+    }
+
+    /// Who waits may be handed the name, as this owner.
+    pub(super) fn register(&mut self, owner: Arc<str>, lasts: Duration, at: Duration) {
+        let acquisition = Operation::acquisition(&owner).into();
+        self.registered.insert(acquisition, Registered { owner, lasts, at });
+    }
+
+    /// As this owner, it may be no more.
+    pub(super) fn withdraw(&mut self, owner: &str) {
+        self.registered.retain(|_, known| *known.owner != *owner);
+    }
+
+    pub(super) fn registered(&self, acquisition: &str) -> Option<&Registered> {
+        self.registered.get(acquisition)
+    }
+
+    /// Of the first two, those who should register again.
+    pub(super) fn stale(&self, now: Duration) -> impl Iterator<Item = Arc<str>> {
+        let stale = move |who: &&Arc<str>| self.registered.get(&**who).is_some_and(|known| known.is_stale(now));
+        self.waiting.iter().take(2).map(|(_, who)| who).filter(stale).cloned()
+    }
+
+    /// The place of an acquisition, from 1; 0 if it has none.
+    pub(super) fn rank(&self, acquisition: &str) -> u32 {
+        let found = self.waiting.iter().position(|(_, known)| **known == *acquisition);
+        found.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
     }
 
     pub(super) fn leave(&mut self, acquisition: &str) {
         self.waiting.retain(|(_, known)| **known != *acquisition);
+        self.registered.remove(acquisition);
         self.forget_when_empty();
     }
 
     pub(super) fn pop(&mut self) -> Option<Arc<str>> {
-        let first = self.waiting.pop_first().map(|(_, first)| first);
+        let (_, first) = self.waiting.pop_first()?;
+        self.registered.remove(&first);
         self.forget_when_empty();
-        first
+        Some(first)
     }
 
     pub(super) fn first(&self) -> Option<(u64, &Arc<str>)> {
@@ -44,6 +104,7 @@ impl Line {
     pub(super) fn expire(&mut self, now: Duration) {
         if self.until <= now {
             self.waiting.clear();
+            self.registered.clear();
             self.until = Duration::ZERO;
         }
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::entry::Entry;
 use super::millis;
 use super::record::Record;
-use crate::node::hint::Hint;
+use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Name, Operation, Stance, Verb};
-use crate::node::reply::{Inspection, Outcome};
+use crate::node::reply::{Inspection, Outcome, Queued};
+use crate::quorum::handover::Stamp;
 
 /// What a node stores. Its functions take the node's own time, so that a simulation can run it fast, slow or stepped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,13 +30,12 @@ impl Store {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
         self.expire(now);
-        if matches!(operation.verb, Verb::Claim | Verb::Pass | Verb::Teach | Verb::Record | Verb::Revoke) {
+        if matches!(operation.verb, Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
         let mut work = Work { store: self, operation, now, precise };
         match operation.verb {
             Verb::Claim => work.claim(),
-            Verb::Pass => work.pass(),
             Verb::Renew => work.renew(),
             Verb::Count => work.count(),
             Verb::Release => work.release(),
@@ -101,6 +101,15 @@ impl Store {
     }
 }
 
+/// What tells whoever is registered to register again: in a moment.
+const REGISTER: Duration = Duration::from_millis(1);
+
+/// When something happened, to the microsecond that a real node tells. There is one connection.
+fn stamp(precise: Duration) -> Stamp {
+    let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
+    Stamp { generation: 0, time: Duration::from_micros(micros) }
+}
+
 /// One operation being carried out.
 struct Work<'a> {
     store: &'a mut Store,
@@ -144,10 +153,7 @@ impl Work<'_> {
     }
 
     fn claim(&mut self) -> Outcome {
-        self.claim_as(&self.operation.clone())
-    }
-
-    fn claim_as(&mut self, claim: &Operation) -> Outcome {
+        let claim = self.operation;
         let bar = self.highest_bar(claim);
         let mut top = claim.ballot;
         for name in self.names().iter() {
@@ -194,23 +200,21 @@ impl Work<'_> {
                 (ballot <= floor).then_some(Outcome::Stale { fence: floor })
             }
             Some(hold) => {
-                let held =
-                    Outcome::Held { holder: hold.owner.to_string(), remaining: Some(hold.until - now), fence: bar };
+                let (holder, remaining) = (hold.owner.to_string(), Some(hold.until - now));
                 self.join(claim, name);
-                Some(held)
+                self.register(claim, name);
+                Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
             }
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
             None => {
                 let (turn, left, due) = self.before(claim, name)?;
                 self.join(claim, name);
+                self.register(claim, name);
                 if due {
                     self.give(name);
                 }
-                let me = Operation::acquisition(&claim.owner);
-                let first = self.entry(name).line.first();
-                let next =
-                    matches!(claim.stance, Stance::Wait { .. }) && first.is_some_and(|(_, first)| **first == *me);
-                Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, next })
+                let queued = self.place(claim, name);
+                Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, queued })
             }
         }
     }
@@ -230,31 +234,6 @@ impl Work<'_> {
             Stance::Wait { ticket: mine, .. } if (mine, me) < (ticket, &**first) => None,
             _ => Some((first.clone(), millis(claim.grace), true)),
         }
-    }
-
-    fn pass(&mut self) -> Outcome {
-        let pass = self.operation;
-        let mine = pass.names.iter().all(|name| self.is_kept(name));
-        let refusing = pass.names.iter().map(|name| self.bar(name)).find(|bar| pass.ballot <= *bar);
-        if let Some(fence) = refusing.filter(|_| mine) {
-            return Outcome::Stale { fence };
-        }
-        for name in pass.names.iter() {
-            self.entry(name).line.leave(Operation::acquisition(&pass.owner));
-        }
-        let next = Operation { verb: Verb::Claim, owner: pass.claimant().clone(), next: None, ..pass.clone() };
-        if !mine {
-            return self.claim_as(&next);
-        }
-        let mut waiting = false;
-        for name in pass.names.iter() {
-            self.hold(&next, name, pass.ballot);
-            let now = self.now;
-            let entry = self.entry(name);
-            entry.line.leave(Operation::acquisition(&next.owner));
-            waiting |= entry.line.len(now) > 0;
-        }
-        Outcome::Passed { waiting }
     }
 
     fn renew(&mut self) -> Outcome {
@@ -317,10 +296,11 @@ impl Work<'_> {
         let mut held = 0;
         for name in release.names.iter() {
             let entry = self.entry(name);
-            held += u32::from(entry.release(&release.owner, release.ballot, precise));
+            let freed = entry.release(&release.owner, release.ballot, precise);
             let fence = entry.fence;
             self.store.record.heard(fence, precise);
-            self.queue_after_release(release, name);
+            self.queue_after_release(release, name, freed);
+            held += u32::from(freed);
         }
         Outcome::Released { held }
     }
@@ -337,19 +317,58 @@ impl Work<'_> {
         mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
     }
 
-    /// Leaves the queue or stays in it, and gives the first its turn if the name is free now.
-    fn queue_after_release(&mut self, release: &Operation, name: &Name) {
+    /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first, where it was `freed` by
+    /// this, or the first is given its turn.
+    fn queue_after_release(&mut self, release: &Operation, name: &Name, freed: bool) {
         let (me, now) = (Operation::acquisition(&release.owner), self.now);
-        if matches!(release.stance, Stance::Wait { .. }) {
-            self.join(release, name);
-        } else {
+        if release.stance == Stance::Once {
             self.entry(name).line.leave(me);
+        } else {
+            self.join(release, name);
+            self.entry(name).line.withdraw(&release.owner);
         }
         let entry = self.entry(name);
         entry.turn.take_if(|(turn, _)| **turn == *me);
-        if entry.holder(now).is_none() && entry.turn.is_none() {
+        if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(name)) {
             self.give(name);
         }
+    }
+
+    /// Grants the name to the first in the queue, if that is registered lately enough and the ballot may be granted. Whether
+    /// it did. The next two are told to register again, if that is long ago.
+    fn hand_over(&mut self, name: &Name) -> bool {
+        let (ballot, now, precise) = (self.operation.next, self.now, self.precise);
+        if ballot <= self.bar(name) {
+            return false;
+        }
+        let line = &mut self.entry(name).line;
+        let Some((_, first)) = line.first() else { return false };
+        let Some(to) = line.registered(first).filter(|known| known.is_fresh(now)).cloned() else { return false };
+        let Some(first) = line.pop() else { return false };
+        let late: Vec<_> = line.stale(now).collect();
+        let granted =
+            HandedOver { owner: to.owner.clone(), ballot, name: name.clone(), stamp: stamp(precise), counts: true };
+        let claim = Operation { owner: to.owner, ttl: to.lasts, count: 1, ..self.operation.clone() };
+        self.hold(&claim, name, ballot);
+        self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
+        self.store.hints.extend(late.into_iter().map(|late| Hint::new(late, REGISTER)));
+        true
+    }
+
+    /// A claim that was refused one name, and waits for it, is who it may be handed over to.
+    fn register(&mut self, claim: &Operation, name: &Name) {
+        if claim.registers() {
+            let (lasts, now) = (millis(claim.handover), self.now);
+            self.entry(name).line.register(claim.owner.clone(), lasts, now);
+        }
+    }
+
+    /// Where a claim stands in the queue, if it waits.
+    fn place(&mut self, claim: &Operation, name: &Name) -> Option<Queued> {
+        let waits = matches!(claim.stance, Stance::Wait { .. });
+        let rank = if waits { self.entry(name).line.rank(Operation::acquisition(&claim.owner)) } else { 0 };
+        let queued = Queued::of(rank)?;
+        Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
     fn revoke(&mut self) -> Outcome {
@@ -432,8 +451,8 @@ impl Work<'_> {
         let behind = entry.line.first().map(|(_, behind)| behind.clone());
         entry.keep(precise);
         self.note_fence(name);
-        self.store.hints.push(Hint { acquisition: first, after: Duration::ZERO });
-        self.store.hints.extend(behind.map(|acquisition| Hint { acquisition, after: grace }));
+        self.store.hints.push(Hint::new(first, Duration::ZERO));
+        self.store.hints.extend(behind.map(|behind| Hint::new(behind, grace)));
     }
 }
 

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
+use tokio::task::coop::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,7 @@ use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
 use crate::node::trust::trusted;
 use crate::quorum::Tick;
 use crate::quorum::guard::Trust;
+use crate::quorum::handover::Stamp;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
 const BATCH: usize = 128;
@@ -56,6 +58,10 @@ pub(super) struct Batcher {
     flights: FuturesUnordered<Flight>,
     timeouts: u32,
     messages: Messages,
+    /// Which connection to this node it is.
+    generation: u64,
+    /// A reply may have overtaken messages that were received before it, and wait still.
+    overtaken: bool,
 }
 
 impl Batcher {
@@ -67,7 +73,13 @@ impl Batcher {
     ) -> Self {
         let script = source(&lineage);
         let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
+        let mut state = shared.state();
+        state.generations += 1;
+        let generation = state.generations;
+        drop(state);
         Self {
+            generation,
+            overtaken: false,
             messages: Messages::new(shared.clone()),
             shared,
             connection,
@@ -97,7 +109,7 @@ impl Batcher {
                 biased;
                 event = poll_fn(|context| self.connection.poll_event(context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
-                Some(landed) = self.flights.next(), if confirmed && !self.flights.is_empty() => self.land(landed),
+                Some(landed) = self.flights.next(), if confirmed && !self.flights.is_empty() => self.land_in_order(landed),
                 _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
                     None
@@ -221,7 +233,7 @@ impl Batcher {
     fn happened(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Ended(why) => return Some(why),
-            Event::Message(text) => self.messages.take(&text),
+            Event::Message(text) => self.heard(&text),
             Event::Missed => self.messages.miss(),
         }
         None
@@ -241,6 +253,46 @@ impl Batcher {
             Ok((_, None)) => Some(script::garbled().to_string()),
             Err(fault) => Some(fault.to_string()),
         }
+    }
+
+    /// Hands out replies behind the messages that were received before them: what is handed over counts only where
+    /// it came after the reply that said it might be. Returns why the generation must end, if it must.
+    fn land_in_order(&mut self, landed: Landed) -> Option<String> {
+        let mut ended = None;
+        while ended.is_none() && !self.messages.are_enough() {
+            // Whatever else this task has done in this turn: Tokio would let it look as if there was none.
+            let event = unconstrained(poll_fn(|context| self.connection.poll_event(context))).now_or_never();
+            let Some(event) = event else { break };
+            ended = self.happened(event);
+        }
+        self.overtaken = self.messages.are_enough();
+        let landed = self.land(landed);
+        ended.or(landed)
+    }
+
+    /// A message came.
+    fn heard(&mut self, text: &str) {
+        let Some(mut hint) = self.messages.take(text) else { return };
+        if let Some(granted) = &mut hint.granted {
+            granted.stamp.generation = self.generation;
+            granted.counts = self.observe_push(granted.stamp.time) && !self.overtaken;
+        }
+        self.shared.settings.listener.hint(self.shared.index, &hint);
+    }
+
+    /// Whether a push with this time counts: it tells of the node's clock as replies do.
+    fn observe_push(&self, time: Duration) -> bool {
+        let received = self.shared.host.now();
+        let mut state = self.shared.state();
+        let stepped = state.guard.observe_push(time, received);
+        let trust = state.guard.trust(received);
+        let doubted = state.guard.take_news();
+        drop(state);
+        if stepped {
+            self.note(stepped, !trust.grants);
+        }
+        self.shared.tell_doubt(doubted);
+        trust.grants
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
@@ -298,7 +350,10 @@ impl Batcher {
         let trust = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
-            let reply = trusted(reply, trust);
+            let mut reply = trusted(reply, trust);
+            if let Ok(outcome) = &mut reply {
+                outcome.stamped(Stamp { generation: self.generation, time });
+            }
             if demoted(&reply) {
                 self.shared.state().guard.demoted();
                 ended = Some("it has become a replica".to_owned());
@@ -405,6 +460,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

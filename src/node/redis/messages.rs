@@ -40,14 +40,14 @@ impl Messages {
         self.taken = 0;
     }
 
-    /// Hands a message on, if it is a hint.
-    pub(super) fn take(&mut self, text: &str) {
+    /// Takes a message, if it is a hint.
+    pub(super) fn take(&mut self, text: &str) -> Option<Hint> {
         self.taken += 1;
-        let listener = &self.shared.settings.listener;
-        match Hint::parse(listener.client(), text) {
-            Some(hint) => listener.hint(self.shared.index, &hint),
-            None => tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint"),
+        let hint = Hint::parse(self.shared.settings.listener.client(), text);
+        if hint.is_none() {
+            tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint");
         }
+        hint
     }
 
     /// Some were missed.

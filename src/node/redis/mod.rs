@@ -105,6 +105,8 @@ struct State {
     missed_next: Tick,
     looks: Looks,
     round_trip: Option<Duration>,
+    /// How many connections there were.
+    generations: u64,
 }
 
 #[derive(Debug)]
@@ -182,7 +184,7 @@ impl State {
             return Err(Fault::new(FaultKind::Down, self.node_state(now).to_string()));
         };
         match (operation.verb, self.guard.quarantined(now)) {
-            (Verb::Claim | Verb::Pass, Some((left, doubt))) => {
+            (Verb::Claim, Some((left, doubt))) => {
                 Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
             }
             // The memory that it was meant for has gone, and the next one needs another, later.
@@ -237,6 +239,7 @@ impl RedisNode {
             missed_next,
             looks: Looks::default(),
             round_trip: None,
+            generations: 0,
         };
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);

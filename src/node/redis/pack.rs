@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::node::operation::{Operation, Stance};
+use crate::node::operation::{Operation, Stance, Verb};
 
 /// About how many bytes an operation takes.
 const BYTES: usize = 192;
@@ -34,7 +34,7 @@ fn pack(packed: &mut Vec<u8>, operation: &Operation) {
     text(packed, &operation.owner);
     digits(packed, operation.ballot);
     digits(packed, ticket);
-    text(packed, operation.next.as_deref().unwrap_or_default());
+    digits(packed, if operation.verb == Verb::Release { operation.next } else { whole(operation.handover) });
 }
 
 /// Ends with a zero byte. No text of ours has one within.
@@ -52,6 +52,10 @@ fn digits(packed: &mut Vec<u8>, number: u64) {
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
 #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
 fn millis(duration: Duration) -> f64 {
+    whole(duration) as f64
+}
+
+fn whole(duration: Duration) -> u64 {
     const MOST: u64 = 1 << 43;
-    u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST) as f64
+    u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST)
 }

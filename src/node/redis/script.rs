@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::pack;
 use super::transport::{Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Verb};
-use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Reply};
+use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply};
 use crate::quorum::ballot;
 
 /// The script. Its header lists operations, arguments and replies.
@@ -87,20 +87,20 @@ fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
 
 fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
     match (operation.verb, word) {
-        (Verb::Claim | Verb::Pass, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
-        (Verb::Pass, "passed") => Some(Outcome::Passed { waiting: number(items.get(1)?)? > 0 }),
-        (Verb::Claim | Verb::Pass, "reserved") => Some(Outcome::Reserved {
+        (Verb::Claim, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
+        (Verb::Claim, "reserved") => Some(Outcome::Reserved {
             turn: text(items.get(1)?)?,
             left: remaining(items.get(2)?)??,
             fence: fence(items.get(3)?)?,
-            next: number(items.get(4)?)? > 0,
+            queued: Queued::of(number(items.get(4)?)?),
         }),
-        (Verb::Claim | Verb::Pass, "held") => Some(Outcome::Held {
+        (Verb::Claim, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,
             remaining: remaining(items.get(2)?)?,
             fence: fence(items.get(3)?)?,
+            queued: Queued::of(number(items.get(4)?)?),
         }),
-        (Verb::Claim | Verb::Pass, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
+        (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_hold_without_an_end_is_told_as_one() {
-        let items = vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into()];
-        let expected = Outcome::Held { holder: "someone".into(), remaining: None, fence: 5 };
+        let items = vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into(), Value::Integer(0)];
+        let expected = Outcome::Held { holder: "someone".into(), remaining: None, fence: 5, queued: None };
         assert_eq!(decode(Verb::Claim, items).unwrap(), expected);
     }
 

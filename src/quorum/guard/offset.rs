@@ -29,6 +29,12 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
+    /// What is left of it where the clock showed `time` at some moment before `received`; `None` if nothing is.
+    pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
+        let low = self.low.max(micros(time) - micros(received.since_origin()));
+        (low <= self.high).then_some(Self { low, ..self })
+    }
+
     pub(super) fn intersected(self, other: Self) -> Self {
         Self { low: self.low.max(other.low), high: self.high.min(other.high), at: other.at }
     }

@@ -109,6 +109,28 @@ fn a_clock_stepped_after_the_node_told_what_it_is_is_noticed_with_the_next_reply
 }
 
 #[test]
+fn a_push_tells_of_a_clock_that_was_set_forward() {
+    let mut guard = guard();
+    guard.meet("a", MAX_TTL * 2, Some(SECOND * 1_000), at(100), at(100));
+    assert!(!guard.observe_push(SECOND * 1_001, at(102)), "it was on its way for a second");
+    assert!(guard.trust(at(102)).grants);
+    assert!(guard.observe_push(SECOND * 1_004, at(103)), "it cannot be so late there");
+    assert!(!guard.trust(at(103)).grants);
+    assert!(!guard.observe_push(SECOND * 9_000, at(104)), "nothing is known of the clock before the next answer");
+}
+
+#[test]
+fn what_a_push_tells_of_a_clock_is_remembered() {
+    let mut guard = guard();
+    guard.meet("a", MAX_TTL * 2, Some(SECOND * 1_000), at(100), at(110));
+    assert!(
+        !guard.observe_push(SECOND * 1_001, at(101)),
+        "its clock is ahead by 900 s, the highest that the answer allows"
+    );
+    assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "and no longer is");
+}
+
+#[test]
 fn slow_drift_within_the_rate_is_no_step() {
     let mut guard = guard();
     for second in 0..10_000u32 {

@@ -44,8 +44,6 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::paused_between_the_last_vote_and_the_decision),
     scene!(turns::paused_holder_with_a_renewal_under_way),
     scene!(turns::shutdown_with_a_claim_under_way),
-    scene!(turns::pass_with_lost_answers),
-    scene!(turns::pass_overtaken_by_the_next_pass),
     scene!(turns::waiter_dies_with_its_turn),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),

@@ -59,35 +59,6 @@ pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     script.asks(400, 1, Part { timeout: millis(500), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// Two callers of one process: the first passes on to the second. For one node the pass or its
-/// answer is lost, for another the answer is late.
-pub fn pass_with_lost_answers(script: &mut Script) {
-    script.world(3, 2, 2_000, 3_000);
-    script.node_timeout(400);
-    let until = script.about(450, 900);
-    let way = script.dice.index(2);
-    script.hold_one_way(0, &[0], way, 290..400, NEVER);
-    script.hold_one_way(0, &[1], 1, 290..400, until);
-    script.asks(0, 0, Part { hold: millis(300), ..Part::default() });
-    script.asks(50, 0, Part { hold: millis(300), ..Part::default() });
-    script.asks(60, 1, Part { hold: millis(100), ..Part::default() });
-}
-
-/// A pass is held back on a connection that is replaced; the next pass takes the new one and comes
-/// first, where somebody else holds the node still.
-pub fn pass_overtaken_by_the_next_pass(script: &mut Script) {
-    script.world(5, 2, 2_000, 3_000);
-    let late = script.about(600, 500);
-    // p1 holds n4 alone, until its release is there.
-    script.hold_back(1, &[0, 1, 2, 3], 0..NEVER, NEVER);
-    script.asks(0, 1, Part { round_timeout: Some(millis(700)), timeout: millis(300), ..Part::default() });
-    script.hold_one_way(0, &[4], 0, 250..420, late);
-    script.asks(100, 0, Part { hold: millis(200), ..Part::default() });
-    script.asks(120, 0, Part { hold: millis(150), ..Part::default() });
-    script.asks(140, 0, Part { hold: millis(400), ..Part::default() });
-    script.at(420, Cue::Replace { process: 0, node: 4 });
-}
-
 /// Whoever is given the turn dies, or stands still, at that moment.
 pub fn waiter_dies_with_its_turn(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);

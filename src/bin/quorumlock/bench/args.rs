@@ -37,11 +37,8 @@ pub(crate) struct Contention {
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
     /// Nobody waits in a queue: each asks at random times, and the lucky one gets the lock
-    #[arg(long, conflicts_with = "strict")]
-    pub(crate) unfair: bool,
-    /// Strictly first come first served: no process passes the lock on within itself while others wait
     #[arg(long)]
-    pub(crate) strict: bool,
+    pub(crate) unfair: bool,
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -98,8 +95,6 @@ pub(crate) struct BenchWorker {
     pub(crate) hold: Duration,
     #[arg(long)]
     pub(crate) unfair: bool,
-    #[arg(long)]
-    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) nodes: crate::cli::Nodes,
 }

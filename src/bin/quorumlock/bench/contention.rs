@@ -64,7 +64,7 @@ impl Stage {
 fn asked(command: &mut Command, args: &Contention, workers: u32) {
     let hold = format!("{}ms", args.hold.as_secs_f64() * 1e3);
     command.args(["bench-worker", "--workers", &workers.to_string(), "--hold", &hold]);
-    command.args(args.unfair.then_some("--unfair")).args(args.strict.then_some("--strict"));
+    command.args(args.unfair.then_some("--unfair"));
 }
 
 async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {

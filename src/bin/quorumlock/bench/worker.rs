@@ -80,10 +80,7 @@ pub(super) fn now() -> Duration {
 pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     let counters = Counters::install()?;
     let mut orders = orders();
-    let mut options = LockOptions::default().fair(!args.unfair);
-    if args.strict {
-        options = options.max_passes(0);
-    }
+    let options = LockOptions::default().fair(!args.unfair);
     let quorum = Settings::with_nodes(&args.nodes)?.builder().options(options).connect().await?;
     all_vote(&quorum, SETTLE).await;
     tell(&Report { ready: 1, ..Report::default() })?;

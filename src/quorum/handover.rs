@@ -1,0 +1,285 @@
+//! Names that nodes hand over to a waiter: what it has registered, and which of the pushes are votes.
+//!
+//! A node that refuses a claim of a waiter registers its owner, and grants it the name with the release of
+//! whoever holds it. What it pushes then is the answer to the waiter's last claim there that the node has
+//! confirmed: the grant came after that claim was sent, so that is when its time begins for the waiter.
+//! A push tells nothing of how long it was on its way.
+
+use std::time::Duration;
+
+use super::node_set::NodeSet;
+use super::tick::Tick;
+use super::validity::{Drift, MAX_ROUND, Validity};
+
+/// Where in what a node said something stands: over which of its connections, and when by its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// The number of the connection.
+    pub generation: u64,
+    /// The node's TIME.
+    pub time: Duration,
+}
+
+/// How long a hand-over to a claim for `validity` lasts: as long as what it is asked for, and no longer
+/// than a vote counts. `None` where it would leave too little.
+///
+/// Three seconds and four round trips are room for what is on its way, and short enough for those who come
+/// behind a waiter that died.
+#[must_use]
+pub fn lasts(ttl: Duration, drift: Drift, min_validity: Duration, round_trip: Duration) -> Option<Validity> {
+    let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
+    // Nodes count whole milliseconds.
+    let long = Duration::from_millis(u64::try_from(ttl.min(long).min(MAX_ROUND).as_millis()).unwrap_or(0));
+    let validity = Validity::new(long, drift);
+    // A node hands over half of it at least, and a quarter must be left when that is known.
+    (validity.length() > long * 3 / 4 + min_validity.min(long)).then_some(validity)
+}
+
+/// How often the first two in a queue ask again, so that what they have registered is fresh.
+#[must_use]
+pub fn refresh(lasts: Duration) -> Duration {
+    (lasts / 4).min(Duration::from_secs(1))
+}
+
+/// A registration that its node has confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registered {
+    /// Read before the claim was sent: what the node grants from then on began later.
+    pub t0: Tick,
+    /// For how long the name is handed over.
+    pub lasts: Validity,
+    /// When the node said so.
+    pub stamp: Stamp,
+    /// Its place in the queue.
+    pub rank: u32,
+}
+
+/// A push that is a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pushed {
+    /// The ballot that was granted.
+    pub ballot: u64,
+    /// When the registration was sent that it answers.
+    pub t0: Tick,
+    /// How long it lasts from then on.
+    pub lasts: Validity,
+}
+
+impl Pushed {
+    /// Until when it may be relied on.
+    #[must_use]
+    pub fn ends(&self) -> Tick {
+        self.lasts.deadline(self.t0)
+    }
+}
+
+/// What one owner has registered, and what was pushed to it, by node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Handovers {
+    nodes: Vec<Slot>,
+    /// The nodes that pushed anything, votes or not.
+    pushed: NodeSet,
+    /// The highest ballot that was pushed.
+    top: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Slot {
+    registered: Option<Registered>,
+    vote: Option<Pushed>,
+}
+
+impl Handovers {
+    /// A node refused a claim, and registered it or not. What it pushed before that is over; what it pushes
+    /// from now on is granted later.
+    pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
+        if registered.is_some() || node < self.nodes.len() {
+            *self.slot(node) = Slot { registered, vote: None };
+        }
+    }
+
+    /// A node called a claim stale: it holds nothing for it, and what was registered before stands.
+    pub fn stale(&mut self, node: usize) {
+        if let Some(slot) = self.nodes.get_mut(node) {
+            slot.vote = None;
+        }
+    }
+
+    /// A node granted a claim, which is a vote of its own and ends what was registered.
+    pub fn granted(&mut self, node: usize) {
+        if let Some(slot) = self.nodes.get_mut(node) {
+            *slot = Slot::default();
+        }
+    }
+
+    /// A node has handed the name over to this owner. It `counts` unless the node is in doubt. Returns whether
+    /// it is a vote: the connection must be the one that confirmed the registration, and the node's clock must
+    /// show a later time than with that: what is carried out in one call has one time, and its order is not told. What was received before the confirmation never is.
+    pub fn push(&mut self, node: usize, ballot: u64, stamp: Stamp, counts: bool) -> bool {
+        self.pushed.insert(node);
+        self.top = self.top.max(ballot);
+        let Some(slot) = self.nodes.get_mut(node) else { return false };
+        let answers = |known: &Registered| known.stamp.generation == stamp.generation && known.stamp.time < stamp.time;
+        let Some(Registered { t0, lasts, .. }) = slot.registered.filter(|known| counts && answers(known)) else {
+            return false;
+        };
+        slot.vote = Some(Pushed { ballot, t0, lasts });
+        true
+    }
+
+    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`].
+    #[must_use]
+    pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {
+        self.nodes.get(node)?.vote.filter(|vote| now < vote.t0 + MAX_ROUND && now < vote.ends())
+    }
+
+    /// Whether no node pushed anything.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pushed.is_empty()
+    }
+
+    /// The nodes that may have granted it the name, whatever that is worth.
+    #[must_use]
+    pub const fn pushed(&self) -> NodeSet {
+        self.pushed
+    }
+
+    /// The nodes that may hand the name over to it.
+    #[must_use]
+    pub fn registered(&self) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        self.slots().filter(|(_, slot)| slot.registered.is_some()).for_each(|(node, _)| nodes.insert(node));
+        nodes
+    }
+
+    /// Whether any push is a vote still, but for its time.
+    #[must_use]
+    pub fn has_votes(&self) -> bool {
+        self.slots().any(|(_, slot)| slot.vote.is_some())
+    }
+
+    /// The highest ballot that was pushed; 0 if none was.
+    #[must_use]
+    pub const fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// The best place in any node's queue.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        self.slots().filter_map(|(_, slot)| slot.registered.map(|known| known.rank)).min()
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        self.nodes.iter().enumerate()
+    }
+
+    fn slot(&mut self, node: usize) -> &mut Slot {
+        if node >= self.nodes.len() {
+            self.nodes.resize(node + 1, Slot::default());
+        }
+        &mut self.nodes[node]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Tick {
+        Tick::new(SECOND * u32::try_from(seconds).unwrap())
+    }
+
+    const fn stamp(generation: u64, seconds: u64) -> Stamp {
+        Stamp { generation, time: Duration::from_secs(seconds) }
+    }
+
+    fn registered(t0: u64, stamp: Stamp) -> Option<Registered> {
+        let lasts = Validity::new(3 * SECOND, Drift::default());
+        Some(Registered { t0: at(t0), lasts, stamp, rank: 1 })
+    }
+
+    #[test]
+    fn a_handover_lasts_for_three_seconds_and_four_round_trips_and_no_longer_than_asked_for_or_a_round() {
+        let ms = Duration::from_millis;
+        let lasts = |ttl, trip| lasts(ttl, Drift::default(), Duration::ZERO, trip).map(Validity::ttl);
+        assert_eq!(lasts(30 * SECOND, ms(10)), Some(ms(3_040)));
+        assert_eq!(lasts(SECOND, ms(10)), Some(SECOND));
+        assert_eq!(lasts(30 * SECOND, SECOND), Some(MAX_ROUND));
+        assert_eq!((refresh(ms(3_040)), refresh(MAX_ROUND), refresh(ms(100))), (ms(760), SECOND, ms(25)));
+    }
+
+    #[test]
+    fn who_needs_much_of_it_to_be_left_wants_no_handover() {
+        let lasts = |least| lasts(30 * SECOND, Drift::default(), least, Duration::ZERO).is_some();
+        assert!(lasts(SECOND / 2) && !lasts(SECOND) && !lasts(20 * SECOND));
+        let drift = Drift { factor: 0.01, constant: SECOND };
+        assert_eq!(super::lasts(30 * SECOND, drift, Duration::ZERO, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn the_time_of_a_push_begins_with_the_registration_that_it_answers() {
+        let mut handed = Handovers::default();
+        handed.refused(1, registered(10, stamp(1, 100)));
+        assert!(handed.push(1, 7, stamp(1, 102), true));
+        let vote = handed.vote(1, at(12)).unwrap();
+        assert_eq!((vote.ballot, vote.t0, vote.ends()), (7, at(10), at(13).minus(Duration::from_millis(32))));
+        assert_eq!(handed.vote(1, at(13)), None, "it has ended");
+        assert_eq!((handed.rank(), handed.top(), handed.pushed()), (Some(1), 7, NodeSet::of(1)));
+    }
+
+    #[test]
+    fn a_push_of_another_connection_or_an_earlier_time_or_a_doubted_node_or_before_its_registration_is_no_vote() {
+        for (when, counts) in
+            [(stamp(2, 102), true), (stamp(0, 102), true), (stamp(1, 100), true), (stamp(1, 102), false)]
+        {
+            let mut handed = Handovers::default();
+            handed.refused(0, registered(10, stamp(1, 100)));
+            assert!(!handed.push(0, 7, when, counts) && handed.vote(0, at(11)).is_none(), "{when:?}");
+            assert_eq!((handed.is_empty(), handed.top()), (false, 7), "it may hold the name all the same");
+        }
+        let mut handed = Handovers::default();
+        assert!(!handed.push(0, 7, stamp(1, 102), true));
+        handed.refused(0, registered(10, stamp(1, 100)));
+        assert_eq!(handed.vote(0, at(11)), None, "by the node's clock it came later; it was received before");
+    }
+
+    #[test]
+    fn what_a_node_says_later_ends_what_it_pushed_before() {
+        for later in [
+            |handed: &mut Handovers| handed.refused(0, None),
+            |handed: &mut Handovers| handed.refused(0, registered(11, stamp(1, 101))),
+            |handed: &mut Handovers| handed.stale(0),
+            |handed: &mut Handovers| handed.granted(0),
+        ] {
+            let mut handed = Handovers::default();
+            handed.refused(0, registered(10, stamp(1, 100)));
+            assert!(handed.push(0, 7, stamp(1, 101), true));
+            later(&mut handed);
+            assert_eq!(handed.vote(0, at(11)), None);
+        }
+    }
+
+    #[test]
+    fn a_stale_answer_leaves_what_was_registered() {
+        let mut handed = Handovers::default();
+        handed.refused(0, registered(10, stamp(1, 100)));
+        handed.stale(0);
+        assert_eq!(handed.registered(), NodeSet::of(0));
+        assert!(handed.push(0, 7, stamp(1, 102), true));
+        handed.granted(0);
+        assert!(handed.registered().is_empty() && !handed.push(0, 8, stamp(1, 103), true));
+    }
+
+    #[test]
+    fn no_push_counts_for_longer_than_a_round() {
+        let mut handed = Handovers::default();
+        let lasts = Validity::new(60 * SECOND, Drift::default());
+        handed.refused(0, registered(10, stamp(1, 100)).map(|known| Registered { lasts, ..known }));
+        handed.push(0, 7, stamp(1, 101), true);
+        assert!(handed.vote(0, at(14)).is_some() && handed.vote(0, at(15)).is_none());
+    }
+}

@@ -1,0 +1,269 @@
+//! What nodes hand over: what it is worth, and what becomes of it where that is too little.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::{FaultKind, HandedOver, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::quorum::handover::Stamp;
+use quorumlock::{LockGuard, QuorumBuilder, Result};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::answers::{Answer, SILENCE, fault, granted, held, released, stale};
+use crate::stage::{MS, SECOND, Stage};
+
+/// When nodes say something: always over the same connection.
+const fn at(seconds: u64) -> Stamp {
+    Stamp { generation: 1, time: Duration::from_secs(seconds) }
+}
+
+/// Held by somebody else; the asker has this place in the queue.
+fn queued(rank: u32) -> Answer {
+    let (holder, remaining) = ("somebody".to_owned(), Some(60 * SECOND));
+    Some(Ok(Outcome::Held { holder, remaining, fence: 1, queued: Some(Queued { rank, stamp: at(100) }) }))
+}
+
+/// What a node hands over to whoever made `claim`.
+fn handed(claim: &Operation, ballot: u64) -> HandedOver {
+    HandedOver { owner: claim.owner.clone(), ballot, name: claim.names[0].clone(), stamp: at(101), counts: true }
+}
+
+fn long(builder: QuorumBuilder) -> QuorumBuilder {
+    builder.ttl(30 * SECOND)
+}
+
+/// A caller that stands in the queues of these nodes.
+async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Arc<Operation>) {
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
+    assert!(claim.registers());
+    sleep(MS).await;
+    (waiting, claim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_hands_over_is_held_at_once_and_renewed_a_round_trip_later() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let ballot = claim.ballot + 7;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, ballot)));
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.token() == ballot && guard.remaining() <= claim.handover, "{:?}", guard.remaining());
+    let renewal = stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
+    assert_eq!((&renewal.owner, renewal.ballot), (&claim.owner, ballot));
+    sleep(MS).await;
+    assert!(guard.remaining() > 29 * SECOND, "{:?}", guard.remaining());
+    drop(guard);
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert!(release.ballot == ballot && release.next > ballot && release.stance == Stance::Once);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_renewed_by_itself_gets_its_whole_time_all_the_same() {
+    let stage = Stage::with(3, true, |builder| {
+        builder.options(quorumlock::LockOptions::default().auto_renew(false)).ttl(30 * SECOND)
+    });
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    let guard = waiting.await.unwrap().unwrap();
+    stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
+    stage.quiet_for(20 * SECOND).await;
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_while_the_waiter_asks_again_wins_that_round() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let again = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    assert_eq!((&again.owner, again.ballot), (&claim.owner, claim.ballot), "a refusal is no reason for another owner");
+    (1..3).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    assert_eq!(waiting.await.unwrap().unwrap().token(), claim.ballot + 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_minority_hands_over_is_claimed_with_its_ballot() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let ballot = claim.ballot + 7;
+    stage.push(2, handed(&claim, ballot));
+    assert!(stage.asked_after().await <= 6 * MS);
+    let again = stage.round(Verb::Claim, |node, _| if node == 0 { held(60) } else { granted() }).await;
+    assert_eq!((&again.owner, again.ballot), (&claim.owner, ballot));
+    assert_eq!(waiting.await.unwrap().unwrap().token(), ballot);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_with_different_ballots_is_lifted() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    stage.push(0, handed(&claim, claim.ballot + 7));
+    stage.push(1, handed(&claim, claim.ballot + 9));
+    assert!(stage.asked_after().await <= MS, "at once");
+    let lifted = stage.round(Verb::Claim, |node, _| if node == 2 { held(60) } else { granted() }).await;
+    assert_eq!((&lifted.owner, lifted.ballot), (&claim.owner, claim.ballot + 9));
+    assert_eq!(waiting.await.unwrap().unwrap().token(), claim.ballot + 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ballot_that_was_pushed_and_called_stale_is_not_asked_with() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    let far = claim.ballot + 90;
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { stale(far) }).await;
+    let higher = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    assert!(higher.ballot > far && higher.owner == claim.owner);
+}
+
+/// A push that does not count may tell of a hold all the same.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_count_is_asked_for_and_given_back() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let ballot = claim.ballot + 7;
+    let wrong = [
+        HandedOver { counts: false, ..handed(&claim, ballot) },
+        HandedOver { stamp: Stamp { generation: 2, ..at(101) }, ..handed(&claim, ballot) },
+        HandedOver { stamp: at(99), ..handed(&claim, ballot) },
+    ];
+    (0..3).zip(wrong).for_each(|(node, wrong)| stage.push(node, wrong));
+    assert!(stage.asked_after().await <= 6 * MS);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    assert!(!waiting.is_finished());
+    waiting.abort();
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert!(release.owner == claim.owner && release.ballot == ballot && release.next > ballot);
+}
+
+/// As where it is received in the same bytes as the answer that registers, and looked at before that.
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
+    let stage = Stage::with(3, true, long);
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    (0..3).for_each(|node| stage.answer(node, || queued(1)));
+    assert!(stage.asked_after().await <= MS, "and not after two round trips");
+    let again = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert_eq!((&again.owner, again.ballot), (&claim.owner, claim.ballot + 7));
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+/// A node holds the name for as long as the last claim said that it has carried out, and the client counts from the
+/// last one that was confirmed.
+#[tokio::test(start_paused = true)]
+async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_measured() {
+    let stage = Stage::with(3, true, long);
+    let _waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    sleep(500 * MS).await;
+    (0..3).for_each(|node| stage.answer(node, || queued(1)));
+    let after_a_slow_one = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    let after_a_quick_one = stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { queued(1) }).await;
+    assert_eq!([after_a_slow_one.handover, after_a_quick_one.handover], [claim.handover; 2]);
+    stage.round(Verb::Release, |_, _| released()).await;
+    let next = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    assert!(next.handover > claim.handover && next.owner != claim.owner, "another owner may have another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    waiting.abort();
+    stage.round(Verb::Release, |_, _| released()).await;
+    let ballot = claim.ballot + 7;
+    stage.push(1, handed(&claim, ballot));
+    let release = stage.only(&[1], Verb::Release, |_, _| fault(FaultKind::Timeout)).await;
+    assert_eq!((&release.owner, release.ballot, release.stance), (&claim.owner, ballot, Stance::Barge));
+    let again = stage.only(&[1], Verb::Release, |_, _| released()).await;
+    assert_eq!((again.next, again.stance), (release.next, Stance::Barge), "chosen once, and no place is touched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_to_an_earlier_owner_of_a_waiter_is_released() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert!(
+        release.owner == claim.owner && matches!(release.stance, Stance::Wait { .. }),
+        "where it is registered, too"
+    );
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    stage.some([2].into_iter(), Verb::Release, |_, _| released()).await;
+    let next = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(next.owner != claim.owner);
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+/// Pushes of nodes that come when the lock is held already.
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_the_quorum_is_the_holders() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    let guard = waiting.await.unwrap().unwrap();
+    stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    stage.quiet_for(SECOND).await;
+    drop(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_two_ask_again_as_the_same_owner_and_the_others_seldom() {
+    for (rank, after) in [(1, 751), (2, 751), (3, 5_000)] {
+        let stage = Stage::with(3, true, long);
+        let (_waiting, claim) = waiter(&stage, |_| queued(rank)).await;
+        for _ in 0..3 {
+            let (took, after) = (stage.asked_after().await, after * MS);
+            assert!(took + 3 * MS >= after && took <= after + MS, "{rank}: {took:?} and not {after:?}");
+            let again = stage.round(Verb::Claim, |_, _| queued(rank)).await;
+            assert_eq!((&again.owner, again.ballot, again.stance != Stance::Once), (&claim.owner, claim.ballot, true));
+        }
+    }
+}
+
+/// A node that the name is called stale on has not registered the claim.
+#[tokio::test(start_paused = true)]
+async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot() {
+    let stage = Stage::with(3, true, long);
+    let far = u64::MAX >> 12;
+    let (_waiting, claim) = waiter(&stage, |node| if node == 0 { stale(far) } else { queued(1) }).await;
+    assert!(stage.asked_after().await <= 6 * MS);
+    let again = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    assert!(again.ballot > far && again.owner == claim.owner);
+}
+
+/// Of all that an acquisition keeps, its ear keeps most.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, first) = waiter(&stage, |node| if node == 2 { queued(1) } else { held(60) }).await;
+    (0..2).for_each(|node| stage.hint(node, &first, Duration::ZERO));
+    let claim = stage.round(Verb::Claim, |node, _| if node == 2 { queued(1) } else { granted() }).await;
+    drop(waiting.await.unwrap().unwrap());
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    stage.quiet_for(SECOND).await;
+    let owner = Arc::downgrade(&claim.owner);
+    drop((first, claim, release));
+    assert_eq!(owner.strong_count(), 0);
+}
+
+/// Two nodes are others' for ever, and the third grants when each round has failed.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_grants_late_again_and_again_is_asked_less_and_less_often() {
+    let stage = Stage::with(3, true, long);
+    let _waiting = stage.acquire(60 * SECOND);
+    let (began, mut rounds, mut owners) = (Instant::now(), 0, HashSet::new());
+    while began.elapsed() < 5 * SECOND {
+        let claim = stage.until_claimed(|node| if node < 2 { queued(1) } else { SILENCE }).await;
+        sleep(MS).await;
+        stage.answer_all(|_| granted());
+        rounds += 1;
+        assert!(claim.registers() && owners.insert(claim.owner.clone()), "what was granted is given back");
+    }
+    assert!((5..=16).contains(&rounds), "{rounds} rounds in five seconds");
+}
