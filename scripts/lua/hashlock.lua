@@ -2,8 +2,8 @@
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
 -- ARGV   [1] for every operation, packed as '<sHdddIssss', texts ending with a zero byte:
---          verb    claim | pass | renew | count | release | inspect | teach | record | revoke
---          names   how many names; of teach and record 0
+--          verb    claim | pass | renew | count | release | inspect | teach | record | revoke | enrol
+--          names   how many names; of teach, record and enrol 0
 --          ttl     ms
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues
 --          grace   ms that a turn lasts
@@ -12,6 +12,8 @@
 --          ballot  below 2^53, in digits; of teach the highest ballot that other nodes know
 --          ticket  place in the queue, in digits: microsecond at which the acquisition began
 --          next    of a pass: who takes over
+--        of enrol: owner the servers' run ids, next those of servers that have gone, both with spaces between; count how many nodes the list has;
+--        ballot the protocol; ttl the client's max_ttl (0: it tells none); grace how long an entry lasts: 0 asks and writes nothing
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
 --
 -- Stored for a name
@@ -28,6 +30,8 @@
 --   high            the highest ballot that was granted, healed, or told by a release, of any name, but for those more than a day ahead of TIME
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught
+--   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when; n, p = how many nodes their list has, their protocol;
+--                   m, mu = the largest max_ttl that one of them told, until when. Gone with its last entry
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
 -- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
 --
@@ -42,6 +46,7 @@
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
+--   enrol    {listed, n, p, m, run ids of the roster as it was} | {unlisted, n, p, m, run ids}: nothing was written. n and p are 0 where it is empty
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes '{acquisition} {ms}' to the client of the first in the queue when its turn comes (0), and to the one behind it (when to ask).
@@ -49,6 +54,8 @@
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
 local KEEP, PERIOD, LONGEST_TURN = 105000, 35000, 60000
+-- By how much an entry of a roster lasts longer than max_ttl.
+local ROSTER = 15000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR = 86400000000
 
@@ -450,6 +457,65 @@ end
 function verbs.record()
   rotate()
   return {'record', digits(high), digits(floor), call('HGET', KEYS[1], 'taught') or ''}
+end
+
+-- What a roster holds that has not expired. No entry lasts longer than that of a client with the largest max_ttl: the clock was set back since.
+local function roster(key, lasts)
+  local stored, seen = call('HGETALL', key), {}
+  for i = 1, #stored, 2 do seen[stored[i]] = stored[i + 1] end
+  local most, most_ends = tonumber(seen.m) or 0, tonumber(seen.mu) or 0
+  if most_ends <= now then most, most_ends = 0, 0 end
+  local longest = now + math.max(lasts, most + ROSTER)
+  local it = {entries = {}, dead = {}, size = 0, most = most, most_ends = math.min(most_ends, longest)}
+  for field, value in pairs(seen) do
+    local run, ends = string.match(field, '^/(.*)$'), tonumber(value)
+    if run and ends > now then
+      it.entries[run], it.size = math.min(ends, longest), it.size + 1
+    elseif run then
+      it.dead[#it.dead + 1] = field
+    end
+  end
+  it.nodes = it.size > 0 and tonumber(seen.n) or 0
+  it.protocol = it.size > 0 and tonumber(seen.p) or 0
+  return it
+end
+
+function verbs.enrol(op)
+  local key, lasts = KEYS[1] .. ':roster', op.grace
+  local it = roster(key, lasts)
+  local reply = {'listed', it.nodes, it.protocol, it.most}
+  for run in pairs(it.entries) do reply[#reply + 1] = run end
+  for run in string.gmatch(op.next, '%S+') do
+    if it.entries[run] then
+      it.entries[run], it.size = nil, it.size - 1
+      it.dead[#it.dead + 1] = '/' .. run
+    end
+  end
+  local protocol = tonumber(op.ballot)
+  local fits = it.size == 0 or it.nodes == op.count and it.protocol == protocol
+  for run in string.gmatch(op.owner, '%S+') do
+    if not it.entries[run] then it.size = it.size + 1 end
+    it.entries[run] = math.max(it.entries[run] or 0, now + lasts)
+  end
+  if not fits or it.size > op.count then
+    reply[1] = 'unlisted'
+    return reply
+  end
+  if lasts <= 0 or op.owner == '' then return reply end
+  -- First, and whether it is there or not: without memory left Redis refuses a script's HSET, unless the script has written before.
+  call('PEXPIRE', key, digits(lasts))
+  if it.dead[1] then call('HDEL', key, unpack(it.dead)) end
+  if op.ttl > 0 and op.ttl >= it.most then it.most = op.ttl end
+  if op.ttl > 0 and op.ttl == it.most then it.most_ends = math.max(it.most_ends, now + lasts) end
+  local fields, last = {'n', digits(op.count), 'p', digits(protocol), 'm', digits(it.most), 'mu', digits(it.most_ends)}, 0
+  for run, ends in pairs(it.entries) do
+    fields[#fields + 1] = '/' .. run
+    fields[#fields + 1] = digits(ends)
+    last = math.max(last, ends)
+  end
+  call('HSET', key, unpack(fields))
+  call('PEXPIRE', key, digits(last - now))
+  return reply
 end
 
 -- Before version 7 Redis puts in front where in the script it refused.

@@ -16,6 +16,7 @@ use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
+use crate::protocol::enrol::Members;
 use crate::protocol::{Hints, LEFTOVERS, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
@@ -75,6 +76,14 @@ impl QuorumBuilder {
     /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
+        self
+    }
+
+    /// Only looks: [`inspect`](Quorum::inspect), [`revoke`](Quorum::revoke) and
+    /// [`force_release`](Quorum::force_release) work, and locks are never acquired. It takes no place in the
+    /// nodes' rosters, so it may be connected to any nodes beside clients of any list.
+    pub const fn onlooker(mut self) -> Self {
+        self.settings.onlooker = true;
         self
     }
 
@@ -162,6 +171,7 @@ impl QuorumBuilder {
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
+            enrols: !self.settings.onlooker,
             drift: self.settings.options.clock_rate(),
             record: record_key(&self.settings.prefix).into(),
             client_name: self.settings.client_name.as_str().into(),
@@ -172,7 +182,8 @@ impl QuorumBuilder {
             wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let leases = leases(nodes, host.clone(), hints);
+        let members = members(&self.settings, &rules);
+        let leases = leases(nodes, host.clone(), hints, members);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
 
@@ -195,7 +206,7 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
-        let leases = leases(nodes, host.clone(), hints);
+        let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules));
         Ok(Quorum::new(leases, host, rules, self.settings, None))
     }
 }
@@ -222,9 +233,14 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
+/// What this client tells nodes' rosters.
+fn members(settings: &Settings, rules: &Rules) -> Members {
+    Members::new(settings.max_ttl, rules.validity.ttl(), settings.onlooker)
+}
+
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, members: Members) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender)), leftovers)
+    Leases::start(Arc::new(Voters::new(nodes, host, hints, sender, members)), leftovers)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

@@ -95,6 +95,7 @@ impl Quorum {
         let name = self.name(name.as_ref())?;
         let Settings { max_ttl, options: shared, .. } = &self.0.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
+        self.0.leases.voters.members.use_ttl(rules.validity.ttl());
         Ok(QuorumLock::new(self.0.clone(), Ok(name), rules))
     }
 

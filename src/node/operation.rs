@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::quorum::roster::Enrolment;
 
 /// The verbs of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,11 +28,13 @@ pub enum Verb {
     Record,
     /// Let the owner's hold of the names end: it is not renewed any more. Frees nothing.
     Revoke,
+    /// Write the servers of a client's list into the node's roster, if they fit.
+    Enrol,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Claim,
         Self::Pass,
         Self::Renew,
@@ -41,6 +44,7 @@ impl Verb {
         Self::Teach,
         Self::Record,
         Self::Revoke,
+        Self::Enrol,
     ];
 
     /// The verb's name in the script and in metrics.
@@ -56,6 +60,7 @@ impl Verb {
             Self::Teach => "teach",
             Self::Record => "record",
             Self::Revoke => "revoke",
+            Self::Enrol => "enrol",
         }
     }
 }
@@ -140,19 +145,20 @@ pub struct Operation {
     pub verb: Verb,
     /// With which names: all or nothing.
     pub names: Arc<[Name]>,
-    /// Who asks: an acquisition and the number of its round.
+    /// Who asks: an acquisition and the number of its round. Of an enrolment: the servers.
     pub owner: Arc<str>,
     /// For how long to hold the names; nodes count whole milliseconds.
     pub ttl: Duration,
-    /// The ballot, below 2^53.
+    /// The ballot, below 2^53; of an enrolment the protocol.
     pub ballot: u64,
-    /// The hold count to set; of a lesson its number.
+    /// The hold count to set; of a lesson its number; of an enrolment how many nodes the list has.
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
-    /// How long a turn lasts that this operation gives.
+    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts, and
+    /// zero where nothing is to be written.
     pub grace: Duration,
-    /// Of a pass: who takes over.
+    /// Of a pass: who takes over. Of an enrolment: which servers have gone.
     pub next: Option<Arc<str>>,
 }
 
@@ -167,6 +173,23 @@ impl Operation {
     #[must_use]
     pub fn teach(high: u64, lesson: u32) -> Self {
         Self { verb: Verb::Teach, ballot: high, count: lesson, ..Self::inspect([].into()) }
+    }
+
+    /// Asks the node to write servers into its roster.
+    #[must_use]
+    pub fn enrol(enrolment: &Enrolment) -> Self {
+        let Enrolment { nodes, protocol, max_ttl, lasts, servers, gone } = enrolment;
+        let next = Some(gone.join(" ").into()).filter(|_| !gone.is_empty());
+        Self {
+            verb: Verb::Enrol,
+            owner: servers.join(" ").into(),
+            ttl: *max_ttl,
+            ballot: u64::from(*protocol),
+            count: *nodes,
+            grace: *lasts,
+            next,
+            ..Self::inspect([].into())
+        }
     }
 
     /// A question that changes nothing.
@@ -235,7 +258,7 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record", "revoke"];
+        let words = ["claim", "pass", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::ballot::LIMIT;
+use crate::quorum::roster::Roster;
 
 /// What a node says of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +122,10 @@ pub enum Outcome {
     Inspected(Vec<Inspection>),
     /// Teach: done.
     Taught,
+    /// Enrol: the servers are in the roster, which was this before.
+    Listed(Roster),
+    /// Enrol: they do not fit into the roster, which is this.
+    Unlisted(Roster),
     /// Record: what the node knows beside its names.
     Record {
         /// The highest ballot granted, healed, or told by a release, of any name.
@@ -150,6 +155,8 @@ impl Outcome {
             Self::Counted => "counted",
             Self::Inspected(_) => "inspected",
             Self::Taught => "taught",
+            Self::Listed(_) => "listed",
+            Self::Unlisted(_) => "unlisted",
             Self::Record { .. } => "record",
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::guard::Doubt;
+use crate::quorum::roster::Roster;
 
 /// Whether a node takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,12 @@ pub enum NodeState {
     Down {
         /// What the last attempt met.
         why: String,
+    },
+    /// It renews and releases, and none of its votes counts: clients of another list use this or another
+    /// node.
+    Unlisted {
+        /// Which they are, and what to do.
+        why: Arc<str>,
     },
     /// It can be reached and must not take part: it is a replica.
     Replica,
@@ -59,7 +66,11 @@ impl fmt::Display for NodeState {
             Self::Quarantined { left, doubt: Doubt::ClockStepped } => {
                 write!(f, "quarantined for {left:.0?} more: its clock was stepped, so it may have ended locks early")
             }
+            Self::Quarantined { left, doubt: Doubt::Newcomer } => {
+                write!(f, "quarantined for {left:.0?} more: a server has just started, and clients of another list may come back to it")
+            }
             Self::Connecting => f.write_str("connecting"),
+            Self::Unlisted { why } => write!(f, "unlisted: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),
             Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),
             Self::Cluster => f.write_str(
@@ -89,12 +100,14 @@ pub struct NodeStatus {
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
     /// longer without.
     pub no_wake_ups: Option<String>,
+    /// The server's roster, when it told it last: whose votes its clients count.
+    pub roster: Option<Roster>,
 }
 
 impl NodeStatus {
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {
-        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None }
+        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None, roster: None }
     }
 }

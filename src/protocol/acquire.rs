@@ -78,6 +78,7 @@ impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
     /// lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
+        self.announced(patience).await?;
         let ticket = self.voters.ticket();
         let place = self.turn(patience).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.terms(), place.take_baton());
@@ -112,6 +113,22 @@ impl Claimant<'_> {
             }
         }
         Err(Error::closed())
+    }
+
+    /// Waits until all other clients know that this one's locks may last as long.
+    async fn announced(&self, patience: Patience) -> Result<()> {
+        let (voters, ttl) = (self.voters, self.rules.validity.ttl());
+        if voters.members.onlooker {
+            return Err(Error::config("this client only looks; connect one without QuorumBuilder::onlooker to acquire"));
+        }
+        let Some(until) = voters.members.held_back(ttl, voters.host.now()) else { return Ok(()) };
+        sleep_until(&voters.host, patience.end().unwrap_or_default().min(until)).await;
+        let left = until.since(voters.host.now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let why = format!("other clients have a smaller max_ttl, and ttl {ttl:?} may be used in {left:.0?}, when all of them know");
+        Err(self.error(ErrorKind::Unavailable, &why))
     }
 
     fn terms(&self) -> Terms {

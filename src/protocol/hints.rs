@@ -22,6 +22,7 @@ pub(crate) struct Hints {
     ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
+    members: Arc<Doubts>,
     heard: metrics::Counter,
     wasted: metrics::Counter,
 }
@@ -137,6 +138,7 @@ impl Hints {
             ears: Mutex::default(),
             doubts: Arc::default(),
             pupils: Arc::default(),
+            members: Arc::default(),
             heard,
             wasted,
         })
@@ -158,6 +160,11 @@ impl Hints {
     /// The same nodes, for whoever teaches them.
     pub(crate) fn pupils(&self) -> Arc<Doubts> {
         self.pupils.clone()
+    }
+
+    /// The nodes that were connected to, or whose connection has ended, for whoever enrols them.
+    pub(crate) fn members(&self) -> Arc<Doubts> {
+        self.members.clone()
     }
 
     /// How many listen.
@@ -199,6 +206,12 @@ impl Listener for Hints {
     fn doubted(&self, node: usize) {
         self.doubts.add(node, self.host.now());
         self.pupils.add(node, self.host.now());
+        // Its roster may have gone too.
+        self.members.add(node, self.host.now());
+    }
+
+    fn connected(&self, node: usize) {
+        self.members.add(node, self.host.now());
     }
 
     fn met(&self, node: usize) {

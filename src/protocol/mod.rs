@@ -3,6 +3,7 @@
 mod acquire;
 mod attempt;
 mod baton;
+pub(crate) mod enrol;
 mod hints;
 mod holding;
 mod inspect;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use super::enrol::Members;
 use super::hints::Hints;
 use super::release::Cleanup;
 use crate::error::{Error, Result};
@@ -26,6 +27,7 @@ pub(crate) struct Voters {
     pub(crate) meters: Meters,
     ballots: Ballots,
     pub(crate) hints: Arc<Hints>,
+    pub(crate) members: Members,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
@@ -69,6 +71,7 @@ impl Voters {
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<Cleanup>>,
+        members: Members,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
@@ -81,6 +84,7 @@ impl Voters {
             meters: Meters::new(),
             ballots: Ballots::default(),
             hints,
+            members,
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),

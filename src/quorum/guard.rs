@@ -53,6 +53,9 @@ pub enum Doubt {
     Restarted,
     /// Its clock was stepped.
     ClockStepped,
+    /// This client or one of the servers has just started, and clients of another list may come back
+    /// to that server: see [`roster`](super::roster).
+    Newcomer,
 }
 
 /// Which replies of a node count at a moment.
@@ -68,6 +71,9 @@ pub struct Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Doubted {
     why: Doubt,
+    /// When it was noticed, and how long it had lasted by then.
+    at: Tick,
+    age: Duration,
     /// Until when it votes on no claim.
     until: Tick,
     /// From when on its `extended` counts.
@@ -192,6 +198,12 @@ impl Guard {
         }
     }
 
+    /// For how long the node's process has been up at least.
+    #[must_use]
+    pub fn age(&self, now: Tick) -> Duration {
+        self.uptime.map_or(Duration::ZERO, |(uptime, at)| uptime.saturating_sub(UPTIME_ERROR) + now.since(at))
+    }
+
     /// The node was seen as a replica: when it is a master again, it has another's memory.
     pub const fn demoted(&mut self) {
         self.demoted = true;
@@ -299,11 +311,7 @@ impl Guard {
         if self.max_ttl.is_zero() {
             return;
         }
-        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
-        let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
-        let settle = (MAX_ROUND + apart).min(self.max_ttl);
-        let until = now + self.max_ttl.saturating_sub(age);
-        let settled = now + settle.saturating_sub(age);
+        let (until, settled) = self.lasts(now, age);
         if now < until.max(settled) {
             self.news = News::Doubted;
         }
@@ -312,9 +320,36 @@ impl Guard {
             self.lessons = self.lessons.wrapping_add(1);
             self.news = self.news.max(News::Met);
         }
-        let known = self.doubted.unwrap_or(Doubted { why, until, settled });
-        let why = if known.until < until { why } else { known.why };
-        self.doubted = Some(Doubted { why, until: until.max(known.until), settled: settled.max(known.settled) });
+        let known = self.doubted.unwrap_or(Doubted { why, at: now, age, until, settled });
+        let (why, at, age) = if known.until < until { (why, now, age) } else { (known.why, known.at, known.age) };
+        let (until, settled) = (until.max(known.until), settled.max(known.settled));
+        self.doubted = Some(Doubted { why, at, age, until, settled });
+    }
+
+    /// Until when a doubt lasts that has lasted for `age` at `at`.
+    fn lasts(&self, at: Tick, age: Duration) -> (Tick, Tick) {
+        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
+        let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
+        let settle = (MAX_ROUND + apart).min(self.max_ttl);
+        (at + self.max_ttl.saturating_sub(age), at + settle.saturating_sub(age))
+    }
+
+    /// Other clients have locks of up to `max_ttl`, and had none that long before `since`, if that is known:
+    /// what was forgotten by then was none of theirs.
+    pub fn raise(&mut self, max_ttl: Duration, since: Option<Tick>) {
+        if self.max_ttl.is_zero() || max_ttl <= self.max_ttl {
+            return;
+        }
+        self.max_ttl = max_ttl;
+        let Some(known) = self.doubted else { return };
+        if since.is_some_and(|since| known.at < since + known.age) {
+            return;
+        }
+        let (until, settled) = self.lasts(known.at, known.age);
+        if let Schooling::Awaited(_) = self.schooling {
+            self.schooling = Schooling::Awaited(until + LESSON);
+        }
+        self.doubted = Some(Doubted { until: until.max(known.until), settled: settled.max(known.settled), ..known });
     }
 }
 

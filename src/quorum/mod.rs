@@ -13,6 +13,7 @@ pub mod guard;
 pub mod lease;
 pub mod node_set;
 pub mod renewal;
+pub mod roster;
 pub mod tally;
 pub mod teaching;
 pub mod tick;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::entry::Entry;
 use super::millis;
 use super::record::Record;
+use super::roster::Rostered;
 use crate::node::hint::Hint;
 use crate::node::operation::{Name, Operation, Stance, Verb};
 use crate::node::reply::{Inspection, Outcome};
@@ -16,6 +17,7 @@ use crate::node::reply::{Inspection, Outcome};
 pub struct Store {
     entries: BTreeMap<Arc<str>, Entry>,
     record: Record,
+    roster: Rostered,
     hints: Vec<Hint>,
     sweep_at: usize,
 }
@@ -43,6 +45,7 @@ impl Store {
             Verb::Teach => work.teach(),
             Verb::Record => work.record(),
             Verb::Revoke => work.revoke(),
+            Verb::Enrol => work.store.roster.enrol(operation, now),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::host::before;
 use crate::node::Request;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
-use crate::node::trust::trusted;
+use crate::node::trust::{trusted, unlisted};
 use crate::quorum::Tick;
 use crate::quorum::guard::Trust;
 
@@ -296,9 +296,11 @@ impl Batcher {
             self.shared.without_hints(&why);
         }
         let trust = self.observe(time, sent, received);
+        let listed = self.shared.state().standing.counts(received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let reply = trusted(reply, trust);
+            let reply = if listed { reply } else { unlisted(reply) };
             if demoted(&reply) {
                 self.shared.state().guard.demoted();
                 ended = Some("it has become a replica".to_owned());
@@ -405,6 +407,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 }

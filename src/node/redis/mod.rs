@@ -41,10 +41,11 @@ use super::hint::Listener;
 use super::operation::{Operation, Verb};
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
-use super::{Node, Request};
+use super::{Member, Node, Request};
 use crate::host::Host;
 use crate::metrics::NodeMeters;
-use crate::quorum::guard::{Lesson, News};
+use crate::quorum::guard::{Doubt, Lesson, News};
+use crate::quorum::roster::{Roster, Standing};
 use crate::quorum::{Guard, Tick};
 use admission::Server;
 use looks::Looks;
@@ -60,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
     pub(crate) max_ttl: Duration,
+    /// Whether its votes count only once it is enrolled.
+    pub(crate) enrols: bool,
     /// The share by which clocks may run apart.
     pub(crate) drift: f64,
     /// What `CLIENT SETNAME` gets.
@@ -105,6 +108,10 @@ struct State {
     missed_next: Tick,
     looks: Looks,
     round_trip: Option<Duration>,
+    /// Whether votes of the server of that run id count, as far as rosters go.
+    standing: Standing,
+    enrolled: String,
+    roster: Option<Roster>,
 }
 
 #[derive(Debug)]
@@ -182,6 +189,9 @@ impl State {
             return Err(Fault::new(FaultKind::Down, self.node_state(now).to_string()));
         };
         match (operation.verb, self.guard.quarantined(now)) {
+            (Verb::Claim | Verb::Pass, _) if !self.standing.counts(now) => {
+                Err(Fault::new(FaultKind::Quarantined, self.standing.to_string()))
+            }
             (Verb::Claim | Verb::Pass, Some((left, doubt))) => {
                 Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
             }
@@ -195,6 +205,13 @@ impl State {
 
     fn node_state(&self, now: Tick) -> NodeState {
         match &self.link {
+            Link::Up(_) if !self.standing.counts(now) => match &self.standing {
+                Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
+                Standing::Newcomer(until) if now < *until => {
+                    NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer }
+                }
+                _ => NodeState::Connecting,
+            },
             Link::Up(_) => match self.guard.quarantined(now) {
                 // For a moment, as it is with what comes before.
                 Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
@@ -237,6 +254,9 @@ impl RedisNode {
             missed_next,
             looks: Looks::default(),
             round_trip: None,
+            standing: if settings.enrols { Standing::Unknown } else { Standing::Exempt },
+            enrolled: String::new(),
+            roster: None,
         };
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);
@@ -257,6 +277,7 @@ impl RedisNode {
         let settings = Settings {
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
+            enrols: false,
             drift: 0.01,
             client_name: "alone".into(),
             record: crate::node::operation::record_key("").into(),
@@ -296,6 +317,31 @@ impl Node for RedisNode {
         self.shared.registry.changed();
     }
 
+    fn member(&self) -> Option<Member> {
+        let now = self.shared.host.now();
+        let state = self.shared.state();
+        let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
+        Some(Member { run: admission::member(&server.run_id), age: state.guard.age(now) })
+    }
+
+    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+        let mut state = self.shared.state();
+        let same = state.server.as_ref().is_some_and(|server| admission::member(&server.run_id) == run);
+        if same && self.shared.settings.enrols {
+            state.standing = standing;
+            run.clone_into(&mut state.enrolled);
+        }
+        if roster.is_some() {
+            state.roster = roster;
+        }
+        drop(state);
+        self.shared.registry.changed();
+    }
+
+    fn raise(&self, max_ttl: Duration, since: Option<Tick>) {
+        self.shared.state().guard.raise(max_ttl, since);
+    }
+
     fn close(&self) {
         self.closing.cancel();
     }
@@ -310,6 +356,7 @@ impl Node for RedisNode {
             uptime: state.server.as_ref().map(|server| server.uptime),
             evicts: state.server.as_ref().and_then(|server| server.evicts.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
+            roster: state.roster.clone(),
         }
     }
 }
