@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Listener, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+use quorumlock::node::{Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+use quorumlock::quorum::Tick;
 use quorumlock::quorum::guard::Lesson;
+use quorumlock::quorum::roster::{Roster, Standing};
 
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};
@@ -84,9 +87,16 @@ impl Core {
             Verb::Release => history::Verb::Release,
             _ => history::Verb::Other,
         };
-        let from = operation.next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
-        let owner = self.history.owner(process as u16, operation.claimant());
-        let acquisition = self.history.owner(process as u16, Operation::acquisition(operation.claimant()));
+        // An enrolment's are servers.
+        let (owner, next) = if operation.verb == Verb::Enrol {
+            ("servers", None)
+        } else {
+            (&**operation.claimant(), operation.next.as_ref())
+        };
+        let from = next.is_some().then(|| self.history.owner(process as u16, &operation.owner));
+        let acquisition = Operation::acquisition(owner);
+        let owner = self.history.owner(process as u16, owner);
+        let acquisition = self.history.owner(process as u16, acquisition);
         let waits = matches!(operation.stance, Stance::Wait { .. });
         let last = operation.names.first().and_then(|name| name.text().as_bytes().last());
         let name = last.map_or(0, |last| last - b'a');
@@ -117,7 +127,9 @@ pub fn answer(reply: &Reply) -> Answer {
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
-        Ok(Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. }) => Answer::Other,
+        Ok(Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. } | Outcome::Listed(_)) => {
+            Answer::Other
+        }
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,
     }
@@ -176,6 +188,18 @@ impl Node for Recorder {
 
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
         self.inner.lesson_given(lesson, taught);
+    }
+
+    fn member(&self) -> Option<Member> {
+        self.inner.member()
+    }
+
+    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+        self.inner.enrolled(run, standing, roster);
+    }
+
+    fn raise(&self, max_ttl: Duration, since: Option<Tick>) {
+        self.inner.raise(max_ttl, since);
     }
 
     fn close(&self) {
