@@ -17,7 +17,8 @@ use crate::quorum::roster::{
 };
 use crate::quorum::{NodeSet, Tick};
 
-/// For how long answers are waited for.
+/// For how long answers are waited for, where votes count still and must go on to do so; and where none does.
+const BRIEF: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When a round that failed is made again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -92,6 +93,8 @@ struct Book {
     /// Which server each node was when it was connected to last, and before.
     last: Vec<Option<String>>,
     gone: Vec<Vec<String>>,
+    /// Since when each is another one than before.
+    since: Vec<Option<Tick>>,
     /// The rosters of nodes that refused, until their entries have expired. They count also while
     /// such a node cannot be reached: it may be restarting.
     refusals: Vec<Option<(Roster, Tick)>>,
@@ -111,6 +114,7 @@ struct Ring<'a> {
     runs: Vec<Option<String>>,
     connected: NodeSet,
     lasts: Duration,
+    patience: Duration,
 }
 
 type Answers = Vec<Option<(bool, Roster)>>;
@@ -119,7 +123,7 @@ impl Book {
     /// Enrols what is connected. When to do so again.
     async fn round(&mut self, voters: &Arc<Voters>) -> Tick {
         let now = voters.host.now();
-        let ring = self.ring(voters);
+        let ring = self.ring(voters, now);
         if ring.connected.is_empty() {
             return Tick::NEVER;
         }
@@ -144,11 +148,12 @@ impl Book {
         now + pause * (1_000 - spread) / 1_000
     }
 
-    fn ring<'a>(&mut self, voters: &'a Arc<Voters>) -> Ring<'a> {
+    fn ring<'a>(&mut self, voters: &'a Arc<Voters>, now: Tick) -> Ring<'a> {
         let members: Vec<_> = voters.nodes.iter().map(|node| node.member()).collect();
         self.last.resize(members.len(), None);
         self.gone.resize(members.len(), Vec::new());
         self.refusals.resize(members.len(), None);
+        self.since.resize(members.len(), None);
         let mut connected = NodeSet::default();
         for (node, member) in members.iter().enumerate() {
             let Some(member) = member else { continue };
@@ -156,13 +161,15 @@ impl Book {
             let before = self.last[node].replace(member.run.clone());
             if let Some(before) = before.filter(|before| *before != member.run) {
                 self.gone[node].push(before);
+                self.since[node] = Some(now);
                 let too_many = self.gone[node].len().saturating_sub(GONE);
                 self.gone[node].drain(..too_many);
             }
         }
+        let patience = if self.is_fresh(now) { BRIEF } else { PATIENCE };
         let runs = members.iter().map(|member| member.as_ref().map(|member| member.run.clone())).collect();
         let lasts = self.told.max(Duration::from_millis(voters.members.longest.load(Ordering::Relaxed))) + LASTS;
-        Ring { voters, members, runs, connected, lasts }
+        Ring { voters, members, runs, connected, lasts, patience }
     }
 
     fn is_fresh(&self, now: Tick) -> bool {
@@ -174,10 +181,22 @@ impl Book {
         if ring.voters.members.max_ttl.is_zero() {
             return None;
         }
-        let youngest = ring.members.iter().flatten().map(|member| member.age).min()?;
+        // One that loads its data for long is old when it answers.
+        let age = |(member, since): (&Option<Member>, &Option<Tick>)| {
+            let known = since.map_or(Duration::MAX, |since| now.since(since));
+            Some(member.as_ref()?.age.min(known))
+        };
+        let youngest = ring.members.iter().zip(&self.since).filter_map(age).min()?;
         let left = YOUNG.checked_sub(youngest).filter(|left| !left.is_zero())?;
-        let until = (now + left).min(*self.waits.get_or_insert(now) + YOUNG);
+        // One that restarts again and again delays a start by so long once, but for those who were refused.
+        let limit = if self.was_refused(now) { Tick::NEVER } else { *self.waits.get_or_insert(now) + YOUNG };
+        let until = (now + left).min(limit);
         (now < until).then_some(until)
+    }
+
+    /// Whether some node has refused lately.
+    fn was_refused(&self, now: Tick) -> bool {
+        self.refusals.iter().flatten().any(|(_, until)| now < *until)
     }
 
     /// Asks until it is known which servers all nodes take. Whether any.
@@ -185,7 +204,7 @@ impl Book {
         let (mut chosen, mut insisted) = (ring.connected, self.is_fresh(now));
         // Where somebody has refused lately, nothing is written before all would take it: half of a list
         // in some rosters keeps others out for nothing.
-        let mut writes = self.refusals.iter().flatten().all(|(_, until)| *until <= now);
+        let mut writes = !self.was_refused(now);
         for _ in 0..TRIES {
             let began = ring.voters.host.now();
             let answers = ring.ask(chosen, &self.gone_from(ring, chosen), writes).await;
@@ -198,7 +217,7 @@ impl Book {
             }
             match self.verdict(ring, chosen, &answers, began, all) {
                 Verdict::Listed(_) if !writes => writes = true,
-                Verdict::Listed(listed) if listed.is_empty() => return false,
+                Verdict::Listed(listed) if listed.len() < ring.voters.size.quorum() => return false,
                 Verdict::Listed(listed) => {
                     self.take(ring, listed, chosen, began, &answers);
                     return true;
@@ -317,7 +336,7 @@ impl Ring<'_> {
         let host = &self.voters.host;
         let round = Round::new(self.voters.nodes.len(), 0, Open(self.connected.len()));
         self.voters.ask(self.connected, &Arc::new(Operation::enrol(&enrolment)), &round);
-        let _ = before(host, host.now() + PATIENCE, round.verdict()).await;
+        let _ = before(host, host.now() + self.patience, round.verdict()).await;
         round.replies(|replies| replies.iter().map(answer).collect())
     }
 

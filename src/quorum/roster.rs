@@ -5,7 +5,6 @@
 //! the votes of a server only while all nodes that it is connected to have lately taken that server
 //! into their rosters, or had it there. `docs/protocol.md`, "Members", says why that is enough.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,16 +200,6 @@ impl Standing {
     }
 }
 
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unlisted(why) => write!(f, "unlisted: {why}"),
-            Self::Newcomer(_) => f.write_str("a server has just started: clients of another list may come back to it"),
-            _ => f.write_str("it is being asked whether other clients have the same list"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,7 +280,7 @@ mod tests {
         assert!(listed.counts(at(9)) && !listed.counts(at(10)));
         assert!(Standing::Exempt.counts(at(99)));
         for other in [Standing::Unknown, Standing::Newcomer(at(1)), Standing::Unlisted("why".into())] {
-            assert!(!other.counts(at(5)), "{other}");
+            assert!(!other.counts(at(5)), "{other:?}");
         }
     }
 

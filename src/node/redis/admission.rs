@@ -137,11 +137,6 @@ pub(super) fn run(lineage: &str) -> String {
     lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect()
 }
 
-/// What rosters call a server.
-pub(super) fn member(run_id: &str) -> String {
-    run_id.chars().filter(char::is_ascii_alphanumeric).take(64).collect()
-}
-
 /// The same script by another digest, for EVAL, which leaves a script in the server's memory: a
 /// server of another lineage must not come to know the one that is loaded.
 pub(super) fn once(lineage: &str) -> String {

@@ -126,6 +126,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What rosters call a server: another database of it has other locks.
+    fn member(&self, run_id: &str) -> String {
+        let run: String = run_id.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+        match self.dialer.database() {
+            0 => run,
+            database => format!("{run}-{database}"),
+        }
+    }
+
     /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
@@ -190,7 +199,7 @@ impl State {
         };
         match (operation.verb, self.guard.quarantined(now)) {
             (Verb::Claim | Verb::Pass, _) if !self.standing.counts(now) => {
-                Err(Fault::new(FaultKind::Quarantined, self.standing.to_string()))
+                Err(Fault::new(FaultKind::Quarantined, self.unlisted(now)))
             }
             (Verb::Claim | Verb::Pass, Some((left, doubt))) => {
                 Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
@@ -200,6 +209,14 @@ impl State {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
             _ => Ok(sender.clone()),
+        }
+    }
+
+    /// Why no vote counts of a server that is not listed.
+    fn unlisted(&self, now: Tick) -> String {
+        match self.node_state(now) {
+            NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
+            state => state.to_string(),
         }
     }
 
@@ -321,12 +338,12 @@ impl Node for RedisNode {
         let now = self.shared.host.now();
         let state = self.shared.state();
         let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
-        Some(Member { run: admission::member(&server.run_id), age: state.guard.age(now) })
+        Some(Member { run: self.shared.member(&server.run_id), age: state.guard.age(now) })
     }
 
     fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
         let mut state = self.shared.state();
-        let same = state.server.as_ref().is_some_and(|server| admission::member(&server.run_id) == run);
+        let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
         if same && self.shared.settings.enrols {
             state.standing = standing;
             run.clone_into(&mut state.enrolled);

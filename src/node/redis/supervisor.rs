@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Greeting, Guest, Server, greet, member};
+use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::{Batcher, End};
 use super::transport::Connection;
 use super::{Job, Link, QUEUE, Shared};
@@ -124,7 +124,7 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
-    let run = member(&server.run_id);
+    let run = shared.member(&server.run_id);
     if state.enrolled != run && state.standing != Standing::Exempt {
         state.standing = Standing::Unknown;
         state.enrolled = run;
