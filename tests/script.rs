@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{Inspection, Name, Operation, Outcome, Stance, Verb};
+use quorumlock::quorum::roster::Enrolment;
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
@@ -48,6 +49,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
+        3 => Just(Verb::Enrol),
     ];
     // Rarely: what is taught lies above most ballots from then on.
     let verb = prop_oneof![40 => verb, 1 => Just(Verb::Teach)];
@@ -97,6 +99,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         // What is a day ahead is cut, by clocks that differ here.
         Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
         Verb::Record => return Operation::record(),
+        Verb::Enrol => return enrolment(&sketch),
         _ => {}
     }
     Operation {
@@ -110,6 +113,17 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         grace: sketch.grace,
         next: (sketch.verb == Verb::Pass).then(|| format!("{CLIENT}/{}.1", sketch.next).into()),
     }
+}
+
+/// Servers by what the case drew: many of few, sometimes one that has gone, or another list.
+fn enrolment(sketch: &Sketch) -> Operation {
+    let named = |number: u64| format!("run{number}");
+    let servers = sketch.names.iter().map(|&name| named(name as u64 + u64::from(sketch.owner))).collect();
+    let gone = if sketch.next == 0 { vec![named(sketch.ballot % 6)] } else { Vec::new() };
+    let nodes = if sketch.count == 4 { 5 } else { 3 };
+    let protocol = if sketch.ballot == 3 { 3 } else { 2 };
+    let lasts = if sketch.grace.is_zero() { Duration::ZERO } else { Duration::from_secs(900) };
+    Operation::enrol(&Enrolment { nodes, protocol, max_ttl: sketch.grace * sketch.count, lasts, servers, gone })
 }
 
 fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
@@ -165,7 +179,7 @@ impl Pair {
         let names = ["a", "b", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
         // All names of a server share its record.
-        self.server.command(&["DEL", "node"]);
+        self.server.command(&["DEL", "node", "node:roster"]);
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
             let real = ask_all(&self.node, &batch).await;

@@ -102,12 +102,15 @@ pub struct NodeStatus {
     pub no_wake_ups: Option<String>,
     /// The server's roster, when it told it last: whose votes its clients count.
     pub roster: Option<Roster>,
+    /// Whether clients count the server's votes: this one, or for an onlooker those in the server's roster.
+    /// `None` where that is not known.
+    pub listed: Option<bool>,
 }
 
 impl NodeStatus {
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {
-        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None, roster: None }
+        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None, roster: None, listed: None }
     }
 }

@@ -20,6 +20,8 @@ use crate::quorum::{NodeSet, Tick};
 /// For how long answers are waited for, where votes count still and must go on to do so; and where none does.
 const BRIEF: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// For how long nodes are waited for that are being connected to for the first time.
+const TRIED: Duration = Duration::from_secs(5);
 /// When a round that failed is made again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often nodes are asked in one round at most.
@@ -100,6 +102,8 @@ struct Book {
     refusals: Vec<Option<(Roster, Tick)>>,
     /// When the last enrolment began that all nodes took.
     listed: Option<Tick>,
+    /// Since when this client waits for nodes that it has not connected to, with nothing enrolled.
+    tries: Option<Tick>,
     /// Since when this client waits for a young server, with nothing enrolled.
     waits: Option<Tick>,
     /// The largest `max_ttl` that was told, and the least that is less than this client's own.
@@ -133,16 +137,19 @@ impl Book {
         }
         if !self.is_fresh(now) {
             // Whoever has nothing enrolled must not count a quorum's votes before it has asked the others too.
-            if ring.others_come() {
-                return now + EVERY;
+            let until = *self.tries.get_or_insert(now) + TRIED;
+            if ring.others_come() && now < until {
+                return until;
             }
             if let Some(until) = self.newcomer(&ring, now) {
                 ring.tell_all(&Standing::Newcomer(until));
                 return until;
             }
         }
-        self.waits = None;
         let listed = self.enrol(&ring, now).await;
+        if listed {
+            (self.waits, self.tries) = (None, None);
+        }
         let pause = if listed { EVERY } else { AGAIN };
         let spread = u32::try_from(voters.host.random() % 200).unwrap_or(0);
         now + pause * (1_000 - spread) / 1_000

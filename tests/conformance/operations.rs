@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
+use quorumlock::quorum::roster::{Enrolment, Roster};
 
 use crate::common::eventually;
 use crate::common::node::{ask, real};
@@ -252,6 +253,65 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What a client of three nodes asks for, for a minute.
+fn enrolment(servers: &str, gone: &str) -> Enrolment {
+    let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(60));
+    Enrolment { nodes: 3, protocol: 2, max_ttl, lasts, servers: words(servers), gone: words(gone) }
+}
+
+fn roster(servers: &str, seconds: u64) -> Roster {
+    let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, 2) };
+    Roster { nodes, protocol, max_ttl: Duration::from_secs(seconds), servers: words(servers) }
+}
+
+impl Bench {
+    async fn enrol(&self, servers: &str, gone: &str) -> Outcome {
+        self.ask(&Operation::enrol(&enrolment(servers, gone))).await
+    }
+}
+
+async fn a_roster_takes_no_more_servers_than_its_clients_lists_have(node: Bench) {
+    assert_eq!(node.enrol("b a", "").await, Outcome::Listed(roster("", 0)));
+    assert_eq!(node.enrol("a c", "").await, Outcome::Listed(roster("a b", 30)));
+    assert_eq!(node.enrol("c d", "").await, Outcome::Unlisted(roster("a b c", 30)));
+    assert_eq!(node.enrol("c", "").await, Outcome::Listed(roster("a b c", 30)), "it wrote nothing");
+    for (nodes, protocol) in [(5, 2), (3, 3)] {
+        let other = Enrolment { nodes, protocol, ..enrolment("a", "") };
+        assert_eq!(node.ask(&Operation::enrol(&other)).await, Outcome::Unlisted(roster("a b c", 30)));
+    }
+}
+
+async fn a_server_that_has_gone_makes_room_where_all_fit_then(node: Bench) {
+    node.enrol("a b c", "").await;
+    assert_eq!(node.enrol("d e", "c").await, Outcome::Unlisted(roster("a b c", 30)));
+    assert_eq!(node.enrol("a d", "c x").await, Outcome::Listed(roster("a b c", 30)));
+    assert_eq!(node.enrol("b", "").await, Outcome::Listed(roster("a b d", 30)));
+}
+
+async fn a_roster_is_looked_at_without_a_change(node: Bench) {
+    let look = |servers| Operation::enrol(&Enrolment { lasts: Duration::ZERO, ..enrolment(servers, "") });
+    assert_eq!(node.ask(&look("a b c")).await, Outcome::Listed(roster("", 0)));
+    node.enrol("a b", "").await;
+    assert_eq!(node.ask(&look("c d")).await, Outcome::Unlisted(roster("a b", 30)));
+    assert_eq!(node.ask(&look("c")).await, Outcome::Listed(roster("a b", 30)));
+    assert_eq!(node.ask(&look("")).await, Outcome::Listed(roster("a b", 30)));
+}
+
+async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
+    let brief = |servers| Enrolment { lasts: Duration::from_millis(100), ..enrolment(servers, "") };
+    let tell = |seconds| Duration::from_secs(seconds);
+    node.enrol("a", "").await;
+    let more = Enrolment { max_ttl: tell(40), ..brief("a b") };
+    assert_eq!(node.ask(&Operation::enrol(&more)).await, Outcome::Listed(roster("a", 30)));
+    let less = Enrolment { max_ttl: tell(20), ..brief("b c") };
+    assert_eq!(node.ask(&Operation::enrol(&less)).await, Outcome::Listed(roster("a b", 40)));
+    eventually("b and c end", async || node.enrol("", "").await == Outcome::Listed(roster("a", 40))).await;
+}
+
 macro_rules! both {
     ($($scenario:ident;)*) => {
         mod memory {
@@ -299,4 +359,8 @@ both! {
     a_release_raises_the_fence_whether_it_was_held_or_not;
     a_late_release_of_an_earlier_round_does_not_undo_the_next;
     a_question_writes_nothing;
+    a_roster_takes_no_more_servers_than_its_clients_lists_have;
+    a_server_that_has_gone_makes_room_where_all_fit_then;
+    a_roster_is_looked_at_without_a_change;
+    an_entry_ends_by_itself_and_no_shorter_one_ends_it;
 }

@@ -34,6 +34,9 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
 /// Grants a claim with the ballot that it asked with: the longest run of digits in its packed arguments.
 fn granted(words: &[String]) -> Vec<u8> {
     let packed = words.last().map_or("", String::as_str);
+    if packed.starts_with("enrol") {
+        return well(words);
+    }
     let ballot = packed.split(|char: char| !char.is_ascii_digit()).max_by_key(|run| run.len()).unwrap_or_default();
     [b"*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$7\r\ngranted\r\n".to_vec(), bulk(ballot)].concat()
 }

@@ -97,6 +97,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let wall = core.wall_skew();
     let max_ttl = core.plan.max_ttl;
     let nodes = core.servers.len();
+    let list = core.plan.lists.get(number).cloned().unwrap_or_else(|| (0..nodes).collect());
     let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
     let process = Process { region, clients, rate, wall, links, paused_at: None, suspended: false, dead: false, inbox };
@@ -110,12 +111,12 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let host = Arc::new(SimHost { world: world.clone(), process: number, clock: Clock { rate, origin }, dice });
     let dialer = |node| -> Arc<dyn Dialer> { Arc::new(SimDialer { world: world.clone(), process: number, node }) };
     let recorder =
-        |node, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node, inner }) };
+        |at: usize, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node: list[at], inner }) };
     let quorum = Quorum::builder()
         .ttl(ttl)
         .max_ttl(max_ttl)
         .node_timeout(node_timeout)
-        .over_dialers(host, (0..nodes).map(dialer).collect(), recorder)
+        .over_dialers(host, list.iter().copied().map(dialer).collect(), recorder)
         .expect("the plan's settings make sense");
     for _ in 0..clients {
         let client = Client::new(world.clone(), number, quorum.clone(), seeds.fork());

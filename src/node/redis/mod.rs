@@ -135,6 +135,14 @@ impl Shared {
         }
     }
 
+    fn listed(&self, state: &State) -> Option<bool> {
+        if state.standing != Standing::Exempt {
+            return Some(state.standing.counts(self.host.now()));
+        }
+        let run = self.member(&state.server.as_ref()?.run_id);
+        Some(state.roster.as_ref()?.servers.contains(&run))
+    }
+
     /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
@@ -374,6 +382,7 @@ impl Node for RedisNode {
             evicts: state.server.as_ref().and_then(|server| server.evicts.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
             roster: state.roster.clone(),
+            listed: self.shared.listed(&state),
         }
     }
 }

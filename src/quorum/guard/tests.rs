@@ -292,3 +292,26 @@ fn a_slow_reply_widens_what_is_believed_of_the_clock() {
     // Answered somewhere within these five seconds.
     assert!(!guard.observe(104 * SECOND, at(1), at(6)));
 }
+
+#[test]
+fn a_larger_max_ttl_is_no_new_doubt_and_concerns_none_that_is_older() {
+    let quarantined = |since| {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.admit("b", SECOND, at(100));
+        guard.raise(10 * SECOND, None);
+        guard.raise(MAX_TTL * 2, since);
+        guard.quarantined(at(110)).unwrap().0
+    };
+    assert_eq!(quarantined(None), 110 * SECOND, "the doubt began when it did");
+    assert_eq!(quarantined(Some(at(100))), 110 * SECOND);
+    assert_eq!(quarantined(Some(at(101))), 50 * SECOND, "nobody had such locks then");
+    let mut old = guard();
+    old.admit("a", 1_000 * SECOND, at(0));
+    old.raise(MAX_TTL * 2, None);
+    assert_eq!(old.quarantined(at(1)), None);
+    let mut off = Guard::new(Duration::ZERO, 0.01);
+    off.admit("a", SECOND, at(0));
+    off.raise(MAX_TTL, None);
+    assert_eq!(off.quarantined(at(0)), None);
+}

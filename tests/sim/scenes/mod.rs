@@ -2,6 +2,7 @@
 //! times, and judged as all runs are.
 
 mod doubt;
+mod lists;
 pub mod part;
 mod proxies;
 pub mod script;
@@ -56,6 +57,11 @@ pub static SCENES: &[Scene] = &[
     scene!(tokens::who_forgot_does_not_teach),
     scene!(tokens::a_node_that_forgot_unseen_is_taught),
     scene!(tokens::fences_expire_while_a_clock_is_wrong),
+    scene!(lists::two_lists_share_a_node),
+    scene!(lists::stalled_over_a_cold_change),
+    scene!(lists::who_stands_still_holds),
+    scene!(lists::the_common_node_is_slow),
+    scene!(lists::the_common_node_restarts),
     scene!(proxies::one_client_notices_and_the_next_must_too),
     scene!(proxies::replaced_while_it_is_greeted),
 ];
