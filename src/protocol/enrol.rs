@@ -224,7 +224,13 @@ impl Book {
             }
             match self.verdict(ring, chosen, &answers, began, all) {
                 Verdict::Listed(_) if !writes => writes = true,
-                Verdict::Listed(listed) if listed.len() < ring.voters.size.quorum() => return false,
+                Verdict::Listed(listed) if listed.len() < ring.voters.size.quorum() => {
+                    // What was listed before is so until its time is over.
+                    if !self.is_fresh(began) {
+                        listed.iter().for_each(|node| ring.tell(node, Standing::Few, &answers));
+                    }
+                    return false;
+                }
                 Verdict::Listed(listed) => {
                     self.take(ring, listed, chosen, began, &answers);
                     return true;

@@ -180,6 +180,8 @@ pub enum Standing {
     /// It was not enrolled yet.
     #[default]
     Unknown,
+    /// They would, but no quorum of nodes answers.
+    Few,
     /// They do until then, unless it is enrolled again.
     Listed(Tick),
     /// Not before then: some server is so young that others may come again which have another list.
@@ -195,7 +197,7 @@ impl Standing {
         match self {
             Self::Exempt => true,
             Self::Listed(until) => now < *until,
-            Self::Unknown | Self::Newcomer(_) | Self::Unlisted(_) => false,
+            Self::Unknown | Self::Few | Self::Newcomer(_) | Self::Unlisted(_) => false,
         }
     }
 }
@@ -279,7 +281,7 @@ mod tests {
         let listed = Standing::Listed(at(10));
         assert!(listed.counts(at(9)) && !listed.counts(at(10)));
         assert!(Standing::Exempt.counts(at(99)));
-        for other in [Standing::Unknown, Standing::Newcomer(at(1)), Standing::Unlisted("why".into())] {
+        for other in [Standing::Unknown, Standing::Few, Standing::Newcomer(at(1)), Standing::Unlisted("why".into())] {
             assert!(!other.counts(at(5)), "{other:?}");
         }
     }

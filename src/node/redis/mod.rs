@@ -223,6 +223,7 @@ impl State {
     /// Why no vote counts of a server that is not listed.
     fn unlisted(&self, now: Tick) -> String {
         match self.node_state(now) {
+            NodeState::Up => "no quorum of nodes answers, so no vote counts".to_owned(),
             NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
             state => state.to_string(),
         }
@@ -232,6 +233,7 @@ impl State {
         match &self.link {
             Link::Up(_) if !self.standing.counts(now) => match &self.standing {
                 Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
+                Standing::Few => NodeState::Up,
                 Standing::Newcomer(until) if now < *until => {
                     NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer }
                 }

@@ -35,7 +35,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// How often the view is drawn and the nodes are looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for nodes that have just been started to take part: their quarantine, and the second in which they count their age.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(20);
 /// The node that is killed.
 const VICTIM: usize = 1;
 
