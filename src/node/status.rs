@@ -67,7 +67,10 @@ impl fmt::Display for NodeState {
                 write!(f, "quarantined for {left:.0?} more: its clock was stepped, so it may have ended locks early")
             }
             Self::Quarantined { left, doubt: Doubt::Newcomer } => {
-                write!(f, "quarantined for {left:.0?} more: a server has just started, and clients of another list may come back to it")
+                write!(
+                    f,
+                    "quarantined for {left:.0?} more: a server has just started, and clients of another list may come back to it"
+                )
             }
             Self::Connecting => f.write_str("connecting"),
             Self::Unlisted { why } => write!(f, "unlisted: {why}"),
@@ -111,6 +114,16 @@ impl NodeStatus {
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {
-        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None, roster: None, listed: None }
+        Self {
+            node,
+            state,
+            round_trip: None,
+            version: None,
+            uptime: None,
+            evicts: None,
+            no_wake_ups: None,
+            roster: None,
+            listed: None,
+        }
     }
 }

@@ -119,7 +119,9 @@ impl Claimant<'_> {
     async fn announced(&self, patience: Patience) -> Result<()> {
         let (voters, ttl) = (self.voters, self.rules.validity.ttl());
         if voters.members.onlooker {
-            return Err(Error::config("this client only looks; connect one without QuorumBuilder::onlooker to acquire"));
+            return Err(Error::config(
+                "this client only looks; connect one without QuorumBuilder::onlooker to acquire",
+            ));
         }
         let Some(until) = voters.members.held_back(ttl, voters.host.now()) else { return Ok(()) };
         sleep_until(&voters.host, patience.end().unwrap_or_default().min(until)).await;
@@ -127,7 +129,9 @@ impl Claimant<'_> {
         if left.is_zero() {
             return Ok(());
         }
-        let why = format!("other clients have a smaller max_ttl, and ttl {ttl:?} may be used in {left:.0?}, when all of them know");
+        let why = format!(
+            "other clients have a smaller max_ttl, and ttl {ttl:?} may be used in {left:.0?}, when all of them know"
+        );
         Err(self.error(ErrorKind::Unavailable, &why))
     }
 

@@ -151,8 +151,12 @@ fn fitting(size: Size, runs: &[Option<String>], asked: NodeSet, gone: &[String],
 /// Why a server's votes do not count, for people. `mine` are the run ids of this client's list.
 #[must_use]
 pub fn conflict(size: Size, mine: &[Option<String>], node: &str, roster: &Roster, lasts: Duration) -> String {
-    let others: Vec<_> =
-        roster.servers.iter().filter(|run| !mine.iter().flatten().any(|mine| mine == *run)).map(|run| short(run)).collect();
+    let others: Vec<_> = roster
+        .servers
+        .iter()
+        .filter(|run| !mine.iter().flatten().any(|mine| mine == *run))
+        .map(|run| short(run))
+        .collect();
     let theirs = if roster.protocol != PROTOCOL && roster.nodes > 0 {
         format!("another protocol ({}, here {PROTOCOL})", roster.protocol)
     } else {
@@ -238,7 +242,8 @@ mod tests {
     #[test]
     fn all_that_took_them_are_listed() {
         assert_eq!(verdict("a b c", &[], &[None, None, None]), Verdict::Listed(set(&[0, 1, 2])));
-        let two = decide(Size::of(3), &runs("a b c"), NodeSet::first(3), &[], &[(0, Answer::Listed), (2, Answer::Listed)]);
+        let two =
+            decide(Size::of(3), &runs("a b c"), NodeSet::first(3), &[], &[(0, Answer::Listed), (2, Answer::Listed)]);
         assert_eq!(two, Verdict::Listed(set(&[0, 2])), "who did not answer is not");
     }
 
@@ -289,7 +294,12 @@ mod tests {
     /// A vote that comes at the last moment lets a lock be held for a ttl, less the drift.
     #[test]
     fn an_entry_outlasts_all_that_rests_on_it() {
-        for (ttl, share) in [(Duration::from_millis(100), 0.01), (Duration::from_secs(60), 0.01), (Duration::from_secs(86_400 * 30), 0.01), (Duration::from_secs(60), 0.2)] {
+        for (ttl, share) in [
+            (Duration::from_millis(100), 0.01),
+            (Duration::from_secs(60), 0.01),
+            (Duration::from_secs(86_400 * 30), 0.01),
+            (Duration::from_secs(60), 0.2),
+        ] {
             let held = FRESH + ttl.mul_f64(1.0 - share);
             assert!(held.mul_f64(1.0 + share) < ttl + LASTS, "{ttl:?} {share}");
         }

@@ -110,8 +110,9 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     world.exec.add_process();
     let host = Arc::new(SimHost { world: world.clone(), process: number, clock: Clock { rate, origin }, dice });
     let dialer = |node| -> Arc<dyn Dialer> { Arc::new(SimDialer { world: world.clone(), process: number, node }) };
-    let recorder =
-        |at: usize, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node: list[at], inner }) };
+    let recorder = |at: usize, inner| -> Arc<dyn Node> {
+        Arc::new(Recorder { world: world.clone(), process: number, node: list[at], inner })
+    };
     let quorum = Quorum::builder()
         .ttl(ttl)
         .max_ttl(max_ttl)

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+use quorumlock::node::{
+    Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
+};
 use quorumlock::quorum::Tick;
 use quorumlock::quorum::guard::Lesson;
 use quorumlock::quorum::roster::{Roster, Standing};
@@ -127,9 +129,9 @@ pub fn answer(reply: &Reply) -> Answer {
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
-        Ok(Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. } | Outcome::Listed(_)) => {
-            Answer::Other
-        }
+        Ok(
+            Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. } | Outcome::Listed(_),
+        ) => Answer::Other,
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,
     }

@@ -295,8 +295,7 @@ impl Batcher {
         if let Some(why) = unheard {
             self.shared.without_hints(&why);
         }
-        let trust = self.observe(time, sent, received);
-        let listed = self.shared.state().standing.counts(received);
+        let (trust, listed) = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let reply = trusted(reply, trust);
@@ -312,18 +311,20 @@ impl Batcher {
 
     /// Which replies that came with this time count: the clock may have been stepped now, or a
     /// little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> Trust {
+    /// And whether the server was enrolled lately enough for them.
+    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, bool) {
         let mut state = self.shared.state();
         state.round_trip = Some(received.since(sent));
         let stepped = state.guard.observe(time, sent, received);
         let trust = state.guard.trust(received);
+        let listed = state.standing.counts(received);
         let doubted = state.guard.take_news();
         drop(state);
         if stepped {
             self.note(stepped, !trust.grants);
         }
         self.shared.tell_doubt(doubted);
-        trust
+        (trust, listed)
     }
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {

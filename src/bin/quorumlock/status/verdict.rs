@@ -117,6 +117,9 @@ fn of_roster(node: &NodeStatus, nodes: usize) -> Option<String> {
         return Some(format!("{label} is used by clients whose list has {theirs} nodes; this one has {nodes}"));
     }
     (listed == Some(false)).then(|| {
-        format!("{label} is not listed: its clients count no votes of this server, but of {} others", roster.servers.len())
+        format!(
+            "{label} is not listed: its clients count no votes of this server, but of {} others",
+            roster.servers.len()
+        )
     })
 }
