@@ -72,6 +72,9 @@ impl QuorumBuilder {
     /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
     /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
     ///
+    /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too large keeps restarted
+    /// nodes out for as long, until it has gone for that long and the others were started again.
+    ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
     /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
@@ -113,7 +116,8 @@ impl QuorumBuilder {
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside of a Tokio runtime; `Unavailable` if no quorum
-    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said.
+    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said: also where clients whose list
+    /// of nodes is another one use some of these, with what to do.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.

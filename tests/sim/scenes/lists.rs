@@ -53,18 +53,22 @@ pub fn who_stands_still_holds(script: &mut Script) {
     script.at(at + 70_000, Cue::Kill(0));
 }
 
-/// The second starts later, and asks before it has heard of the node that they share.
+/// The second starts later, and asks before it has heard of the node that they share. (Its nodes were taught by one of
+/// the same list that has gone: else its votes would wait for that.)
 pub fn the_common_node_is_slow(script: &mut Script) {
     script.two_lists(3_000, 5_000);
+    script.plan.lists.swap(0, 1);
     script.processes = 1;
-    script.asks(500, 0, asks_for(5_000, 10_000));
-    script.at(1_000, Cue::Starts);
-    let late = script.about(100, 600);
-    script.hold_one_way(1, &[2], 0, 900..1_600, 1_100 + late);
-    for at in [1_060, 1_200, 1_500] {
-        script.asks(at, 1, asks_for(1_500, 1_000));
+    script.at(3_000, Cue::Kill(0));
+    script.at(24_000, Cue::Starts);
+    script.asks(25_000, 1, asks_for(5_000, 20_000));
+    script.at(30_000, Cue::Starts);
+    let late = script.about(200, 600);
+    script.hold_one_way(2, &[2], 0, 29_900..30_700, 30_000 + late);
+    for at in [30_050, 30_200, 30_500] {
+        script.asks(at, 2, asks_for(1_500, 1_000));
     }
-    script.at(9_000, Cue::Kill(1));
+    script.at(38_000, Cue::Kill(2));
 }
 
 /// The second was refused. The node that they share restarts, and forgets its roster; the first comes
