@@ -251,9 +251,9 @@ impl Plan {
     }
 
     /// How long after the faults a client that keeps asking may have to wait: for what was left
-    /// behind, for the quarantine, and for its turn.
+    /// behind, for the quarantine, for servers that are young, for rosters that have the processes before, and for its turn.
     pub fn patience(&self) -> Duration {
-        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step()
+        45 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step()
     }
 
     /// How far a node's clock is stepped at most, on average: further than any hold lasts.
