@@ -297,11 +297,13 @@ local function hand_over(op, i, it)
   local waiting = call('ZRANGE', line, 0, 2)
   if not waiting[1] then return false end
   local owner, lasts, age = registered(op, i, waiting[1])
-  if not owner or age < 0 or age * 2 > lasts then return false end
+  -- A release or a revocation of it must not be undone by what another's release carries.
+  if not owner or it.gone[owner] or age < 0 or age * 2 > lasts then return false end
   call('ZREM', line, waiting[1])
   call('HDEL', hands(op, i), waiting[1])
   it.ends, it.fence = now + lasts, ballot
   heard(ballot)
+  over(op, i, it)
   keep(op, i, it, 'o', owner, 'c', 1, 'u', digits(it.ends), 'f', digits(ballot))
   if not waiting[2] then call('HDEL', op.locks[i], 'w') end
   wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i])

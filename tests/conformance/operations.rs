@@ -285,6 +285,21 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9, .. }));
 }
 
+/// It was revoked while another held the name, or it was released and a late claim of it came behind that.
+async fn who_was_revoked_or_released_is_handed_nothing(node: Bench) {
+    for (round, verb) in [(0, Verb::Revoke), (1, Verb::Release)] {
+        let held = 10 * round + 5;
+        assert_eq!(node.claim("me", held).await, granted(held));
+        node.joins(&waits("c/1.0", 7, TTL)).await;
+        node.ask(&operation(verb, "c/1.0", held + 1)).await;
+        node.joins(&waits("c/1.0", 7, TTL)).await;
+        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held, held + 3) }).await;
+        let told = node.look("a").await;
+        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{verb:?}");
+        node.release("c/1.0", 1).await;
+    }
+}
+
 async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1.0", 7, TTL)).await;
@@ -446,6 +461,7 @@ both! {
     a_release_raises_the_fence_whether_it_was_held_or_not;
     a_late_release_of_an_earlier_round_does_not_undo_the_next;
     a_release_hands_over_to_the_first_that_is_registered;
+    who_was_revoked_or_released_is_handed_nothing;
     a_release_that_freed_nothing_hands_nothing_over;
     a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn;
     a_registration_is_fresh_for_half_of_its_time;

@@ -344,6 +344,11 @@ impl Work<'_> {
         let line = &mut self.entry(name).line;
         let Some((_, first)) = line.first() else { return false };
         let Some(to) = line.registered(first).filter(|known| known.is_fresh(now)).cloned() else { return false };
+        // A release or a revocation of it must not be undone by what another's release carries.
+        if self.entry(name).is_gone(&to.owner) {
+            return false;
+        }
+        let line = &mut self.entry(name).line;
         let Some(first) = line.pop() else { return false };
         let late: Vec<_> = line.stale(now).collect();
         let granted =
