@@ -38,6 +38,8 @@ pub struct Connection {
     pub met: Option<u32>,
     /// The client has not given it up, and has not been told that it ended.
     pub open: bool,
+    /// The server was asked for its record: the library takes no note of its clock before it has all answers to the greeting.
+    greeted: bool,
     /// The server was admitted, and asked for votes.
     admitted: bool,
     /// When the last message arrives, either way: the next arrives behind it.
@@ -134,6 +136,7 @@ impl Core {
             epoch: None,
             met: None,
             open: true,
+            greeted: false,
             admitted: false,
             last: [0; 2],
             calls: Calls::default(),
@@ -160,7 +163,9 @@ impl Core {
             connection.calls.clear();
             return receiver;
         }
-        connection.admitted |= matches!(command, Command::Script(_));
+        if matches!(command, Command::Script(_)) {
+            connection.admitted = std::mem::replace(&mut connection.greeted, true);
+        }
         if !std::mem::replace(&mut connection.overdue_set, true) {
             self.schedule(due, Event::Overdue(number));
         }
