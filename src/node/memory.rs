@@ -15,6 +15,8 @@ mod entry;
 mod line;
 mod record;
 mod store;
+mod waiting;
+mod work;
 
 pub use record::KEEP;
 pub use store::Store;

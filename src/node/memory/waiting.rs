@@ -1,0 +1,122 @@
+//! Who waits for a name, and what becomes of it when it is free: a hand-over or a turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::millis;
+use super::work::Work;
+use crate::node::hint::{HandedOver, Hint};
+use crate::node::operation::{Name, Operation, Stance};
+use crate::node::reply::Queued;
+use crate::quorum::handover::Stamp;
+
+/// What tells whoever is registered to register again: in a moment.
+const REGISTER: Duration = Duration::from_millis(1);
+
+/// When something happened, to the microsecond that a real node tells. There is one connection.
+fn stamp(precise: Duration) -> Stamp {
+    let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
+    Stamp { generation: 0, time: Duration::from_micros(micros) }
+}
+
+impl Work<'_> {
+    pub(super) fn join(&mut self, operation: &Operation, name: &Name) {
+        if let Stance::Wait { ticket, patience } = operation.stance {
+            let (now, precise) = (self.now, self.precise);
+            let until = now + millis(patience.max(Duration::from_millis(1)));
+            let entry = self.entry(name);
+            entry.line.join(ticket, Operation::acquisition(&operation.owner).into(), until);
+            entry.keep(precise);
+            self.note_fence(name);
+        }
+    }
+
+    /// A claim that was refused one name, and waits for it, is who it may be handed over to.
+    pub(super) fn register(&mut self, claim: &Operation, name: &Name) {
+        if claim.registers() {
+            let (lasts, now) = (millis(claim.handover), self.now);
+            self.entry(name).line.register(claim.owner.clone(), lasts, now);
+        }
+    }
+
+    /// Where a claim stands in the queue, if it waits.
+    pub(super) fn place(&mut self, claim: &Operation, name: &Name) -> Option<Queued> {
+        let waits = matches!(claim.stance, Stance::Wait { .. });
+        let rank = if waits { self.entry(name).line.rank(Operation::acquisition(&claim.owner)) } else { 0 };
+        let queued = Queued::of(rank)?;
+        Some(Queued { stamp: stamp(self.precise), ..queued })
+    }
+
+    /// Who comes before this claim to the free name, for how long, and whether the turn is still to be given.
+    pub(super) fn before(&mut self, claim: &Operation, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
+        if claim.stance == Stance::Barge {
+            return None;
+        }
+        let (now, me) = (self.now, Operation::acquisition(&claim.owner));
+        let entry = self.entry(name);
+        if let Some((turn, until)) = &entry.turn {
+            return (**turn != *me).then(|| (turn.clone(), until.saturating_sub(now), false));
+        }
+        let (ticket, first) = entry.line.first().filter(|(_, first)| ***first != *me)?;
+        match claim.stance {
+            Stance::Wait { ticket: mine, .. } if (mine, me) < (ticket, &**first) => None,
+            _ => Some((first.clone(), millis(claim.grace), true)),
+        }
+    }
+
+    /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first, where it was `freed` by
+    /// this, or the first is given its turn.
+    pub(super) fn queue_after_release(&mut self, release: &Operation, name: &Name, freed: bool) {
+        let (me, now) = (Operation::acquisition(&release.owner), self.now);
+        if release.stance == Stance::Once {
+            self.entry(name).line.leave(me);
+        } else {
+            self.join(release, name);
+            self.entry(name).line.withdraw(&release.owner);
+        }
+        let entry = self.entry(name);
+        entry.turn.take_if(|(turn, _)| **turn == *me);
+        if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(name)) {
+            self.give(name);
+        }
+    }
+
+    /// Grants the name to the first in the queue, if that is registered lately enough and the ballot may be granted. Whether
+    /// it did. The next two are told to register again, if that is long ago.
+    fn hand_over(&mut self, name: &Name) -> bool {
+        let (ballot, now, precise) = (self.operation.next, self.now, self.precise);
+        if ballot <= self.bar(name) {
+            return false;
+        }
+        let line = &mut self.entry(name).line;
+        let Some((_, first)) = line.first() else { return false };
+        let Some(to) = line.registered(first).filter(|known| known.is_fresh(now)).cloned() else { return false };
+        // A release or a revocation of it must not be undone by what another's release carries.
+        if self.entry(name).is_gone(&to.owner) {
+            return false;
+        }
+        let line = &mut self.entry(name).line;
+        let Some(first) = line.pop() else { return false };
+        let late: Vec<_> = line.stale(now).collect();
+        let granted =
+            HandedOver { owner: to.owner.clone(), ballot, name: name.clone(), stamp: stamp(precise), counts: true };
+        let claim = Operation { owner: to.owner, ttl: to.lasts, count: 1, ..self.operation.clone() };
+        self.hold(&claim, name, ballot);
+        self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
+        self.store.hints.extend(late.into_iter().map(|late| Hint::new(late, REGISTER)));
+        true
+    }
+
+    /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one behind it when to ask.
+    pub(super) fn give(&mut self, name: &Name) {
+        let (grace, now, precise) = (millis(self.operation.grace), self.now, self.precise);
+        let entry = self.entry(name);
+        let Some(first) = entry.line.pop() else { return };
+        entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
+        let behind = entry.line.first().map(|(_, behind)| behind.clone());
+        entry.keep(precise);
+        self.note_fence(name);
+        self.store.hints.push(Hint::new(first, Duration::ZERO));
+        self.store.hints.extend(behind.map(|behind| Hint::new(behind, grace)));
+    }
+}

@@ -1,0 +1,284 @@
+//! What a node does when it is asked: one operation being carried out on what it stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::entry::Entry;
+use super::millis;
+use super::store::Store;
+use crate::node::operation::{Name, Operation, Stance, Verb};
+use crate::node::reply::{Inspection, Outcome};
+
+impl Store {
+    /// Carries out one operation at the node's time `now`, which is the time since any fixed origin.
+    pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
+        // To the microsecond only where ballots are compared with the clock.
+        let (precise, now) = (now, millis(now));
+        self.expire(now);
+        if matches!(operation.verb, Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
+            self.record.rotate(precise);
+        }
+        let mut work = Work { store: self, operation, now, precise };
+        match operation.verb {
+            Verb::Claim => work.claim(),
+            Verb::Renew => work.renew(),
+            Verb::Count => work.count(),
+            Verb::Release => work.release(),
+            Verb::Inspect => work.inspect(),
+            Verb::Teach => work.teach(),
+            Verb::Record => work.record(),
+            Verb::Revoke => work.revoke(),
+        }
+    }
+}
+
+/// One operation being carried out.
+pub(super) struct Work<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) operation: &'a Operation,
+    pub(super) now: Duration,
+    pub(super) precise: Duration,
+}
+
+impl Work<'_> {
+    /// A name of the operation, without what has expired of it.
+    pub(super) fn entry(&mut self, name: &Name) -> &mut Entry {
+        let now = self.now;
+        let entry = self.store.entries.entry(name.key().clone()).or_default();
+        entry.expire(now);
+        entry
+    }
+
+    fn names(&self) -> Arc<[Name]> {
+        self.operation.names.clone()
+    }
+
+    /// No ballot up to this one is granted for the name.
+    pub(super) fn bar(&mut self, name: &Name) -> u64 {
+        let floor = self.store.record.floor();
+        self.entry(name).fence.max(floor)
+    }
+
+    fn is_mine(&mut self, name: &Name) -> bool {
+        self.is_of(name, &self.operation.owner.clone())
+    }
+
+    /// Whether it is, and was not taken away.
+    fn is_kept(&mut self, name: &Name) -> bool {
+        let (owner, now) = (self.operation.owner.clone(), self.now);
+        self.entry(name).is_kept_by(&owner, now)
+    }
+
+    fn is_of(&mut self, name: &Name, owner: &str) -> bool {
+        let now = self.now;
+        self.entry(name).is_held_by(owner, now)
+    }
+
+    pub(super) fn claim(&mut self) -> Outcome {
+        let claim = self.operation;
+        let bar = self.highest_bar(claim);
+        let mut top = claim.ballot;
+        for name in self.names().iter() {
+            if let Some(refusal) = self.refusal(claim, name, bar) {
+                return refusal;
+            }
+            if self.is_of(name, &claim.owner) {
+                top = top.max(self.entry(name).fence);
+            }
+        }
+        for name in self.names().iter() {
+            self.take(claim, name, top);
+        }
+        Outcome::Granted { fence: top }
+    }
+
+    /// The highest bar of the names that are free.
+    fn highest_bar(&mut self, claim: &Operation) -> u64 {
+        let mut highest = 0;
+        let now = self.now;
+        for name in claim.names.iter() {
+            if self.entry(name).holder(now).is_none() {
+                highest = highest.max(self.bar(name));
+            }
+        }
+        highest
+    }
+
+    /// Takes a name that nothing refuses: its queue is left, and the turn is over.
+    fn take(&mut self, claim: &Operation, name: &Name, fence: u64) {
+        self.hold(claim, name, fence);
+        let entry = self.entry(name);
+        entry.line.leave(Operation::acquisition(&claim.owner));
+        entry.turn = None;
+    }
+
+    fn refusal(&mut self, claim: &Operation, name: &Name, highest: u64) -> Option<Outcome> {
+        let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name));
+        let entry = self.entry(name);
+        match entry.holder(now) {
+            // Granted while the node was in doubt, and it was taught since.
+            Some(hold) if hold.owner == claim.owner && !hold.revoked => {
+                let ballot = entry.fence.max(claim.ballot);
+                (ballot <= floor).then_some(Outcome::Stale { fence: floor })
+            }
+            Some(hold) => {
+                let (holder, remaining) = (hold.owner.to_string(), Some(hold.until - now));
+                self.join(claim, name);
+                self.register(claim, name);
+                Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
+            }
+            None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
+            None => {
+                let (turn, left, due) = self.before(claim, name)?;
+                self.join(claim, name);
+                self.register(claim, name);
+                if due {
+                    self.give(name);
+                }
+                let queued = self.place(claim, name);
+                Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, queued })
+            }
+        }
+    }
+
+    pub(super) fn renew(&mut self) -> Outcome {
+        let renewal = self.operation;
+        for name in renewal.names.iter() {
+            if let Some(holder) = self.stranger(name) {
+                return Outcome::Lost { holder };
+            }
+        }
+        let mut outcome = Outcome::Extended;
+        for name in renewal.names.iter() {
+            let precise = self.precise;
+            if self.is_mine(name) {
+                self.entry(name).extend(renewal.ttl, precise);
+                self.note_fence(name);
+            } else {
+                outcome = Outcome::Healed;
+                self.store.record.rotate(self.precise);
+                let fence = self.entry(name).fence.max(renewal.ballot);
+                self.hold(renewal, name, fence);
+            }
+        }
+        outcome
+    }
+
+    /// Because of whom a renewal does not renew; of nobody, where the owner was released.
+    fn stranger(&mut self, name: &Name) -> Option<String> {
+        let (owner, now) = (self.operation.owner.clone(), self.now);
+        let entry = self.entry(name);
+        match (entry.holder(now), &entry.turn) {
+            (Some(hold), _) if hold.owner == owner => hold.revoked.then(String::new),
+            (Some(hold), _) => Some(hold.owner.to_string()),
+            (None, Some((turn, _))) => Some(turn.to_string()),
+            (None, None) => entry.is_gone(&owner).then(String::new),
+        }
+    }
+
+    pub(super) fn count(&mut self) -> Outcome {
+        for name in self.names().iter() {
+            if !self.is_mine(name) {
+                let now = self.now;
+                let holder = self.entry(name).holder(now).map_or_else(String::new, |hold| hold.owner.to_string());
+                return Outcome::Lost { holder };
+            }
+        }
+        for name in self.names().iter() {
+            let count = self.operation.count;
+            self.entry(name).count(count);
+        }
+        Outcome::Counted
+    }
+
+    pub(super) fn release(&mut self) -> Outcome {
+        let (release, precise) = (self.operation, self.precise);
+        if self.is_brief() {
+            self.entry(&release.names[0]).free();
+            return Outcome::Released { held: 1 };
+        }
+        self.store.record.rotate(precise);
+        let mut held = 0;
+        for name in release.names.iter() {
+            let entry = self.entry(name);
+            let freed = entry.release(&release.owner, release.ballot, precise);
+            let fence = entry.fence;
+            self.store.record.heard(fence, precise);
+            self.queue_after_release(release, name, freed);
+            held += u32::from(freed);
+        }
+        Outcome::Released { held }
+    }
+
+    /// Whether the script frees the name without a look at the record: nobody waits, and the fence is known. (In a call with other
+    /// operations, or where a queue has just expired, it may look all the same. Nothing rests on it.)
+    fn is_brief(&mut self) -> bool {
+        let release = self.operation;
+        let [name] = &*release.names else { return false };
+        let mine = self.is_kept(name);
+        let now = self.now;
+        let entry = self.entry(name);
+        let alone = entry.turn.is_none() && entry.line.len(now) == 0;
+        mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
+    }
+
+    pub(super) fn revoke(&mut self) -> Outcome {
+        let (revoke, precise) = (self.operation, self.precise);
+        let (mut held, mut longest) = (0, Duration::ZERO);
+        for name in revoke.names.iter() {
+            let left = self.entry(name).revoke(&revoke.owner, revoke.ballot, precise);
+            let fence = self.entry(name).fence;
+            self.store.record.heard(fence, precise);
+            held += u32::from(left.is_some());
+            longest = longest.max(left.unwrap_or_default());
+        }
+        Outcome::Revoked { held, left: longest }
+    }
+
+    pub(super) fn inspect(&mut self) -> Outcome {
+        Outcome::Inspected(self.operation.names.iter().map(|name| self.look(name)).collect())
+    }
+
+    fn look(&mut self, name: &Name) -> Inspection {
+        // To look at a name makes no entry of it.
+        let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
+        let now = self.now;
+        entry.expire(now);
+        let seen = entry.holder(now).map_or_else(
+            || Inspection::free(entry.fence),
+            |hold| {
+                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.fence)
+                    .with_revoked(hold.revoked)
+            },
+        );
+        let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
+        seen.with_line(entry.line.len(now), turn)
+    }
+
+    pub(super) fn teach(&mut self) -> Outcome {
+        self.store.record.teach(self.operation.ballot, self.precise);
+        Outcome::Taught
+    }
+
+    pub(super) const fn record(&self) -> Outcome {
+        let record = &self.store.record;
+        Outcome::Record { high: record.high(), floor: record.floor(), taught: record.taught() }
+    }
+
+    pub(super) fn hold(&mut self, operation: &Operation, name: &Name, fence: u64) {
+        let precise = self.precise;
+        self.store.record.heard(fence, precise);
+        self.entry(name).hold(operation, fence, precise);
+    }
+
+    /// The record knows the fence of what is kept, unless that is too far ahead still.
+    pub(super) fn note_fence(&mut self, name: &Name) {
+        let (now, precise) = (self.now, self.precise);
+        let entry = self.entry(name);
+        if entry.is_ahead(now) {
+            let fence = entry.fence;
+            self.store.record.rotate(precise);
+            self.store.record.heard(fence, precise);
+        }
+    }
+}
