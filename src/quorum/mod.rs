@@ -9,6 +9,7 @@
 pub mod acquisition;
 pub mod backoff;
 pub mod ballot;
+pub mod combination;
 pub mod guard;
 pub mod handover;
 pub mod lease;
@@ -20,9 +21,10 @@ pub mod tick;
 pub mod validity;
 pub mod waiting;
 
-pub use acquisition::{Acquisition, Ask, Decision, Grant, Terms, Votes};
+pub use acquisition::{Acquisition, Ask, Decision, Grant, Votes};
 pub use backoff::Backoff;
 pub use ballot::Ballots;
+pub use combination::Terms;
 pub use guard::Guard;
 pub use handover::Handovers;
 pub use lease::{LostReason, Phase, Renewed, Tenure};

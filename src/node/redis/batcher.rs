@@ -21,7 +21,7 @@ use super::looks::Looking;
 use super::messages::Messages;
 use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
-use super::{Job, Shared};
+use super::{Job, Shared, State};
 use crate::host::before;
 use crate::node::Request;
 use crate::node::operation::Operation;
@@ -283,16 +283,7 @@ impl Batcher {
     /// Whether a push with this time counts: it tells of the node's clock as replies do.
     fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
-        let mut state = self.shared.state();
-        let stepped = state.guard.observe_push(time, received);
-        let trust = state.guard.trust(received);
-        let doubted = state.guard.take_news();
-        drop(state);
-        if stepped {
-            self.note(stepped, !trust.grants);
-        }
-        self.shared.tell_doubt(doubted);
-        trust.grants
+        self.observed(received, |state| state.guard.observe_push(time, received)).grants
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
@@ -366,9 +357,17 @@ impl Batcher {
     /// Which replies that came with this time count: the clock may have been stepped now, or a
     /// little before, while they were on their way.
     fn observe(&self, time: Duration, sent: Tick, received: Tick) -> Trust {
+        self.observed(received, |state| {
+            state.round_trip = Some(received.since(sent));
+            state.guard.observe(time, sent, received)
+        })
+    }
+
+    /// Which votes count at `received`, once the guard was told a time of the node's clock: `look` returns
+    /// whether that shows a step.
+    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> Trust {
         let mut state = self.shared.state();
-        state.round_trip = Some(received.since(sent));
-        let stepped = state.guard.observe(time, sent, received);
+        let stepped = look(&mut state);
         let trust = state.guard.trust(received);
         let doubted = state.guard.take_news();
         drop(state);

@@ -1,0 +1,210 @@
+//! What votes and hand-overs come to.
+
+use std::time::Duration;
+
+use super::*;
+use crate::quorum::handover::{Registered, Stamp};
+use crate::quorum::{Drift, Size, Validity, Vote};
+
+fn at(ms: u64) -> Tick {
+    Tick::new(Duration::from_millis(ms))
+}
+
+fn acquisition(ttl: u64) -> Acquisition<ClaimTally> {
+    let validity = Validity::new(Duration::from_millis(ttl), Drift::default());
+    Acquisition::new(Terms { size: Size::of(3), validity, min_validity: Duration::ZERO })
+}
+
+fn ask(of: &mut Acquisition<ClaimTally>, t0: u64, ballot: u64, votes: &[Vote]) {
+    let mut tally = ClaimTally::new(Size::of(3));
+    votes.iter().enumerate().for_each(|(node, &vote)| tally.count(node, vote));
+    of.ask(Ask { t0: at(t0), ballot, votes: tally });
+}
+
+fn nodes(set: NodeSet) -> Vec<usize> {
+    set.iter().collect()
+}
+
+#[test]
+fn a_quorum_in_time_wins_with_the_deadline_of_its_own_ask() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 100, 7, &[Vote::Granted]);
+    assert_eq!(acquisition.decide(at(110), &Handovers::default()), None);
+    acquisition.last_mut().unwrap().votes.count(2, Vote::Granted);
+    let Some(Decision::Won(grant)) = acquisition.decide(at(120), &Handovers::default()) else {
+        panic!("a quorum granted")
+    };
+    assert_eq!((grant.t0, grant.ballot, grant.deadline), (at(100), 7, at(1_088)));
+    assert_eq!((nodes(grant.voters), nodes(grant.may_hold)), (vec![0, 2], vec![0, 1, 2]));
+}
+
+#[test]
+fn it_begins_with_the_first_owner_and_has_asked_nothing() {
+    let mut acquisition = acquisition(1_000);
+    assert_eq!((acquisition.round(), acquisition.has_asked()), (0, false));
+    ask(&mut acquisition, 0, 7, &[]);
+    assert_eq!((acquisition.round(), acquisition.has_asked()), (0, true));
+}
+
+#[test]
+fn a_quorum_that_comes_too_late_is_unavailable_and_not_contended() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
+    assert!(matches!(acquisition.decide(at(987), &Handovers::default()), Some(Decision::Won(_))));
+    assert_eq!(acquisition.decide(at(988), &Handovers::default()), Some(Decision::Failed(Cause::Unavailable)));
+}
+
+#[test]
+fn votes_older_than_the_longest_round_count_for_nothing_however_long_the_ttl() {
+    let mut acquisition = acquisition(60_000);
+    ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
+    assert!(matches!(acquisition.decide(at(4_999), &Handovers::default()), Some(Decision::Won(_))));
+    assert_eq!(acquisition.decide(at(5_000), &Handovers::default()), Some(Decision::Failed(Cause::Unavailable)));
+}
+
+#[test]
+fn stale_ballots_are_lifted_three_times() {
+    let mut acquisition = acquisition(1_000);
+    for ballot in 0..3 {
+        ask(&mut acquisition, 0, ballot, &[Vote::Stale; 2]);
+        assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Lift));
+    }
+    ask(&mut acquisition, 0, 3, &[Vote::Stale; 2]);
+    assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
+}
+
+#[test]
+fn what_an_earlier_ask_may_have_left_is_not_forgotten_when_the_last_was_never_sent() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 1, &[Vote::Granted, Vote::Stale, Vote::Stale]);
+    ask(&mut acquisition, 5, 9, &[Vote::Unsent, Vote::Granted, Vote::Granted]);
+    assert_eq!(nodes(acquisition.may_hold()), [0, 1, 2]);
+    let Some(Decision::Won(grant)) = acquisition.decide(at(6), &Handovers::default()) else {
+        panic!("a quorum granted")
+    };
+    assert_eq!(nodes(grant.may_hold), [0, 1, 2]);
+}
+
+#[test]
+fn a_round_that_is_given_up_leaves_its_votes_to_nobody() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 1, &[Vote::Granted, Vote::Refused]);
+    acquisition.give_up();
+    assert_eq!(
+        (acquisition.round(), acquisition.decide(at(1), &Handovers::default()), acquisition.has_asked()),
+        (1, None, true)
+    );
+    assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty());
+}
+
+/// What was pushed with these ballots to claims that were sent at these times, for two seconds each.
+fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
+    let (mut handed, stamp) = (Handovers::default(), Stamp::default());
+    let later = Stamp { time: Duration::from_secs(1), ..stamp };
+    let lasts = Validity::new(Duration::from_secs(2), Drift::default());
+    for &(node, t0, ballot) in pushes {
+        handed.refused(node, Some(Registered { t0: at(t0), lasts, stamp, rank: 1 }));
+        assert!(handed.push(node, ballot, later, true));
+    }
+    handed
+}
+
+#[test]
+fn what_was_handed_over_ends_with_the_quorum_th_latest_of_its_votes() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
+    assert_eq!(acquisition.decide(at(950), &handed(&[(0, 100, 7)])), Some(Decision::Failed(Cause::Contended)));
+    for (pushes, t0, ends) in
+        [(&[(0, 100, 7), (1, 500, 7)][..], 100, 2_078), (&[(0, 100, 7), (1, 500, 7), (2, 300, 7)], 300, 2_278)]
+    {
+        let Some(Decision::Won(grant)) = acquisition.decide(at(950), &handed(pushes)) else { panic!("{pushes:?}") };
+        assert_eq!((grant.t0, grant.deadline, grant.ballot), (at(t0), at(ends), 7));
+        assert_eq!((grant.voters.len(), grant.highest, grant.handed_over), (2, 7, true));
+    }
+    let two = handed(&[(0, 100, 7), (1, 500, 7)]);
+    assert!(matches!(acquisition.decide(at(2_077), &two), Some(Decision::Won(_))));
+    assert_eq!(acquisition.decide(at(2_078), &two), Some(Decision::Failed(Cause::Contended)), "one has ended");
+}
+
+#[test]
+fn pushes_and_grants_of_one_ballot_are_votes_alike() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 900, 7, &[Vote::Refused, Vote::Granted]);
+    let Some(Decision::Won(grant)) = acquisition.decide(at(950), &handed(&[(0, 100, 7)])) else { panic!("won") };
+    assert_eq!((grant.t0, grant.deadline), (at(100), at(2_078)));
+    assert!(acquisition.holds(&grant, at(2_077)) && !acquisition.holds(&grant, at(2_078)));
+}
+
+#[test]
+fn pushes_and_grants_of_different_ballots_are_lifted() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 900, 8, &[Vote::Refused, Vote::Granted, Vote::Refused]);
+    assert_eq!(acquisition.decide(at(950), &handed(&[(0, 100, 7)])), Some(Decision::Lift));
+    assert_eq!(acquisition.decide(at(950), &handed(&[(0, 100, 7), (2, 100, 9)])), Some(Decision::Lift));
+}
+
+#[test]
+fn a_quorum_of_one_ballot_wins_whatever_others_have_pushed() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
+    let three = handed(&[(0, 100, 7), (1, 100, 7), (2, 100, 9)]);
+    let Some(Decision::Won(grant)) = acquisition.decide(at(950), &three) else { panic!("a quorum has 7") };
+    assert_eq!((grant.ballot, grant.highest, nodes(grant.voters)), (7, 9, vec![0, 1]));
+}
+
+#[test]
+fn a_lift_waits_for_its_own_answers() {
+    let mut acquisition = acquisition(30_000);
+    let two = handed(&[(0, 100, 7), (1, 100, 9)]);
+    ask(&mut acquisition, 50, 5, &[Vote::Refused; 3]);
+    assert_eq!(acquisition.decide(at(950), &two), Some(Decision::Lift));
+    for ballot in [9, 10] {
+        let mut lifted = acquisition.clone();
+        lifted.ask(Ask { t0: at(900), ballot, votes: ClaimTally::new(Size::of(3)) });
+        lifted.last_mut().unwrap().votes.count(2, Vote::Refused);
+        assert_eq!(lifted.decide(at(950), &two), None, "those that pushed will grant it");
+        lifted.last_mut().unwrap().votes.count(0, Vote::Unknown);
+        assert_eq!(lifted.decide(at(950), &two), Some(Decision::Lift), "or not, or are not heard");
+    }
+}
+
+#[test]
+fn a_quorum_of_pushes_that_leaves_too_little_wins_nothing() {
+    let mut acquisition = acquisition(30_000);
+    acquisition.terms.min_validity = Duration::from_millis(500);
+    ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
+    let two = handed(&[(0, 100, 7), (1, 100, 7)]);
+    assert!(matches!(acquisition.decide(at(1_577), &two), Some(Decision::Won(_))));
+    assert_eq!(acquisition.decide(at(1_578), &two), Some(Decision::Failed(Cause::Contended)));
+    ask(&mut acquisition, 1_578, 7, &[]);
+    assert_eq!(acquisition.decide(at(1_578), &two), None, "what holds it will tell");
+}
+
+#[test]
+fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_have_granted() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 0, 5, &[Vote::Refused, Vote::Refused, Vote::Unknown]);
+    let mut waits = Handovers::default();
+    assert!(!acquisition.only_waits(&waits, false), "no node has registered it");
+    let (lasts, stamp) = (Validity::new(Duration::from_secs(2), Drift::default()), Stamp::default());
+    waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1 }));
+    assert!(acquisition.only_waits(&waits, false));
+    let pushed = handed(&[(0, 0, 7)]);
+    assert!(acquisition.only_waits(&pushed, true), "it is to be claimed");
+    assert!(!acquisition.only_waits(&pushed, false), "it was, and it is a minority");
+    for _ in 0..LIFTS {
+        acquisition.wait();
+        ask(&mut acquisition, 10, 6, &[Vote::Refused; 3]);
+    }
+    assert_eq!((nodes(acquisition.may_hold()), acquisition.highest(), acquisition.round()), (vec![2], 6, 0));
+    ask(&mut acquisition, 20, 7, &[Vote::Stale; 3]);
+    assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "none of those were lifts");
+    ask(&mut acquisition, 20, 7, &[Vote::Granted, Vote::Refused, Vote::Refused]);
+    assert!(!acquisition.only_waits(&waits, true), "what was granted is to be released");
+    acquisition.give_up();
+    assert!(acquisition.may_hold().is_empty() && acquisition.highest() == 0);
+}
+
+fn waits_nothing() -> Handovers {
+    Handovers::default()
+}

@@ -1,0 +1,129 @@
+//! What the grants of an ask and the pushes of nodes come to together.
+//!
+//! All votes that count must have one ballot: those of the ask, which end a ttl after it began, and
+//! those that were pushed, which end by their own times. What a quorum of them carries is what may
+//! be relied on.
+
+use std::time::Duration;
+
+use super::handover::Handovers;
+use super::node_set::NodeSet;
+use super::tally::{ClaimTally, Size};
+use super::tick::Tick;
+use super::validity::{MAX_ROUND, Validity};
+
+/// What a claim must leave to be worth having.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// How many nodes there are.
+    pub size: Size,
+    /// What is asked for, and what may be relied on of it.
+    pub validity: Validity,
+    /// How much of the validity must be left.
+    pub min_validity: Duration,
+}
+
+/// An ask, its answers, and what was handed over to its owner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Combination<'a> {
+    pub(super) terms: Terms,
+    /// When the ask began.
+    pub(super) t0: Tick,
+    /// The ballot of the ask.
+    pub(super) ballot: u64,
+    pub(super) tally: ClaimTally,
+    pub(super) handed: &'a Handovers,
+}
+
+/// What it comes to.
+#[derive(Clone, Debug)]
+pub(super) enum Sum {
+    /// A quorum has one ballot.
+    Carried(Carried),
+    /// Only the ballots are in the way.
+    Apart,
+    /// Whatever the others say, there will be no quorum.
+    OutOfReach,
+}
+
+/// What a quorum of votes with one ballot carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    /// When the first of what they answer was sent.
+    pub(super) t0: Tick,
+    pub(super) ballot: u64,
+    /// Whether any of them was pushed.
+    pub(super) pushed: bool,
+    /// When the first of them ends.
+    pub(super) deadline: Tick,
+    pub(super) voters: NodeSet,
+}
+
+/// A vote that counts.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    node: usize,
+    ballot: u64,
+    t0: Tick,
+    ends: Tick,
+    pushed: bool,
+}
+
+impl Combination<'_> {
+    /// What it comes to at `now`; `None` as long as more is needed.
+    pub(super) fn sum(&self, now: Tick) -> Option<Sum> {
+        let nodes = 0..self.terms.size.nodes() as usize;
+        let votes: Vec<_> = nodes.filter_map(|node| self.vote(node, now)).collect();
+        self.quorum(&votes).map(Sum::Carried).or_else(|| self.blocked(&votes))
+    }
+
+    /// What counts of a node at `now`.
+    fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
+        // What has too little left may be renewed by an answer that is to come.
+        let enough = |ends: Tick| now < ends.minus(self.terms.min_validity);
+        if let Some(push) = self.handed.vote(node, now).filter(|push| enough(push.ends())) {
+            return Some(Counted { node, ballot: push.ballot, t0: push.t0, ends: push.ends(), pushed: true });
+        }
+        let ends = self.terms.validity.deadline(self.t0);
+        let counts = self.tally.granted().contains(node) && now < self.t0 + MAX_ROUND && now < ends;
+        counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, pushed: false })
+    }
+
+    /// The quorum of votes with one ballot that end last, if there is one. No two ballots have one.
+    fn quorum(&self, votes: &[Counted]) -> Option<Carried> {
+        let quorum = self.terms.size.quorum() as usize;
+        let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);
+        let ballot = votes.iter().map(|vote| vote.ballot).find(|&ballot| alike(ballot).count() >= quorum)?;
+        let mut longest: Vec<_> = alike(ballot).collect();
+        longest.sort_by_key(|vote| std::cmp::Reverse(vote.ends));
+        longest.truncate(quorum);
+        Some(Carried {
+            t0: longest.iter().map(|vote| vote.t0).min()?,
+            ballot,
+            pushed: longest.iter().any(|vote| vote.pushed),
+            deadline: longest.iter().map(|vote| vote.ends).min()?,
+            voters: longest.iter().map(|vote| vote.node).collect(),
+        })
+    }
+
+    /// Whether there will be no quorum, and whether that is only because of ballots.
+    fn blocked(&self, votes: &[Counted]) -> Option<Sum> {
+        let blocking = self.terms.size.blocking();
+        let pushes: NodeSet = votes.iter().filter(|vote| vote.pushed).map(|vote| vote.node).collect();
+        let against = self.tally.refused().or(self.tally.silent_nodes()).without(pushes).len();
+        if against >= blocking {
+            return Some(Sum::OutOfReach);
+        }
+        let apart = self.tally.stale().or(self.tally.apart()).without(pushes).len();
+        (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
+    }
+
+    /// How many votes have another ballot than the highest, and are not about to get it: a lower one than that of the
+    /// ask, where its answer is to come.
+    fn outvoted(&self, votes: &[Counted]) -> u32 {
+        let top = votes.iter().map(|vote| vote.ballot).max();
+        let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);
+        let outvoted = votes.iter().filter(|vote| Some(vote.ballot) != top && !pending(vote)).count();
+        u32::try_from(outvoted).unwrap_or(u32::MAX)
+    }
+}
