@@ -147,13 +147,21 @@ pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> 
 /// The machine's name, as far as it tells one.
 #[cfg(unix)]
 pub(crate) fn machine() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    plain(&rustix::system::uname().nodename().to_string_lossy())
 }
 
 /// The machine's name, as far as it tells one. Clients are told apart by more than that.
 #[cfg(not(unix))]
 pub(crate) fn machine() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
+    plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
+}
+
+/// A name that may stand in owners, in keys and in what nodes publish, where spaces part words: letters, digits,
+/// `.`, `_` and `-`, 64 of them at most.
+fn plain(name: &str) -> String {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();
+    if plain.is_empty() { "unknown".to_owned() } else { plain }
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
@@ -192,6 +200,17 @@ mod tests {
     fn the_monotonic_clock_never_goes_back() {
         let readings: Vec<_> = (0..1_000).map(|_| monotonic()).collect();
         assert!(readings.is_sorted());
+    }
+
+    #[test]
+    fn a_machines_name_has_nothing_that_ends_a_word_or_a_path() {
+        for (name, told) in
+            [("eu-1.db_2", "eu-1.db_2"), ("my laptop\n", "my-laptop-"), ("a/b!\u{fc}", "a-b--"), ("", "unknown")]
+        {
+            assert_eq!(plain(name), told);
+        }
+        assert_eq!(plain(&"x".repeat(300)).len(), 64);
+        assert_eq!(machine(), plain(&machine()));
     }
 
     #[tokio::test(start_paused = true)]

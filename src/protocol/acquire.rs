@@ -142,10 +142,13 @@ impl Claimant<'_> {
     /// owner; else it gives back what it was granted, and goes on under another.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, stance: Stance) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
+        // Another owner is registered nowhere before it has asked.
+        let withdraws = !waits && attempt.is_registered();
         if !waits {
             attempt.requeue(stance);
         }
-        let soon = defeat.round.look(|tally| !tally.granted().or(tally.stale()).or(tally.apart()).is_empty());
+        let soon =
+            withdraws || defeat.round.look(|tally| !tally.granted().or(tally.stale()).or(tally.apart()).is_empty());
         Failed { failures, soon: soon && attempt.registers(), told: defeat.changes_in() }
     }
 
@@ -374,8 +377,8 @@ impl Defeat {
     fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
-            // Those further behind are woken when it is their turn to be next.
-            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank: 1, .. }), .. })) => Some(*left),
+            // Those before it are woken when it is their turn, unless they have died.
+            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank, .. }), .. })) => Some(*left * *rank),
             _ => None,
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());

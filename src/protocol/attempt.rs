@@ -201,11 +201,18 @@ impl<'a> Attempt<'a> {
         self.last.as_ref().is_some_and(|last| last.registers())
     }
 
-    /// How often it is to ask again so that what it has registered is fresh: where it is one of the next two.
+    /// Whether any node may hand the name over to it, or has.
+    pub(super) fn is_registered(&self) -> bool {
+        let handed = self.handed();
+        !handed.registered().or(handed.pushed()).is_empty()
+    }
+
+    /// How often it is to ask again. Where it is one of the next two, so that what it has registered is fresh; else so
+    /// that whoever is handed the name and has died delays those behind it by no more than that lasts.
     pub(super) fn refresh(&self) -> Option<Duration> {
         let lasts = self.last.as_ref().map(|last| last.handover).filter(|lasts| !lasts.is_zero())?;
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
-        soon.then(|| handover::refresh(lasts))
+        Some(if soon { handover::refresh(lasts) } else { lasts })
     }
 
     /// The round failed and another will be made: what it was granted is released, and the place in line kept.

@@ -25,6 +25,8 @@ pub(crate) struct Hints {
     voters: OnceLock<Weak<Voters>>,
     /// In order, so that all are woken in the order in which they came.
     ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
+    /// The last owner that something was given back for, and the ballot of whom that is handed over to.
+    given_back: Mutex<Option<(Arc<str>, u64)>>,
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
     heard: metrics::Counter,
@@ -198,6 +200,7 @@ impl Hints {
             host,
             voters: OnceLock::new(),
             ears: Mutex::default(),
+            given_back: Mutex::default(),
             doubts: Arc::default(),
             pupils: Arc::default(),
             heard,
@@ -261,7 +264,7 @@ impl Hints {
         let ttl = Duration::from_secs(5);
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
-        let next = voters.next_ballot(ballot);
+        let next = self.next_after(&voters, granted);
         let release = Operation {
             verb: Verb::Release,
             owner,
@@ -272,6 +275,22 @@ impl Hints {
             ..Operation::inspect(names)
         };
         Cleanup::start(&voters, release, Whom::all(NodeSet::of(node)));
+    }
+}
+
+impl Hints {
+    /// The ballot of whoever comes next: the same for all nodes that handed over to one owner.
+    fn next_after(&self, voters: &Voters, granted: &HandedOver) -> u64 {
+        let mut given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((owner, next)) = &*given_back
+            && *owner == granted.owner
+            && *next > granted.ballot
+        {
+            return *next;
+        }
+        let next = voters.next_ballot(granted.ballot);
+        *given_back = Some((granted.owner.clone(), next));
+        next
     }
 }
 

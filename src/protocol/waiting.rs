@@ -1,8 +1,9 @@
 //! Between two rounds: until when it is not worth asking.
 //!
 //! A node hands the name over to the first in its line, or gives it a turn, and says so. A quorum that handed it over has granted it; once one has given
-//! a turn, asking is likely to succeed. Both can be lost, so a waiter asks by itself too: when the holder's time ends, when somebody's turn runs out, and every
-//! third of its ttl, which also keeps its places. The next two ask more often, so that what they have registered is fresh.
+//! a turn, asking is likely to succeed. Both can be lost, and whoever got them may have died. So a waiter asks by itself
+//! too: when the holder's time ends, when the turns before it have run out, and every third of its ttl or as often as a
+//! hand-over lasts, which also keeps its places. The next two ask more often, so that what they registered is fresh.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub(super) async fn until_worth_asking(
     end: Tick,
 ) -> Option<Grant> {
     let began = voters.host.now();
-    let gathering = gathering(voters.round_trip(), failed.failures);
+    let gathering = gathering(voters.round_trip(), failed.failures, voters.host.random());
     attempt.listen();
     loop {
         match attempt.decide(voters.host.now()) {

@@ -5,6 +5,8 @@
 //! The asynchronous code around it (`protocol::attempt`) sends what it says, and the model checker
 //! (`tests/model`) drives this very code.
 
+use std::time::Duration;
+
 use super::combination::{Carried, Combination, Sum, Terms};
 use super::handover::Handovers;
 use super::node_set::NodeSet;
@@ -63,6 +65,8 @@ pub struct Grant {
     pub handed_over: bool,
     /// Until when it may be relied on, unless it is renewed.
     pub deadline: Tick,
+    /// How much of it must be left when it is won.
+    pub least: Duration,
     /// The nodes that granted.
     pub voters: NodeSet,
     /// The nodes that may hold the name, of all asks under this owner.
@@ -160,7 +164,7 @@ impl<V: Votes> Acquisition<V> {
         let Ask { t0, ballot, .. } = *ask;
         let sum = Combination { terms: self.terms, t0, ballot, tally, handed }.sum(now)?;
         Some(match sum {
-            Sum::Carried(carried) if now < carried.deadline.minus(self.terms.min_validity) => {
+            Sum::Carried(carried) if now < carried.deadline.minus(carried.least) => {
                 Decision::Won(self.carried(&carried, handed))
             }
             Sum::Carried(_) => Decision::Failed(Cause::Unavailable),
@@ -170,15 +174,15 @@ impl<V: Votes> Acquisition<V> {
     }
 
     fn carried(&self, carried: &Carried, handed: &Handovers) -> Grant {
-        let Carried { t0, ballot, pushed, deadline, voters } = *carried;
+        let Carried { t0, ballot, pushed, deadline, least, voters } = *carried;
         let (highest, may_hold) = (self.highest.max(handed.top()), self.sent().or(handed.pushed()));
-        Grant { t0, ballot, highest, handed_over: pushed, deadline, voters, may_hold }
+        Grant { t0, ballot, highest, handed_over: pushed, deadline, least, voters, may_hold }
     }
 
     /// Whether a grant is worth having at `now` still: its votes count, and enough of it is left.
     #[must_use]
     pub fn holds(&self, grant: &Grant, now: Tick) -> bool {
-        now < grant.deadline.minus(self.terms.min_validity) && now < grant.t0 + MAX_ROUND
+        now < grant.deadline.minus(grant.least) && now < grant.t0 + MAX_ROUND
     }
 
     fn in_time(&self, t0: Tick, now: Tick) -> bool {
@@ -187,9 +191,9 @@ impl<V: Votes> Acquisition<V> {
 
     fn grant(&self, ask: &Ask<V>, tally: ClaimTally) -> Grant {
         let Ask { t0, ballot, .. } = *ask;
-        let deadline = self.terms.validity.deadline(t0);
+        let (deadline, least) = (self.terms.validity.deadline(t0), self.terms.min_validity);
         let (voters, may_hold, highest) = (tally.granted(), self.sent(), self.highest);
-        Grant { t0, ballot, highest, handed_over: false, deadline, voters, may_hold }
+        Grant { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
     }
 
     /// The nodes that may have heard of any claim of the present owner.

@@ -32,10 +32,14 @@ impl Backoff {
     /// The pause after the failure number `failures`; `random` is evenly distributed.
     #[must_use]
     pub fn pause(self, failures: u32, round_trip: Duration, random: u64) -> Duration {
-        #[allow(clippy::cast_precision_loss)]
-        let share = (random >> 11) as f64 / (1u64 << 53) as f64;
-        self.ceiling(failures, round_trip).mul_f64(share)
+        self.ceiling(failures, round_trip).mul_f64(share(random))
     }
+}
+
+/// A random number as a share of one.
+#[allow(clippy::cast_precision_loss, reason = "all 53 bits are kept")]
+pub(super) fn share(random: u64) -> f64 {
+    (random >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::handover::Handovers;
+use super::handover::{Handovers, Pushed};
 use super::node_set::NodeSet;
 use super::tally::{ClaimTally, Size};
 use super::tick::Tick;
@@ -56,6 +56,8 @@ pub(super) struct Carried {
     pub(super) pushed: bool,
     /// When the first of them ends.
     pub(super) deadline: Tick,
+    /// How much must be left until then.
+    pub(super) least: Duration,
     pub(super) voters: NodeSet,
 }
 
@@ -66,6 +68,8 @@ struct Counted {
     ballot: u64,
     t0: Tick,
     ends: Tick,
+    /// How much of it must be left.
+    least: Duration,
     pushed: bool,
 }
 
@@ -79,14 +83,16 @@ impl Combination<'_> {
 
     /// What counts of a node at `now`.
     fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
+        let min_validity = self.terms.min_validity;
         // What has too little left may be renewed by an answer that is to come.
-        let enough = |ends: Tick| now < ends.minus(self.terms.min_validity);
-        if let Some(push) = self.handed.vote(node, now).filter(|push| enough(push.ends())) {
-            return Some(Counted { node, ballot: push.ballot, t0: push.t0, ends: push.ends(), pushed: true });
+        let enough = |push: &Pushed| now < push.ends().minus(push.least(min_validity));
+        if let Some(push) = self.handed.vote(node, now).filter(enough) {
+            let (ends, least) = (push.ends(), push.least(min_validity));
+            return Some(Counted { node, ballot: push.ballot, t0: push.t0, ends, least, pushed: true });
         }
         let ends = self.terms.validity.deadline(self.t0);
         let counts = self.tally.granted().contains(node) && now < self.t0 + MAX_ROUND && now < ends;
-        counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, pushed: false })
+        counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 
     /// The quorum of votes with one ballot that end last, if there is one. No two ballots have one.
@@ -102,6 +108,7 @@ impl Combination<'_> {
             ballot,
             pushed: longest.iter().any(|vote| vote.pushed),
             deadline: longest.iter().map(|vote| vote.ends).min()?,
+            least: longest.iter().map(|vote| vote.least).max()?,
             voters: longest.iter().map(|vote| vote.node).collect(),
         })
     }

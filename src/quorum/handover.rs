@@ -71,6 +71,12 @@ impl Pushed {
     pub fn ends(&self) -> Tick {
         self.lasts.deadline(self.t0)
     }
+
+    /// How much of it must be left when it wins: as much as is asked for, and enough to renew it.
+    #[must_use]
+    pub fn least(&self, min_validity: Duration) -> Duration {
+        min_validity.max(self.lasts.ttl() / 8)
+    }
 }
 
 /// What one owner has registered, and what was pushed to it, by node.
@@ -91,10 +97,11 @@ struct Slot {
 
 impl Handovers {
     /// A node refused a claim, and registered it or not. What it pushed before that is over; what it pushes
-    /// from now on is granted later.
+    /// from now on is granted later. A claim that does not wait leaves what was registered before.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
-        if registered.is_some() || node < self.nodes.len() {
-            *self.slot(node) = Slot { registered, vote: None };
+        match registered {
+            Some(_) => *self.slot(node) = Slot { registered, vote: None },
+            None => self.stale(node),
         }
     }
 
@@ -264,9 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_answer_leaves_what_was_registered() {
+    fn a_stale_answer_and_the_refusal_of_a_claim_that_does_not_wait_leave_what_was_registered() {
         let mut handed = Handovers::default();
         handed.refused(0, registered(10, stamp(1, 100)));
+        assert!(handed.push(0, 6, stamp(1, 101), true));
+        handed.refused(0, None);
+        assert_eq!((handed.vote(0, at(11)), handed.rank()), (None, Some(1)));
         handed.stale(0);
         assert_eq!(handed.registered(), NodeSet::of(0));
         assert!(handed.push(0, 7, stamp(1, 102), true));

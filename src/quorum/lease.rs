@@ -268,7 +268,8 @@ mod tests {
         let mut voters = NodeSet::of(0);
         voters.insert(1);
         let deadline = validity.deadline(at(0));
-        let grant = Grant { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, voters, may_hold: voters };
+        let (least, may_hold) = (Duration::ZERO, voters);
+        let grant = Grant { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold };
         Tenure::new(Size::of(3), validity, max_hold, grant, at(10))
     }
 

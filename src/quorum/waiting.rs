@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::backoff::share;
+
 /// How long a turn lasts that nobody takes: long enough for the first in line to hear of it and to ask, five round trips; from 100 ms to 2 s, and 500 ms as
 /// long as nothing is measured.
 #[must_use]
@@ -24,12 +26,15 @@ pub fn patience(ttl: Duration) -> Duration {
     poll(ttl) * 3 + Duration::from_secs(1)
 }
 
-/// How long after the first hint a waiter waits for those of a quorum before it asks all the same. Doubles with every round that failed, since nodes that are free
-/// alone give their turn again and again.
+/// How long after the first hint a waiter waits for those of a quorum before it asks all the same. Doubles with every
+/// round that failed, since nodes that are free alone give their turn again and again; and is longer by up to half of
+/// that from then on, so that those who split the nodes between them do not ask at the same time again. `random` is
+/// evenly distributed.
 #[must_use]
-pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
+pub fn gathering(round_trip: Duration, failures: u32, random: u64) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));
-    base.saturating_mul(1 << failures.min(12)).min(Duration::from_secs(5))
+    let least = base.saturating_mul(1 << failures.min(12)).min(Duration::from_secs(5));
+    if failures == 0 { least } else { least + (least / 2).mul_f64(share(random)) }
 }
 
 #[cfg(test)]
@@ -55,8 +60,15 @@ mod tests {
 
     #[test]
     fn rounds_that_rest_on_too_few_hints_become_rare() {
-        assert_eq!(gathering(10 * MS, 0), 20 * MS);
-        assert_eq!(gathering(10 * MS, 3), 160 * MS);
-        assert_eq!(gathering(10 * MS, 99), 5_000 * MS);
+        assert_eq!(gathering(10 * MS, 0, 0), 20 * MS);
+        assert_eq!(gathering(10 * MS, 3, 0), 160 * MS);
+        assert_eq!(gathering(10 * MS, 99, 0), 5_000 * MS);
+    }
+
+    #[test]
+    fn those_who_split_the_nodes_do_not_ask_at_the_same_time_again() {
+        assert_eq!(gathering(10 * MS, 0, u64::MAX), 20 * MS);
+        assert_eq!(gathering(10 * MS, 3, u64::MAX / 2), 200 * MS);
+        assert!(gathering(10 * MS, 3, u64::MAX) > 239 * MS && gathering(10 * MS, 99, u64::MAX) <= 7_500 * MS);
     }
 }

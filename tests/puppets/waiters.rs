@@ -113,7 +113,7 @@ async fn what_is_said_to_others_wakes_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn when_a_node_said_that_things_change_is_when_to_ask() {
-    let cases = [(held(1), 1_001), (reserved(1, true), 1_001), (reserved(1, false), 3_000)];
+    let cases = [(held(1), 1_001), (reserved(1, true), 1_001), (reserved(1, false), 2_001)];
     for (answer, after) in cases {
         let stage = Stage::with(3, true, turns);
         let _waiting = waiter(&stage, |node| if node == 1 { answer.clone() } else { held(60) }).await;

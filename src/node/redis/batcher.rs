@@ -259,6 +259,8 @@ impl Batcher {
     /// it came after the reply that said it might be. Returns why the generation must end, if it must.
     fn land_in_order(&mut self, landed: Landed) -> Option<String> {
         let mut ended = None;
+        // However many came before, most of them have been looked at: what counts is whether any waits still.
+        self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
             // Whatever else this task has done in this turn: Tokio would let it look as if there was none.
             let event = unconstrained(poll_fn(|context| self.connection.poll_event(context))).now_or_never();

@@ -1,10 +1,13 @@
 //! Calls: what waits, what is sent, and what counts.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tokio::time::advance;
 
 use super::stage::{MS, Stage, failed, granted, info, settled};
 use crate::node::redis::QUEUE;
 use crate::node::redis::tests::{SECOND, claimed, grants};
+use crate::node::redis::transport::Event;
 use crate::node::{Fault, FaultKind, Node, NodeState};
 
 #[tokio::test(start_paused = true)]
@@ -117,4 +120,56 @@ async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
     assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
     let late = stage.node.shared.host.now().since(until);
     assert!(late < 5 * MS, "{late:?}");
+}
+
+/// What a node says when it hands a name over.
+const PUSH: &str = "7 0 host/1/uuid/7.1 9 1000001 p:{a}";
+
+impl Stage {
+    fn says(&self, text: &str) {
+        self.events.send(Event::Message(text.to_owned())).unwrap();
+    }
+
+    fn counted(&self) -> u32 {
+        self.client.counted.load(Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_counts_however_many_messages_came_before_it() {
+    let mut stage = Stage::up().await;
+    // What comes with an answer is the sixty-fourth once.
+    stage.says("7 0");
+    for number in 1..=200 {
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        sent.reply(grants(1));
+        stage.says("7 0");
+        granted(&mut answers).await;
+        stage.says(PUSH);
+        settled().await;
+        assert_eq!(stage.counted(), number);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_do() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    (0..300).for_each(|_| stage.says(PUSH));
+    sent.reply(grants(1));
+    granted(&mut answers).await;
+    let before = stage.counted();
+    assert!(before <= 128, "the answer waits for no more: {before}");
+    settled().await;
+    assert_eq!(
+        (stage.counted(), stage.client.hints.load(Relaxed)),
+        (before, 300),
+        "the others were received before it"
+    );
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    sent.reply(grants(1));
+    granted(&mut answers).await;
+    stage.says(PUSH);
+    settled().await;
+    assert_eq!(stage.counted(), before + 1);
 }

@@ -84,6 +84,8 @@ impl Connection for Hand {
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) hints: AtomicU32,
+    /// Hints that hand something over, and may count.
+    pub(super) counted: AtomicU32,
     pub(super) missed: AtomicU32,
     pub(super) doubted: AtomicU32,
 }
@@ -93,8 +95,10 @@ impl Listener for Client {
         "host/1/uuid"
     }
 
-    fn hint(&self, _: usize, _: &Hint) {
+    fn hint(&self, _: usize, hint: &Hint) {
         self.hints.fetch_add(1, Relaxed);
+        let counts = hint.granted.as_ref().is_some_and(|granted| granted.counts);
+        self.counted.fetch_add(counts.into(), Relaxed);
     }
 
     fn missed(&self, _: usize) {
