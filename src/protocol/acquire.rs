@@ -68,8 +68,18 @@ struct Defeat {
     round: Arc<Round<ClaimTally>>,
     /// The round before: what it was told stands where this one had no time to be answered.
     before: Option<Arc<Round<ClaimTally>>>,
-    /// A quorum granted, and too late.
-    late: bool,
+    how: How,
+}
+
+/// How a round ended that was not won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// As its answers say.
+    Refused,
+    /// A quorum granted, or handed over, and too late.
+    Late,
+    /// The caller's time was over before it had all answers it needed.
+    CutShort,
 }
 
 impl Claimant<'_> {
@@ -244,7 +254,6 @@ impl Claimant<'_> {
             let round = attempt.ask(self.stance(ticket, patience))?;
             let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
-            let won = verdict == Some(Verdict::Won);
             self.voters.meters.round(named(decision, verdict), round.look(ClaimTally::is_split));
             self.note_round_trip(attempt, &round);
             match decision {
@@ -255,12 +264,24 @@ impl Claimant<'_> {
                     return Ok(Ok(grant));
                 }
                 Some(Decision::Lift) => {}
-                Some(Decision::Failed(_)) if won => return Ok(Err(Defeat { round, before: None, late: true })),
                 Some(Decision::Failed(_)) | None => {
-                    self.diagnose(attempt, &round, limit, patience).await;
-                    return Ok(Err(Defeat { round, before: None, late: false }));
+                    let how = self.how(decision, &round, patience);
+                    if how != How::Late {
+                        self.diagnose(attempt, &round, limit, patience).await;
+                    }
+                    return Ok(Err(Defeat { round, before: None, how }));
                 }
             }
+        }
+    }
+
+    fn how(&self, decision: Option<Decision>, round: &Round<ClaimTally>, patience: Patience) -> How {
+        let (verdict, cause) = round.look(|tally| (tally.verdict(), tally.cause()));
+        let too_late = decision == Some(Decision::Failed(Cause::Unavailable)) && cause != Cause::Unavailable;
+        match decision {
+            Some(_) if verdict == Some(Verdict::Won) || too_late => How::Late,
+            None if patience.end().is_some_and(|end| self.voters.host.now() >= end) => How::CutShort,
+            _ => How::Refused,
         }
     }
 
@@ -321,7 +342,7 @@ impl Claimant<'_> {
     fn defeated(&self, defeat: &Defeat, patience: Patience) -> Error {
         let error = match defeat.cause() {
             Cause::Contended => self.error(out_of_time(patience), "others hold it or split the votes"),
-            Cause::Unavailable | Cause::Undecided if defeat.late => {
+            Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
                 self.error(ErrorKind::Unavailable, "the nodes granted too late")
             }
             Cause::Unavailable | Cause::Undecided => self.error(ErrorKind::Unavailable, "a quorum is out of reach"),
@@ -357,7 +378,13 @@ const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> &'static
 
 impl Defeat {
     fn cause(&self) -> Cause {
-        if self.late { Cause::Unavailable } else { self.round.look(ClaimTally::cause) }
+        let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
+        match self.round.look(ClaimTally::cause) {
+            _ if self.how == How::Late => Cause::Unavailable,
+            // It did not end because of the nodes, and what they said last stands.
+            Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
+            cause => cause,
+        }
     }
 
     fn reports(&self, voters: &Voters) -> Vec<NodeReport> {

@@ -169,6 +169,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// Lets its owner look at the votes once more.
+    pub(super) fn wake(&self) {
+        self.ear.news.notify_one();
+    }
+
     /// A node answered, before anything else that it has said since. Returns whether the name was handed over anywhere.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::hints::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Reply, Sink, vote};
+use crate::node::{Outcome, Reply, Sink, vote};
 use crate::quorum::tally::Cause;
 use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
@@ -109,6 +109,7 @@ impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         // First: who reads what a node may hold, and then what is registered there, must find it in one of them.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
+        let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();
         state.tally.count(node, &reply, self.ballot);
         if let Some(slot) = state.replies.get_mut(node) {
@@ -120,6 +121,8 @@ impl<T: Count> Sink for Round<T> {
         if decided || handed_over {
             self.decided.notify_one();
         }
+        // Who waits for something else by now looks at what was counted.
+        self.watch.iter().filter(|_| granted).for_each(Watch::wake);
     }
 }
 

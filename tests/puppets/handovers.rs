@@ -83,6 +83,31 @@ async fn what_is_handed_over_while_the_waiter_asks_again_wins_that_round() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_others_hold_it() {
+    let stage = Stage::with(3, true, long);
+    let waiting = stage.acquire(800 * MS);
+    stage.round(Verb::Claim, |_, _| queued(1)).await;
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    stage.round(Verb::Release, |_, _| released()).await;
+}
+
+/// The round has failed by then, and the waiter would ask again much later.
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_late_is_looked_at_when_it_comes() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(3 * SECOND));
+    let (waiting, claim) = waiter(&stage, |node| if node == 0 { queued(3) } else { SILENCE }).await;
+    // A third of the validity is the time of a round.
+    sleep(1_100 * MS).await;
+    assert!(!waiting.is_finished());
+    (1..3).for_each(|node| stage.answer(node, granted));
+    sleep(2 * MS).await;
+    assert!(waiting.is_finished(), "a quorum has granted it");
+    assert_eq!(waiting.await.unwrap().unwrap().token(), claim.ballot);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_only_a_minority_hands_over_is_claimed_with_its_ballot() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
@@ -293,6 +318,8 @@ async fn a_node_that_grants_late_again_and_again_is_asked_less_and_less_often() 
         let claim = stage.until_claimed(|node| if node < 2 { queued(1) } else { SILENCE }).await;
         sleep(MS).await;
         stage.answer_all(|_| granted());
+        let late = stage.asked_after().await;
+        assert!(rounds > 0 || late <= 6 * MS, "it is noticed at once: {late:?}");
         rounds += 1;
         assert!(claim.registers() && owners.insert(claim.owner.clone()), "what was granted is given back");
     }
