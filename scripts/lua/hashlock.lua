@@ -50,7 +50,8 @@
 -- Publishes to the client of an acquisition
 --   '{acquisition} {ms}'   it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1, to register again
 --   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {P{name}}'   a release has handed the name over to this owner
--- What may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself.
+-- What may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself. Nothing is handed
+-- over to who does not hear of it.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
 local KEEP, PERIOD, LONGEST_TURN = 105000, 35000, 60000
@@ -212,12 +213,15 @@ local function acquisition(owner)
   return string.match(owner, '^(.*)%.%d+$') or owner
 end
 
+-- Whether anybody hears it.
 local function wake(who, what)
   local client, number = string.match(who, '^(.*)/(%d+)$')
-  if not client then return end
+  if not client then return false end
   local channel = string.sub(KEYS[1], 1, -5) .. 'wake:'
   local sent = redis.pcall('PUBLISH', channel .. client, number .. ' ' .. what)
-  if type(sent) == 'table' and sent.err then replies[2] = sent.err end
+  if type(sent) ~= 'table' then return sent > 0 end
+  replies[2] = sent.err
+  return false
 end
 
 local function queue(op, i)
@@ -249,6 +253,13 @@ local function register(op, i)
   if op.wait <= 0 or op.next == '0' or #op.locks > 1 then return end
   call('HSET', hands(op, i), acquisition(op.owner), op.owner .. ' ' .. op.next .. ' ' .. digits(now))
   call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
+end
+
+-- A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for nothing as this owner.
+local function queue_up(op, i, it)
+  if it.gone[op.owner] then return end
+  join(op, i, it)
+  register(op, i)
 end
 
 -- Who is registered, for how long a hand-over to it lasts, and how old that is.
@@ -289,7 +300,7 @@ local function give(op, i, it)
   end
 end
 
--- Grants the name that this release has freed to the first in the queue, if that is registered lately enough and the ballot may be granted.
+-- Grants the name that this release has freed to the first in the queue, if that is registered lately enough and hears of it, and the ballot may be granted.
 -- Whether it did. The next two are told to register again, if that is long ago.
 local function hand_over(op, i, it)
   local ballot, line = tonumber(op.next), queue(op, i)
@@ -299,6 +310,8 @@ local function hand_over(op, i, it)
   local owner, lasts, age = registered(op, i, waiting[1])
   -- A release or a revocation of it must not be undone by what another's release carries.
   if not owner or it.gone[owner] or age < 0 or age * 2 > lasts then return false end
+  -- What it hears must be true: no write behind this can be refused, since this release has written before.
+  if not wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i]) then return false end
   call('ZREM', line, waiting[1])
   call('HDEL', hands(op, i), waiting[1])
   it.ends, it.fence = now + lasts, ballot
@@ -306,7 +319,6 @@ local function hand_over(op, i, it)
   over(op, i, it)
   keep(op, i, it, 'o', owner, 'c', 1, 'u', digits(it.ends), 'f', digits(ballot))
   if not waiting[2] then call('HDEL', op.locks[i], 'w') end
-  wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i])
   for next = 2, #waiting do
     local _, long, since = registered(op, i, waiting[next])
     if long and (since < 0 or since * 8 > long * 3) then wake(waiting[next], 1) end
@@ -365,15 +377,13 @@ function verbs.claim(op)
       -- Granted while the node was in doubt, and it was taught since.
       if math.max(ballot, it.fence) <= floor then return {'stale', digits(floor)} end
     elseif it.holder then
-      join(op, i, it)
-      register(op, i)
+      queue_up(op, i, it)
       return {'held', it.holder, it.ends - now, digits(math.max(it.fence, floor)), place(op, i)}
     else
       if ballot <= math.max(it.fence, floor) then return {'stale', digits(bar)} end
       local who, left, due = before(op, i, it)
       if who then
-        join(op, i, it)
-        register(op, i)
+        queue_up(op, i, it)
         if due then give(op, i, it) end
         return {'reserved', who, left, digits(math.max(it.fence, floor)), place(op, i)}
       end
@@ -444,7 +454,8 @@ function verbs.release(op)
       if it.queued and registered(op, i, me) == op.owner then call('HDEL', hands(op, i), me) end
     end
     local turn = it.turn
-    if turn == me then
+    -- What is given back for an earlier owner leaves the acquisition what it has as another.
+    if turn == me and op.wait >= 0 then
       over(op, i, it)
       turn = nil
     end

@@ -58,6 +58,11 @@ impl MemoryNode {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_heard_by(&self, client: &str) -> bool {
+        let is = |listener: Arc<dyn Listener>| listener.client() == client;
+        self.listeners().iter().any(|(_, listener)| listener.upgrade().is_some_and(is))
+    }
+
     fn publish(&self, hints: Vec<Hint>) {
         let listeners = self.listeners().clone();
         for (index, listener) in listeners.iter().filter_map(|(index, listener)| Some((*index, listener.upgrade()?))) {
@@ -76,8 +81,9 @@ impl Node for MemoryNode {
     }
 
     fn submit(&self, request: Request) {
+        let hears = |client: &str| self.is_heard_by(client);
         let mut store = self.store();
-        let outcome = store.apply(&request.operation, self.ahead + self.host.now().since_origin());
+        let outcome = store.apply_heard(&request.operation, self.ahead + self.host.now().since_origin(), &hears);
         let hints = store.hints();
         drop(store);
         request.reply.send(Ok(outcome));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
 
 use crate::common::eventually;
-use crate::common::node::{ask, real};
+use crate::common::node::{Recorder, ask, heard};
 use crate::common::server::Server;
 
 /// One node, and operations under one name unless told otherwise.
@@ -287,16 +287,17 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
 
 /// It was revoked while another held the name, or it was released and a late claim of it came behind that.
 async fn who_was_revoked_or_released_is_handed_nothing(node: Bench) {
-    for (round, verb) in [(0, Verb::Revoke), (1, Verb::Release)] {
-        let held = 10 * round + 5;
+    for (round, verb, waits_still) in [(0, Verb::Revoke, true), (1, Verb::Release, false)] {
+        let (held, owner) = (10 * round + 5, format!("c/1.{round}"));
         assert_eq!(node.claim("me", held).await, granted(held));
-        node.joins(&waits("c/1.0", 7, TTL)).await;
-        node.ask(&operation(verb, "c/1.0", held + 1)).await;
-        node.joins(&waits("c/1.0", 7, TTL)).await;
+        node.joins(&waits(&owner, 7, TTL)).await;
+        node.ask(&operation(verb, &owner, held + 1)).await;
+        node.ask(&waits(&owner, 7, TTL)).await;
         node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held, held + 3) }).await;
         let told = node.look("a").await;
-        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{verb:?}");
-        node.release("c/1.0", 1).await;
+        let turn = waits_still.then(|| "c/1".to_owned());
+        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, turn), "{verb:?}");
+        node.release(&owner, 1).await;
     }
 }
 
@@ -327,14 +328,14 @@ impl Bench {
 
 async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench) {
     for (round, above) in [(0, 0), (1, 5), (2, 6)] {
-        let held = 10 * round + 5;
+        let (held, owner) = (10 * round + 5, format!("c/1.{round}"));
         assert_eq!(node.claim("me", held).await, granted(held));
-        node.joins(&waits("c/1.0", 7, TTL)).await;
+        node.joins(&waits(&owner, 7, TTL)).await;
         let next = if above == 0 { 0 } else { 10 * round + above };
         node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
         let told = node.look("a").await;
         assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{next}");
-        node.release("c/1.0", 1).await;
+        node.release(&owner, 1).await;
     }
 }
 
@@ -374,6 +375,39 @@ async fn what_was_given_back_leaves_places_as_they_are(node: Bench) {
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.1"));
 }
 
+/// As another owner the acquisition has been given its turn meanwhile.
+async fn what_was_given_back_ends_no_turn(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.1", 7, Duration::ZERO)).await;
+    node.ask(&Operation { grace: TTL / 20, ..operation(Verb::Release, "me", 5) }).await;
+    for (stance, ends) in [(Stance::Barge, false), (Stance::Once, true)] {
+        assert!(node.look("a").await.turn.is_some());
+        node.ask(&Operation { stance, ..operation(Verb::Release, "c/1.0", 4) }).await;
+        assert_eq!(node.look("a").await.turn.is_none(), ends);
+    }
+}
+
+async fn nothing_is_handed_over_to_who_does_not_hear_of_it(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("deaf/1.0", 7, TTL)).await;
+    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    let told = node.look("a").await;
+    assert_eq!((told.holder, told.fence, told.turn.map(|(turn, _)| turn)), (None, 5, Some("deaf/1".to_owned())));
+    node.release("deaf/1.0", 6).await;
+    assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
+}
+
+/// It came over a connection that was replaced, or was sent once more with the script.
+async fn a_late_claim_of_who_was_released_or_revoked_takes_no_place(node: Bench) {
+    node.claim("me", 5).await;
+    for gone in [Verb::Release, Verb::Revoke] {
+        node.ask(&operation(gone, "c/1.0", 4)).await;
+        assert!(matches!(node.ask(&waits("c/1.0", 7, TTL)).await, Outcome::Held { queued: None, .. }));
+        assert_eq!(node.look("a").await.waiting, 0);
+    }
+    node.joins(&waits("c/1.1", 7, TTL)).await;
+}
+
 async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
     node.claim("me", 5).await;
     let brief = |owner, patience, handover| {
@@ -398,14 +432,14 @@ async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
 }
 
 async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
-    let several = Operation { names: names(&["a", "b"]), ..waits("c/1.0", 7, TTL) };
+    let several = Operation { names: names(&["a", "b"]), ..waits("c/1.1", 7, TTL) };
     for claim in [waits("c/1.0", 7, Duration::ZERO), several] {
         let fence = node.look("a").await.fence;
         assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
         node.joins(&claim).await;
         node.ask(&Operation { grace: TTL / 20, ..hands_over("me", fence + 5, fence + 8) }).await;
         assert_eq!(node.look("a").await.turn.map(|(turn, _)| turn).as_deref(), Some("c/1"));
-        node.release("c/1.0", 1).await;
+        node.release(&claim.owner, 1).await;
     }
 }
 
@@ -422,7 +456,10 @@ macro_rules! both {
                 #[tokio::test(start_paused = true)]
                 async fn $scenario() {
                     let host = Arc::new(quorumlock::host::TokioTime::new(tokio::runtime::Handle::current()));
-                    super::$scenario(Bench(Arc::new(MemoryNode::new("memory://0", host)))).await;
+                    let (node, hears) = (MemoryNode::new("memory://0", host), Recorder::of("c"));
+                    node.listen(0, hears.clone());
+                    super::$scenario(Bench(Arc::new(node))).await;
+                    drop(hears);
                 }
             )*
         }
@@ -432,7 +469,7 @@ macro_rules! both {
                 #[tokio::test]
                 async fn $scenario() {
                     let server = Server::start().await;
-                    super::$scenario(Bench(Arc::new(real(&server).await))).await;
+                    super::$scenario(Bench(Arc::new(heard(&server.url(), Recorder::of("c")).await))).await;
                 }
             )*
         }
@@ -467,6 +504,9 @@ both! {
     a_registration_is_fresh_for_half_of_its_time;
     a_release_withdraws_its_owners_registration_and_no_other;
     what_was_given_back_leaves_places_as_they_are;
+    what_was_given_back_ends_no_turn;
+    nothing_is_handed_over_to_who_does_not_hear_of_it;
+    a_late_claim_of_who_was_released_or_revoked_takes_no_place;
     what_is_registered_lasts_as_long_as_the_queue;
     a_hold_that_was_taken_away_hands_over_like_any_other;
     who_names_no_time_or_several_names_is_given_a_turn;

@@ -279,7 +279,7 @@ impl Core {
         replies.push("".into());
         let mut hints = Vec::new();
         for (operation, op) in &script.operations {
-            let outcome = self.run_operation(now, node, operation, *op, &mut hints);
+            let outcome = self.run_operation(now, node, (operation, *op), &script.channel, &mut hints);
             replies.push(written(&outcome, || self.servers[node].run_id()));
             told.push((*op, answer(*op, &Ok(outcome))));
         }
@@ -291,12 +291,14 @@ impl Core {
         &mut self,
         now: Micros,
         node: usize,
-        operation: &Operation,
-        op: Op,
+        (operation, op): (&Operation, Op),
+        channel: &str,
         hints: &mut Vec<(Hint, Option<Op>)>,
     ) -> Outcome {
         let server = &mut self.servers[node];
-        let outcome = server.apply(operation, now);
+        // That a process has died is seen at once; that a connection was given up is not.
+        let alive = |number: usize| !self.processes[self.connections[number].process].dead;
+        let outcome = server.apply(operation, now, channel, alive);
         let kept = server.keeps_place(operation, &outcome, now);
         self.history.record(now, What::Did(op, answer(op, &Ok(outcome.clone()))));
         if kept {

@@ -105,8 +105,17 @@ impl Server {
         self.scripts.contains(&digest) || self.misled.contains(&(digest, process))
     }
 
-    pub fn apply(&mut self, operation: &Operation, now: Micros) -> Outcome {
-        self.store.apply(operation, self.time(now))
+    /// Carries it out; `hears` says whether a connection that has subscribed still exists.
+    pub fn apply(
+        &mut self,
+        operation: &Operation,
+        now: Micros,
+        channel: &str,
+        hears: impl Fn(usize) -> bool,
+    ) -> Outcome {
+        let (time, subscribers) = (self.time(now), &self.subscribers);
+        let hears = |client: &str| subscribers.get(&format!("{channel}{client}")).is_some_and(|&who| hears(who));
+        self.store.apply_heard(operation, time, &hears)
     }
 
     pub fn hints(&mut self) -> Vec<Hint> {

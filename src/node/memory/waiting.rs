@@ -20,7 +20,7 @@ fn stamp(precise: Duration) -> Stamp {
 }
 
 impl Work<'_> {
-    pub(super) fn join(&mut self, operation: &Operation, name: &Name) {
+    fn join(&mut self, operation: &Operation, name: &Name) {
         if let Stance::Wait { ticket, patience } = operation.stance {
             let (now, precise) = (self.now, self.precise);
             let until = now + millis(patience.max(Duration::from_millis(1)));
@@ -31,8 +31,17 @@ impl Work<'_> {
         }
     }
 
+    /// A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for nothing as this
+    /// owner.
+    pub(super) fn queue_up(&mut self, claim: &Operation, name: &Name) {
+        if !self.entry(name).is_gone(&claim.owner) {
+            self.join(claim, name);
+            self.register(claim, name);
+        }
+    }
+
     /// A claim that was refused one name, and waits for it, is who it may be handed over to.
-    pub(super) fn register(&mut self, claim: &Operation, name: &Name) {
+    fn register(&mut self, claim: &Operation, name: &Name) {
         if claim.registers() {
             let (lasts, now) = (millis(claim.handover), self.now);
             self.entry(name).line.register(claim.owner.clone(), lasts, now);
@@ -75,14 +84,15 @@ impl Work<'_> {
             self.entry(name).line.withdraw(&release.owner);
         }
         let entry = self.entry(name);
-        entry.turn.take_if(|(turn, _)| **turn == *me);
+        // What is given back for an earlier owner leaves the acquisition what it has as another.
+        entry.turn.take_if(|(turn, _)| **turn == *me && release.stance != Stance::Barge);
         if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(name)) {
             self.give(name);
         }
     }
 
-    /// Grants the name to the first in the queue, if that is registered lately enough and the ballot may be granted. Whether
-    /// it did. The next two are told to register again, if that is long ago.
+    /// Grants the name to the first in the queue, if that is registered lately enough and hears of it, and the ballot may
+    /// be granted. Whether it did. The next two are told to register again, if that is long ago.
     fn hand_over(&mut self, name: &Name) -> bool {
         let (ballot, now, precise) = (self.operation.next, self.now, self.precise);
         if ballot <= self.bar(name) {
@@ -92,7 +102,7 @@ impl Work<'_> {
         let Some((_, first)) = line.first() else { return false };
         let Some(to) = line.registered(first).filter(|known| known.is_fresh(now)).cloned() else { return false };
         // A release or a revocation of it must not be undone by what another's release carries.
-        if self.entry(name).is_gone(&to.owner) {
+        if self.entry(name).is_gone(&to.owner) || !self.is_heard_by(&to.owner) {
             return false;
         }
         let line = &mut self.entry(name).line;
@@ -105,6 +115,12 @@ impl Work<'_> {
         self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
         self.store.hints.extend(late.into_iter().map(|late| Hint::new(late, REGISTER)));
         true
+    }
+
+    /// Whether what is published to the client of an owner reaches anybody.
+    fn is_heard_by(&self, owner: &str) -> bool {
+        let hint = Hint::new(Operation::acquisition(owner).into(), Duration::ZERO);
+        hint.address().is_some_and(|(client, _)| (self.hears)(client))
     }
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one behind it when to ask.

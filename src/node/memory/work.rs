@@ -12,13 +12,18 @@ use crate::node::reply::{Inspection, Outcome};
 impl Store {
     /// Carries out one operation at the node's time `now`, which is the time since any fixed origin.
     pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
+        self.apply_heard(operation, now, &|_| true)
+    }
+
+    /// The same where `hears` says which clients hear what is published to them.
+    pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
         self.expire(now);
         if matches!(operation.verb, Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, operation, now, precise };
+        let mut work = Work { store: self, operation, now, precise, hears };
         match operation.verb {
             Verb::Claim => work.claim(),
             Verb::Renew => work.renew(),
@@ -38,6 +43,8 @@ pub(super) struct Work<'a> {
     pub(super) operation: &'a Operation,
     pub(super) now: Duration,
     pub(super) precise: Duration,
+    /// Which clients hear what is published to them.
+    pub(super) hears: &'a dyn Fn(&str) -> bool,
 }
 
 impl Work<'_> {
@@ -123,15 +130,13 @@ impl Work<'_> {
             }
             Some(hold) => {
                 let (holder, remaining) = (hold.owner.to_string(), Some(hold.until - now));
-                self.join(claim, name);
-                self.register(claim, name);
+                self.queue_up(claim, name);
                 Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
             }
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
             None => {
                 let (turn, left, due) = self.before(claim, name)?;
-                self.join(claim, name);
-                self.register(claim, name);
+                self.queue_up(claim, name);
                 if due {
                     self.give(name);
                 }
