@@ -166,9 +166,10 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
             Outcome::Reserved { turn: a, left, fence: mark, queued: first },
             Outcome::Reserved { turn: b, left: right, fence: other, queued: second },
         ) => a == b && mark == other && rank(first) == rank(second) && near(Some(*left), Some(*right)),
-        (Outcome::Revoked { held: one, left }, Outcome::Revoked { held: other, left: right }) => {
-            one == other && near(Some(*left), Some(*right))
-        }
+        (
+            Outcome::Revoked { held: one, left, other: holder },
+            Outcome::Revoked { held: other, left: right, other: theirs },
+        ) => one == other && holder == theirs && near(Some(*left), Some(*right)),
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }

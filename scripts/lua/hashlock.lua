@@ -21,7 +21,7 @@
 --                   ends with '!' once it was revoked: then nothing but a release is its owner's any more
 --                   f = the fence: the highest ballot granted or healed here, or told by a release
 --                   l = the owner that was last released here without holding it: like the o of a released grant it is not healed
---                   r = the owner that was last revoked here without holding it: it is not healed either
+--                   r = the owners that were last revoked here without holding it, up to TAKEN, a line each: they are not healed either
 --                   t, v = whose turn it is (who may claim the free name first), until when; w = 1 while somebody may wait
 --                   expires KEEP after the later of u and the last change; where the fence is more than a day ahead of TIME, KEEP after that time
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
@@ -41,7 +41,7 @@
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
---   revoke   {revoked, how many of the names the owner holds, ms left at most}
+--   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one by a lower ballot, or ''}
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
@@ -55,6 +55,8 @@
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor.
 local KEEP, PERIOD, LONGEST_TURN = 105000, 35000, 60000
+-- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
+local TAKEN = 24
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR = 86400000000
 
@@ -181,8 +183,23 @@ local function look(op, i)
     queued = it[6],
     count = it[7] or '0',
     -- Whose renewals take nothing.
-    gone = {[(revoked or not it[2]) and owner or ''] = true, [it[8] or ''] = true, [it[9] or ''] = true},
+    gone = {[(revoked or not it[2]) and owner or ''] = true, [it[8] or ''] = true},
+    taken = it[9] or '',
   }
+end
+
+local function is_gone(it, owner)
+  return it.gone[owner] or string.find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
+end
+
+-- Who was revoked here last without holding it, with this one behind.
+local function with_taken(it, owner)
+  local known = {}
+  for other in string.gmatch(it.taken, '[^\n]+') do
+    if other ~= owner then known[#known + 1] = other end
+  end
+  known[#known + 1] = owner
+  return table.concat(known, '\n', math.max(1, #known - TAKEN + 1))
 end
 
 -- Stores fields of a name, and keeps them until the floor is above the fence.
@@ -257,7 +274,7 @@ end
 
 -- A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for nothing as this owner.
 local function queue_up(op, i, it)
-  if it.gone[op.owner] then return end
+  if is_gone(it, op.owner) then return end
   join(op, i, it)
   register(op, i)
 end
@@ -309,7 +326,7 @@ local function hand_over(op, i, it)
   if not waiting[1] then return false end
   local owner, lasts, age = registered(op, i, waiting[1])
   -- A release or a revocation of it must not be undone by what another's release carries.
-  if not owner or it.gone[owner] or age < 0 or age * 2 > lasts then return false end
+  if not owner or is_gone(it, owner) or age < 0 or age * 2 > lasts then return false end
   -- What it hears must be true: no write behind this can be refused, since this release has written before.
   if not wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i]) then return false end
   call('ZREM', line, waiting[1])
@@ -405,7 +422,7 @@ function verbs.renew(op)
     if not it.holder then
       if it.turn then return {'lost', it.turn} end
       -- A renewal that was overtaken must not revive what was released or revoked.
-      if it.gone[op.owner] then return {'lost', ''} end
+      if is_gone(it, op.owner) then return {'lost', ''} end
       reply = 'healed'
     end
   end
@@ -466,8 +483,10 @@ end
 
 function verbs.revoke(op)
   rotate()
-  local seen, held, longest = look_all(op), 0, 0
+  local seen, held, longest, other = look_all(op), 0, 0, ''
   for i, it in ipairs(seen) do
+    -- Whoever came after the nodes were asked who holds it, and before this.
+    if it.holder and it.holder ~= op.owner and not it.revoked and it.fence < tonumber(op.ballot) then other = it.holder end
     it.fence = math.max(it.fence, tonumber(op.ballot))
     heard(it.fence)
     if it.holder == op.owner then
@@ -475,10 +494,10 @@ function verbs.revoke(op)
       keep(op, i, it, 'f', digits(it.fence), 'o', op.owner .. '!')
     else
       -- A renewal on its way would take it here, and then count.
-      keep(op, i, it, 'f', digits(it.fence), 'r', op.owner)
+      keep(op, i, it, 'f', digits(it.fence), 'r', with_taken(it, op.owner))
     end
   end
-  return {'revoked', held, longest}
+  return {'revoked', held, longest, other}
 end
 
 function verbs.inspect(op)

@@ -16,20 +16,38 @@ const TRIES: u32 = 20;
 /// Takes a name away from whoever holds it, and lets the hold end by itself. For how long it may last still;
 /// `None` if nobody holds it.
 pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Option<Duration>> {
+    let mut longest = None;
     for _ in 0..TRIES {
         let taking = Taking::look(voters, name, patience).await?;
-        let left = taking.revoke().await?;
-        if left.is_some() || taking.owners.is_empty() {
-            return Ok(left);
+        let taken = taking.revoke().await?;
+        longest = longest.max(taken.left);
+        // Of those that are named and hold it no more, the next one may have it.
+        let passed_on = taken.left.is_none() && !taking.owners.is_empty();
+        if !passed_on && taken.others.iter().all(|other| taking.owners.contains(other)) {
+            return Ok(longest);
         }
     }
-    let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for; ask again");
-    Err(Error::new(ErrorKind::Contended, message))
+    Err(changed_hands(name))
+}
+
+/// Frees a name on every node at once. Whether anybody held it.
+pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<bool> {
+    let mut taking = Taking::look(voters, name, patience).await?;
+    let held = !taking.owners.is_empty();
+    for _ in 0..TRIES {
+        taking.free().await?;
+        let after = Taking::look(voters, name, patience).await?;
+        if !after.somebody_came_before(&taking) {
+            return Ok(held);
+        }
+        taking = after;
+    }
+    Err(changed_hands(name))
 }
 
 /// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so far
 /// are dead.
-pub(super) struct Taking<'a> {
+struct Taking<'a> {
     voters: &'a Arc<Voters>,
     name: &'a Name,
     survey: Survey,
@@ -40,7 +58,7 @@ pub(super) struct Taking<'a> {
 
 impl<'a> Taking<'a> {
     /// Asks the nodes who holds it.
-    pub(super) async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
+    async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
         let survey = Survey::of(voters, name, patience).await;
         let heard = || survey.0.iter().filter_map(|said| said.as_ref().ok());
         if heard().count() < voters.size.quorum() as usize {
@@ -52,8 +70,14 @@ impl<'a> Taking<'a> {
         Ok(Self { voters, name, survey, owners, ballot, patience })
     }
 
-    /// Frees it on every node at once. Whether anybody held it.
-    pub(super) async fn free(self) -> Result<bool> {
+    /// Whether somebody holds it who was not named when `other` looked, by a ballot that is lower than its.
+    fn somebody_came_before(&self, other: &Self) -> bool {
+        let heard = self.survey.0.iter().filter_map(|said| said.as_ref().ok());
+        let mut old = heard.filter(|said| said.fence <= other.ballot).filter_map(|said| said.holder.as_ref());
+        old.any(|holder| !other.owners.contains(holder))
+    }
+
+    async fn free(&self) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         for owner in self.targets() {
             let cleanup =
@@ -63,20 +87,21 @@ impl<'a> Taking<'a> {
                 Some(Freed::Unknown) | None => return Err(self.unavailable()),
             }
         }
-        Ok(!self.owners.is_empty())
+        Ok(())
     }
 
-    /// Lets each hold end by itself. For how long it may last still; `None` where no node held it for any of
-    /// those that the nodes named.
-    async fn revoke(&self) -> Result<Option<Duration>> {
-        let mut longest = None;
+    /// Lets each hold end by itself. For how long it may last still, and who holds it of those that the nodes
+    /// did not name.
+    async fn revoke(&self) -> Result<Revocation> {
+        let mut all = Revocation::default();
         for owner in self.targets() {
-            let Revocation { left } = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience)
+            let Revocation { left, others } = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience)
                 .await
                 .map_err(|reports| refused(self.name).with_nodes(reports))?;
-            longest = longest.max(left);
+            all.left = all.left.max(left);
+            all.others.extend(others);
         }
-        Ok(longest)
+        Ok(all)
     }
 
     /// A name that is free has its fence raised all the same: a claim that is on its way may rest on
@@ -111,6 +136,11 @@ fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
         said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
     };
     refused(name).with_nodes(survey.0.iter().enumerate().map(report).collect())
+}
+
+fn changed_hands(name: &Name) -> Error {
+    let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for; ask again");
+    Error::new(ErrorKind::Contended, message)
 }
 
 fn refused(name: &Name) -> Error {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::QuorumBuilder;
-use super::forced::{Taking, take_away};
+use super::forced::{free, take_away};
 use super::inspected::Inspected;
 use super::mutex::QuorumLock;
 use crate::config::{LockOptions, Rules, Settings};
@@ -149,14 +149,15 @@ impl Quorum {
     /// Returns whether anybody held it on any node.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be held still. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be held still. `Contended` if it passed to another
+    /// holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.
     pub async fn force_release(&self, name: &str) -> Result<bool> {
         let name = self.name(name)?;
         self.0.usable()?;
-        Taking::look(&self.0.leases.voters, &name, self.0.rules.round_timeout).await?.free().await
+        free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
     /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only after its quarantine.

@@ -130,6 +130,8 @@ pub enum Outcome {
         held: u32,
         /// For how long still at most.
         left: Duration,
+        /// Who else holds one of them, by a ballot that is lower than the revocation's.
+        other: Option<String>,
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),

@@ -11,16 +11,19 @@ use crate::node::{Operation, Outcome, Reply};
 use crate::quorum::tally::Size;
 
 /// What a quorum of nodes said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revocation {
     /// For how long the owner may hold it still, if it does.
     pub(crate) left: Option<Duration>,
+    /// Who else holds it, by a ballot that is lower than the revocation's.
+    pub(crate) others: Vec<String>,
 }
 
 /// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have done it.
 ///
 /// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no quorum can.
-/// The next holder may rest on these nodes alone, so what they say is how long it takes.
+/// The next holder may rest on these nodes alone, so what they say is how long it takes. And whoever else got the name
+/// by a lower ballot has it from a quorum, so one of them at least names that one.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
     revoke: Operation,
@@ -32,17 +35,17 @@ pub(crate) async fn revoke(
     before(&voters.host, until, round.verdict()).await.flatten().ok_or_else(|| round.reports(voters, None))
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Revoking {
     size: Size,
     done: u32,
     failed: u32,
-    left: Option<Duration>,
+    so_far: Revocation,
 }
 
 impl Revoking {
-    const fn new(size: Size) -> Self {
-        Self { size, done: 0, failed: 0, left: None }
+    fn new(size: Size) -> Self {
+        Self { size, done: 0, failed: 0, so_far: Revocation::default() }
     }
 }
 
@@ -50,9 +53,10 @@ impl Count for Revoking {
     type Verdict = Option<Revocation>;
 
     fn count(&mut self, _: usize, reply: &Reply, _: u64) {
-        if let Ok(Outcome::Revoked { held, left }) = reply {
+        if let Ok(Outcome::Revoked { held, left, other }) = reply {
             self.done += 1;
-            self.left = self.left.max((*held > 0).then_some(*left));
+            self.so_far.left = self.so_far.left.max((*held > 0).then_some(*left));
+            self.so_far.others.extend(other.clone());
         } else {
             self.failed += 1;
         }
@@ -60,7 +64,7 @@ impl Count for Revoking {
 
     fn verdict(&self) -> Option<Option<Revocation>> {
         if self.done >= self.size.quorum() {
-            return Some(Some(Revocation { left: self.left }));
+            return Some(Some(self.so_far.clone()));
         }
         (self.failed >= self.size.blocking()).then_some(None)
     }
@@ -80,15 +84,18 @@ mod tests {
     }
 
     fn left(seconds: u32) -> Reply {
-        Ok(Outcome::Revoked { held: 1, left: SECOND * seconds })
+        Ok(Outcome::Revoked { held: 1, left: SECOND * seconds, other: None })
     }
 
     #[test]
     fn a_quorum_tells_how_long_it_takes_at_most() {
         assert_eq!(told(&[left(3)]), None);
-        assert_eq!(told(&[left(3), left(2)]), Some(Some(Revocation { left: Some(3 * SECOND) })));
-        let free = Ok(Outcome::Revoked { held: 0, left: Duration::ZERO });
-        assert_eq!(told(&[free.clone(), free]), Some(Some(Revocation { left: None })));
+        assert_eq!(told(&[left(3), left(2)]), Some(Some(Revocation { left: Some(3 * SECOND), others: vec![] })));
+        let free = Ok(Outcome::Revoked { held: 0, left: Duration::ZERO, other: Some("x".into()) });
+        assert_eq!(
+            told(&[free.clone(), free]),
+            Some(Some(Revocation { left: None, others: vec!["x".into(), "x".into()] }))
+        );
     }
 
     #[test]

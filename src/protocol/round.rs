@@ -14,7 +14,7 @@ use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 /// A way to count replies.
 pub(super) trait Count: Send + 'static {
     /// What the count comes to.
-    type Verdict: Copy + Send;
+    type Verdict: Clone + Send;
 
     /// Counts one node's reply to what was asked with `ballot`.
     fn count(&mut self, node: usize, reply: &Reply, ballot: u64);

@@ -113,7 +113,10 @@ async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: B
     // Free, and held by another: what came before it and comes after it changes nothing.
     node.claim("before", 5).await;
     node.release("before", 5).await;
-    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 6)).await, Outcome::Revoked { held: 0, left: Duration::ZERO });
+    assert_eq!(
+        node.ask(&operation(Verb::Revoke, "me", 6)).await,
+        Outcome::Revoked { held: 0, left: Duration::ZERO, other: None }
+    );
     node.release("third", 6).await;
     assert_eq!(node.renew("me", 6).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.claim("other", 7).await, granted(7));
@@ -121,6 +124,30 @@ async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: B
     node.release("other", 7).await;
     assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.renew("fourth", 7).await, Outcome::Healed, "nobody has taken it away from that one");
+}
+
+async fn who_is_revoked_later_brings_nobody_back_who_was_revoked_before(node: Bench) {
+    assert_eq!(node.claim("other", 5).await, granted(5));
+    for owner in ["first", "me", "third", "me", "fourth"] {
+        node.ask(&operation(Verb::Revoke, owner, 6)).await;
+    }
+    node.release("other", 6).await;
+    for owner in ["first", "me", "third", "fourth", "other"] {
+        assert_eq!(node.renew(owner, 6).await, Outcome::Lost { holder: String::new() }, "{owner}");
+    }
+    assert_eq!(node.renew("irst\nme", 6).await, Outcome::Healed, "nobody has taken it away from that one");
+}
+
+/// Who was not named when nodes were asked who holds it must be taken away from too, unless it came later.
+async fn a_revocation_tells_who_else_holds_it_by_a_lower_ballot(node: Bench) {
+    assert_eq!(node.claim("other", 5).await, granted(5));
+    let told =
+        |other: Option<&str>| Outcome::Revoked { held: 0, left: Duration::ZERO, other: other.map(ToOwned::to_owned) };
+    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 4)).await, told(None), "it may have come later");
+    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 6)).await, told(Some("other")));
+    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 6)).await, told(None), "that was told before");
+    node.ask(&operation(Verb::Revoke, "other", 7)).await;
+    assert_eq!(node.ask(&operation(Verb::Revoke, "me", 8)).await, told(None), "it is revoked already");
 }
 
 async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
@@ -482,6 +509,8 @@ both! {
     a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
     a_count_is_set_where_the_owner_holds_and_is_no_claim;
     a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
+    who_is_revoked_later_brings_nobody_back_who_was_revoked_before;
+    a_revocation_tells_who_else_holds_it_by_a_lower_ballot;
     a_renewal_that_comes_after_its_release_revives_nothing;
     a_node_that_was_taught_grants_nothing_up_to_what_others_know;
     a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt;

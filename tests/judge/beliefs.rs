@@ -40,8 +40,25 @@ pub struct Beliefs {
     leases: BTreeMap<u32, Lease>,
     live: Vec<u32>,
     tokens: BTreeMap<u8, u64>,
-    /// Which name was taken away, from whoever had it when that began, and by when that must be over.
-    revoked: Vec<(u8, Micros, Micros)>,
+    /// The ballot by which a process takes a name away.
+    revoking: BTreeMap<(u16, u8), u64>,
+    revoked: Vec<Revoked>,
+}
+
+/// A name was taken away from whoever had it when that `began`, and from whoever has a token below this.
+#[derive(Debug)]
+struct Revoked {
+    name: u8,
+    began: Micros,
+    below: u64,
+    /// When that must be over.
+    by: Micros,
+}
+
+impl Revoked {
+    const fn concerns(&self, lease: &Lease) -> bool {
+        self.name == lease.name && (lease.from < self.began || lease.token < self.below)
+    }
 }
 
 impl Beliefs {
@@ -69,17 +86,20 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
-        let lasts = |&&(name, began, by): &&(u8, Micros, Micros)| {
-            name == lease.name && lease.from < began && by < lease.certain
-        };
-        if let Some((.., by)) = self.revoked.iter().find(lasts) {
+        let lasts = |revoked: &&Revoked| revoked.concerns(lease) && revoked.by < lease.certain;
+        if let Some(Revoked { by, .. }) = self.revoked.iter().find(lasts) {
             let long = lease.certain - by;
             verdict.broken(Rule::RevokedGoesOn, format!("lease {number} was revoked, and is held {long} us too long"));
         }
     }
 
-    pub fn revoked(&mut self, name: u8, began: Micros, by: Micros) {
-        self.revoked.push((name, began, by));
+    pub fn revoking(&mut self, process: u16, name: u8, ballot: u64) {
+        self.revoking.insert((process, name), ballot);
+    }
+
+    pub fn revoked(&mut self, process: u16, name: u8, began: Micros, by: Micros) {
+        let below = self.revoking.get(&(process, name)).copied().unwrap_or(0);
+        self.revoked.push(Revoked { name, began, below, by });
     }
 
     /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was believed in until then.

@@ -21,6 +21,7 @@ pub enum Verb {
     Claim,
     Renew,
     Release,
+    Revoke,
     Other,
 }
 
@@ -126,7 +127,8 @@ pub enum What {
         /// Because its time ran out; else something else ended it before.
         expired: bool,
     },
-    /// A quorum of nodes has taken the name away from whoever held it when that `began`: it is over `by` then.
+    /// A quorum of nodes has taken the name away from whoever held it when that `began`, and from whoever has a
+    /// token below the ballot of that: it is over `by` then.
     Revoked {
         process: u16,
         name: u8,

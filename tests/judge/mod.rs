@@ -108,7 +108,7 @@ impl Judge {
                 tally.losses += 1;
                 self.ended(now, lease, expired);
             }
-            What::Revoked { name, began, by, .. } => self.beliefs.revoked(name, began, by),
+            What::Revoked { process, name, began, by } => self.beliefs.revoked(process, name, began, by),
             What::Wrote { lease, taken, checked, .. } => {
                 if let Some(written) = self.beliefs.get(lease) {
                     self.storage.wrote(lease, written, taken, checked, verdict);
@@ -169,6 +169,9 @@ impl Judge {
     }
 
     fn submitted(&mut self, op: Op) {
+        if op.verb == Verb::Revoke {
+            self.beliefs.revoking(op.process, op.name, op.ballot);
+        }
         self.line.submitted(op);
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }

@@ -90,7 +90,7 @@ impl Rounds {
             }
             Verb::Renew if claimed.ended => verdict.broken(Rule::NotFinal, "it renews what it had lost or released"),
             Verb::Release => claimed.released |= bit(op),
-            Verb::Renew | Verb::Other => {}
+            Verb::Renew | Verb::Revoke | Verb::Other => {}
         }
     }
 

@@ -58,6 +58,8 @@ fn of_holders() {
     let revoked = event(60, What::Revoked { process: 1, name: 0, began: 55, by: 70 });
     finds(&and(&[revoked, a.held(65), a.released(69)]), None, "revoked, and let go in time");
     finds(&and(&[revoked, a.held(75)]), Some(Rule::RevokedGoesOn), "revoked, and held on");
+    let later = event(40, What::Revoked { process: 1, name: 0, began: 0, by: 60 });
+    finds(&and(&[later, a.held(70)]), None, "it came after that had begun");
     finds(&and(&[b.acquired(2, 60), a.held(70)]), Some(Rule::TwoBelievers), "held on");
     finds(&and(&[b.acquired(2, 60), a.lost(151, true)]), Some(Rule::TwoBelievers), "held to its deadline");
     finds(&and(&[a.lost(150, true), b.acquired(2, 160)]), None, "after the deadline");

@@ -21,7 +21,12 @@ async fn named(stage: &Stage, owner: &str) {
 }
 
 const fn revoked(held: u32, left: Duration) -> Answer {
-    Some(Ok(Outcome::Revoked { held, left }))
+    Some(Ok(Outcome::Revoked { held, left, other: None }))
+}
+
+/// It is not the owner that holds it, but `other`.
+fn held_by(other: &str) -> Answer {
+    Some(Ok(Outcome::Revoked { held: 0, left: Duration::ZERO, other: Some(other.to_owned()) }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,6 +39,47 @@ async fn a_name_that_passed_to_another_meanwhile_is_taken_from_that_one() {
     let second = stage.round(Verb::Revoke, |_, _| revoked(1, 8 * SECOND)).await;
     assert_eq!(&*second.owner, "two");
     assert_eq!(revoking.await.unwrap().unwrap(), Some(8 * SECOND));
+}
+
+/// One node has not heard of the release yet, and the others have handed the name over.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_passed_on_where_most_nodes_are_is_taken_from_the_next_one_too() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |node, _| if node == 0 { revoked(1, 3 * SECOND) } else { held_by("two") }).await;
+    named(&stage, "two").await;
+    let second = stage.round(Verb::Revoke, |_, _| revoked(1, SECOND)).await;
+    assert_eq!(&*second.owner, "two");
+    assert_eq!(revoking.await.unwrap().unwrap(), Some(3 * SECOND), "the longest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_free_and_is_held_by_the_time_is_taken_away() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![Inspection::free(7)])))).await;
+    stage.round(Verb::Revoke, |node, _| if node == 0 { revoked(0, Duration::ZERO) } else { held_by("two") }).await;
+    named(&stage, "two").await;
+    stage.round(Verb::Revoke, |_, _| revoked(1, SECOND)).await;
+    assert_eq!(revoking.await.unwrap().unwrap(), Some(SECOND));
+}
+
+/// By the second look somebody has it whom the first did not name, and whose ballot is no higher than the release's.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_freed_by_force_is_freed_again_where_it_passed_on_meanwhile() {
+    let stage = Stage::new(3);
+    let quorum = stage.quorum.clone();
+    let freeing = tokio::spawn(async move { quorum.force_release("it").await });
+    named(&stage, "one").await;
+    let released = |_: usize, _: &_| Some(Ok(Outcome::Released { held: 1 }));
+    stage.round(Verb::Release, released).await;
+    named(&stage, "two").await;
+    let second = stage.round(Verb::Release, released).await;
+    assert_eq!(&*second.owner, "two");
+    let later = || Inspection::held("three".to_owned(), 1, Some(9 * SECOND), second.ballot + 1);
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![later()])))).await;
+    assert!(freeing.await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -368,8 +368,8 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
             vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), rank(queued)]
         }
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
-        Outcome::Revoked { held, left: longest } => {
-            vec!["revoked".into(), i64::from(*held).into(), left(*longest)]
+        Outcome::Revoked { held, left: longest, other } => {
+            vec!["revoked".into(), i64::from(*held).into(), left(*longest), other.clone().unwrap_or_default().into()]
         }
         Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
         Outcome::Record { high, floor, taught } => {

@@ -82,6 +82,7 @@ impl Core {
             Verb::Claim => history::Verb::Claim,
             Verb::Renew => history::Verb::Renew,
             Verb::Release => history::Verb::Release,
+            Verb::Revoke => history::Verb::Revoke,
             _ => history::Verb::Other,
         };
         let owner = self.history.owner(process as u16, &operation.owner);

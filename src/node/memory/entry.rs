@@ -8,6 +8,9 @@ use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::Operation;
 
+/// How many revoked owners are remembered.
+const TAKEN: usize = 24;
+
 /// Who holds a name, or held it last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
@@ -26,8 +29,8 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// The owner that was last released here without holding it.
     released: Option<Arc<str>>,
-    /// The owner that was last revoked here without holding it.
-    revoked: Option<Arc<str>>,
+    /// The owners that were last revoked here without holding it.
+    taken: Vec<Arc<str>>,
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
@@ -54,7 +57,7 @@ impl Entry {
     pub(super) fn is_gone(&self, owner: &str) -> bool {
         let over = |hold: &Hold| hold.until.is_zero() || hold.revoked;
         let freed = self.hold.as_ref().is_some_and(|hold| over(hold) && *hold.owner == *owner);
-        freed || [&self.released, &self.revoked].into_iter().any(|gone| gone.as_deref() == Some(owner))
+        freed || self.released.iter().chain(&self.taken).any(|gone| **gone == *owner)
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -125,7 +128,9 @@ impl Entry {
         self.fence = self.fence.max(ballot);
         self.keep(precise);
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner) else {
-            self.revoked = Some(owner.clone());
+            self.taken.retain(|known| known != owner);
+            self.taken.push(owner.clone());
+            self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
             return None;
         };
         hold.revoked = true;

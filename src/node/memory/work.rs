@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::Entry;
+use super::entry::{Entry, Hold};
 use super::millis;
 use super::store::Store;
 use crate::node::operation::{Name, Operation, Stance, Verb};
@@ -229,15 +229,24 @@ impl Work<'_> {
 
     pub(super) fn revoke(&mut self) -> Outcome {
         let (revoke, precise) = (self.operation, self.precise);
-        let (mut held, mut longest) = (0, Duration::ZERO);
+        let (mut held, mut longest, mut other) = (0, Duration::ZERO, None);
         for name in revoke.names.iter() {
+            other = self.other_than(revoke, name).or(other);
             let left = self.entry(name).revoke(&revoke.owner, revoke.ballot, precise);
             let fence = self.entry(name).fence;
             self.store.record.heard(fence, precise);
             held += u32::from(left.is_some());
             longest = longest.max(left.unwrap_or_default());
         }
-        Outcome::Revoked { held, left: longest }
+        Outcome::Revoked { held, left: longest, other }
+    }
+
+    /// Who came after the nodes were asked who holds it, and before this.
+    fn other_than(&mut self, revoke: &Operation, name: &Name) -> Option<String> {
+        let now = self.now;
+        let entry = self.entry(name);
+        let came_between = |hold: &&Hold| hold.owner != revoke.owner && !hold.revoked && entry.fence < revoke.ballot;
+        entry.holder(now).filter(came_between).map(|hold| hold.owner.to_string())
     }
 
     pub(super) fn inspect(&mut self) -> Outcome {

@@ -106,9 +106,11 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         (Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Count, "counted") => Some(Outcome::Counted),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
-        (Verb::Revoke, "revoked") => {
-            Some(Outcome::Revoked { held: number(items.get(1)?)?, left: remaining(items.get(2)?)?? })
-        }
+        (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
+            held: number(items.get(1)?)?,
+            left: remaining(items.get(2)?)??,
+            other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
+        }),
         (Verb::Inspect, "inspected") => {
             let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
             (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))

@@ -47,6 +47,7 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::waiter_dies_with_its_turn),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
+    scene!(turns::revoked_while_it_is_handed_over),
     scene!(turns::revoked_and_asked_for),
     scene!(turns::revoked_on_a_quorum_where_a_renewal_comes_late),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),

@@ -128,6 +128,18 @@ pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.at(700, Cue::Revokes(2));
 }
 
+/// A name is taken away while it passes from one to the next, and one node has not heard of that yet.
+pub fn revoked_while_it_is_handed_over(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    script.jitter = 5;
+    let late = script.about(1_200, 200);
+    script.hold_one_way(0, &[0], 0, 300..500, late);
+    script.asks(0, 0, Part { hold: millis(400), ..Part::default() });
+    script.asks(50, 1, Part::default());
+    let at = script.about(395, 20);
+    script.at(at, Cue::Revokes(2));
+}
+
 /// A name is taken away from a holder that would keep it, and another asks for it at once: it enters
 /// only when the holder has let go.
 pub fn revoked_and_asked_for(script: &mut Script) {
