@@ -221,7 +221,7 @@ impl<V: Votes> Acquisition<V> {
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
         let nothing_granted = tally.is_some_and(|tally| tally.granted().or(tally.apart()).is_empty());
-        let waits = !handed.registered().is_empty() && !handed.has_votes();
+        let waits = !handed.registered().is_empty() && !handed.is_open();
         nothing_granted && (waits || handed_since)
     }
 

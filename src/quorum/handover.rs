@@ -20,6 +20,14 @@ pub struct Stamp {
     pub time: Duration,
 }
 
+impl Stamp {
+    /// Whether `other` was said later, over the same connection.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        self.generation == other.generation && self.time < other.time
+    }
+}
+
 /// How long a hand-over to a claim for `validity` lasts: as long as what it is asked for, and no longer
 /// than a vote counts. `None` where it would leave too little.
 ///
@@ -63,6 +71,8 @@ pub struct Pushed {
     pub t0: Tick,
     /// How long it lasts from then on.
     pub lasts: Validity,
+    /// When it was pushed.
+    pub stamp: Stamp,
 }
 
 impl Pushed {
@@ -85,6 +95,8 @@ pub struct Handovers {
     nodes: Vec<Slot>,
     /// The nodes that pushed anything, votes or not.
     pushed: NodeSet,
+    /// Those of them that have answered nothing since.
+    open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
 }
@@ -96,17 +108,22 @@ struct Slot {
 }
 
 impl Handovers {
-    /// A node refused a claim, and registered it or not. What it pushed before that is over; what it pushes
-    /// from now on is granted later. A claim that does not wait leaves what was registered before.
+    /// A node refused a claim, and registered it or not. What it pushed before that is over, and not what it pushed
+    /// later, which may have been looked at first; what it pushes from now on is granted later. A claim that does
+    /// not wait leaves what was registered before.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
-        match registered {
-            Some(_) => *self.slot(node) = Slot { registered, vote: None },
-            None => self.stale(node),
+        let Some(answer) = registered else { return self.stale(node) };
+        let slot = self.slot(node);
+        let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
+        *slot = Slot { registered, vote };
+        if vote.is_none() {
+            self.open.remove(node);
         }
     }
 
     /// A node called a claim stale: it holds nothing for it, and what was registered before stands.
     pub fn stale(&mut self, node: usize) {
+        self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
         }
@@ -114,6 +131,7 @@ impl Handovers {
 
     /// A node granted a claim, which is a vote of its own and ends what was registered.
     pub fn granted(&mut self, node: usize) {
+        self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
             *slot = Slot::default();
         }
@@ -124,13 +142,14 @@ impl Handovers {
     /// show a later time than with that: what is carried out in one call has one time, and its order is not told. What was received before the confirmation never is.
     pub fn push(&mut self, node: usize, ballot: u64, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
+        self.open.insert(node);
         self.top = self.top.max(ballot);
         let Some(slot) = self.nodes.get_mut(node) else { return false };
         let answers = |known: &Registered| known.stamp.generation == stamp.generation && known.stamp.time < stamp.time;
         let Some(Registered { t0, lasts, .. }) = slot.registered.filter(|known| counts && answers(known)) else {
             return false;
         };
-        slot.vote = Some(Pushed { ballot, t0, lasts });
+        slot.vote = Some(Pushed { ballot, t0, lasts, stamp });
         true
     }
 
@@ -146,7 +165,7 @@ impl Handovers {
         self.pushed.is_empty()
     }
 
-    /// The nodes that may have granted it the name, whatever that is worth.
+    /// The nodes that may have granted it the name, whatever that was worth.
     #[must_use]
     pub const fn pushed(&self) -> NodeSet {
         self.pushed
@@ -160,10 +179,10 @@ impl Handovers {
         nodes
     }
 
-    /// Whether any push is a vote still, but for its time.
+    /// Whether any node may hold the name by what it pushed, a vote or not: it has answered nothing since.
     #[must_use]
-    pub fn has_votes(&self) -> bool {
-        self.slots().any(|(_, slot)| slot.vote.is_some())
+    pub const fn is_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// The highest ballot that was pushed; 0 if none was.
@@ -267,6 +286,28 @@ mod tests {
             assert!(handed.push(0, 7, stamp(1, 101), true));
             later(&mut handed);
             assert_eq!(handed.vote(0, at(11)), None);
+        }
+    }
+
+    #[test]
+    fn what_a_node_said_before_it_pushed_ends_nothing_though_it_is_looked_at_later() {
+        for (answer, kept) in [(stamp(1, 102), true), (stamp(1, 103), false), (stamp(2, 102), false)] {
+            let mut handed = Handovers::default();
+            handed.refused(0, registered(10, stamp(1, 100)));
+            assert!(handed.push(0, 7, stamp(1, 103), true));
+            handed.refused(0, registered(11, answer));
+            assert_eq!(handed.vote(0, at(12)).map(|vote| vote.t0), kept.then(|| at(10)), "{answer:?}");
+            assert_eq!(handed.is_open(), kept);
+        }
+    }
+
+    #[test]
+    fn what_was_pushed_and_does_not_count_is_open_until_its_node_answers() {
+        for answer in [|handed: &mut Handovers| handed.granted(0), |handed: &mut Handovers| handed.refused(0, None)] {
+            let mut handed = Handovers::default();
+            assert!(!handed.push(0, 7, stamp(1, 103), false) && handed.is_open());
+            answer(&mut handed);
+            assert!(!handed.is_open() && handed.pushed() == NodeSet::of(0));
         }
     }
 

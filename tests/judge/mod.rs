@@ -120,7 +120,8 @@ impl Judge {
                 self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
             }
             What::HandedOver(op) => {
-                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.granted(op));
+                let at = self.verdict.at;
+                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.handed_over(op, at));
                 self.nodes.handed_over(op, &mut self.verdict);
             }
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
@@ -180,7 +181,7 @@ impl Judge {
         let Some(rounds) = &mut self.rounds else { return };
         match (op.verb, answer) {
             (_, Answer::Granted | Answer::Apart) => rounds.granted(op),
-            (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op),
+            (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op, self.verdict.at),
             _ => {}
         }
         self.line.did(op, answer);

@@ -16,6 +16,9 @@ struct Claimed {
     votes: BTreeMap<u8, Vote>,
     /// When the last claim was sent that each node has refused, and for how long it may be handed over.
     registered: BTreeMap<u8, (Micros, u32)>,
+    /// When nodes refused its claims, by when those were sent, and handed the name over to it: as parts of the history.
+    refused: BTreeMap<(u8, Micros), usize>,
+    handed: BTreeMap<u8, usize>,
     /// Until when its quorum lets it believe.
     deadline: Option<Micros>,
     /// It holds the lock, or has: only renewals let it believe for longer.
@@ -101,9 +104,18 @@ impl Rounds {
     }
 
     /// The node has refused it, or called it stale: it holds nothing there.
-    pub fn refused(&mut self, op: Op) {
+    pub fn refused(&mut self, op: Op, event: usize) {
         if let Some(claimed) = self.owners.get_mut(&op.owner) {
             claimed.granted &= !bit(op);
+            claimed.refused.insert((op.node, op.sent), event);
+        }
+    }
+
+    /// With a release of another.
+    pub fn handed_over(&mut self, op: Op, event: usize) {
+        self.granted(op);
+        if let Some(claimed) = self.owners.get_mut(&op.owner) {
+            claimed.handed.insert(op.node, event);
         }
     }
 
@@ -134,7 +146,11 @@ impl Rounds {
             // What it registered before stands.
             (Verb::Claim, Answer::Stale) => drop(claimed.votes.remove(&op.node)),
             (Verb::Claim, Answer::Refused) => {
-                claimed.votes.remove(&op.node);
+                // Of what was said before the name was handed over, and is heard of later, the last word is the push.
+                let before = claimed.refused.get(&(op.node, op.sent)) < claimed.handed.get(&op.node);
+                if !before {
+                    claimed.votes.remove(&op.node);
+                }
                 claimed.registered.insert(op.node, (op.sent, op.hand));
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),

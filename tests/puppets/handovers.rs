@@ -175,6 +175,19 @@ async fn what_does_not_count_is_asked_for_and_given_back() {
     assert!(release.owner == claim.owner && release.ballot == ballot && release.next > ballot);
 }
 
+/// Else that node would be kept from others for as long as a hand-over lasts.
+#[tokio::test(start_paused = true)]
+async fn what_a_doubted_node_hands_over_is_given_back() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    stage.push(0, HandedOver { counts: false, ..handed(&claim, claim.ballot + 7) });
+    let doubted = |node| if node == 0 { fault(FaultKind::Quarantined) } else { queued(1) };
+    stage.round(Verb::Claim, |node, _| doubted(node)).await;
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert!(release.owner == claim.owner && release.ballot == claim.ballot + 7);
+    assert!(stage.asked_after().await <= 50 * MS, "as another owner");
+}
+
 /// As where it is received in the same bytes as the answer that registers, and looked at before that.
 #[tokio::test(start_paused = true)]
 async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {

@@ -2,6 +2,7 @@
 //! times, and judged as all runs are.
 
 mod doubt;
+mod handover;
 pub mod part;
 mod proxies;
 pub mod script;
@@ -50,6 +51,12 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::revoked_while_it_is_handed_over),
     scene!(turns::revoked_and_asked_for),
     scene!(turns::revoked_on_a_quorum_where_a_renewal_comes_late),
+    scene!(handover::handed_over_a_while_after_it_asked),
+    scene!(handover::handed_over_with_ballots_that_differ),
+    scene!(handover::whoever_was_handed_the_lock_dies),
+    scene!(handover::handed_over_longer_ago_than_a_round_may_last),
+    scene!(handover::handed_over_by_a_node_whose_clock_was_stepped),
+    scene!(handover::claimed_where_it_was_handed_over_with_another_ballot),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),
     scene!(tokens::a_node_that_forgot_is_taught),
     scene!(tokens::who_forgot_does_not_teach),

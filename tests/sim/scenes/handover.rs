@@ -1,0 +1,103 @@
+//! Hand-overs: what nodes push to who waits, and what it may make of that.
+
+use super::part::Part;
+use super::script::{NEVER, Script, forgets, millis, pause};
+use crate::cue::Cue;
+use crate::judge::history::{Answer, Verb};
+
+/// One round, of one process that does not wait for anybody.
+fn once(round: u64) -> Part {
+    Part { timeout: millis(0), round_timeout: Some(millis(round)), ..Part::default() }
+}
+
+/// A waiter is handed the lock some time after it has asked for it last: its time has begun then.
+pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    let hold = script.about(100, 900);
+    script.asks(0, 0, Part { hold: millis(hold), ..Part::default() });
+    script.asks(50, 1, Part { hold: millis(300), ..Part::default() });
+}
+
+/// Two processes have one node each, and give it back: a third is handed both, with two ballots, of which none has a
+/// quorum.
+pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
+    script.world(3, 3, 3_000, 4_000);
+    script.node_timeout(2_000);
+    script.hold_one_way(0, &[1, 2], 0, 0..100, NEVER);
+    script.hold_one_way(2, &[0, 2], 0, 0..100, NEVER);
+    script.hold_one_way(1, &[2], 0, 0..1_000, NEVER);
+    script.asks(0, 0, once(400));
+    script.asks(0, 2, once(400));
+    script.asks(100, 1, Part { hold: millis(300), ..Part::default() });
+}
+
+/// The first holder's wall clock is far ahead. Whom it hands over to dies, and the next one asks with the lowest
+/// ballot that it may: that must be above what was handed over.
+pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
+    script.world(3, 3, 1_500, 2_000);
+    script.at(0, Cue::StepWall { process: 0, by_ms: 60_000 });
+    script.asks(30, 0, Part { hold: millis(400), ..Part::default() });
+    script.asks(80, 1, Part::default());
+    script.once_answered(Verb::Renew, 1, Answer::Extended, 1, Cue::Kill(1));
+    // Later: who waits already would be told of the ballot.
+    script.asks(800, 2, Part { hold: millis(200), ..Part::default() });
+}
+
+/// B is handed n0 by C, which had it for a moment, and stands still. n0 forgets that; A heals it there, and counts it when
+/// no round rests on what was forgotten any more. A's key on n1 ends, and B is granted it with the ballot that n0 had
+/// handed over: what B was pushed is older than a round may last.
+pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
+    script.world(3, 3, 10_000, 12_000);
+    script.node_timeout(20_000);
+    script.jitter = 2;
+    script.hold_back(0, &[0], 0..3_500, NEVER);
+    script.hold_back(0, &[1], 300..NEVER, NEVER);
+    script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
+    // C hears that others have it when B waits.
+    script.hold_one_way(2, &[1, 2], 1, 0..500, 600);
+    script.asks(40, 2, once(5_000));
+    let (ttl, round_timeout) = (Some(millis(12_000)), Some(millis(5_000)));
+    script.asks(100, 1, Part { ttl, round_timeout, ..Part::default() });
+    script.at(560, pause(1, 4_700));
+    script.once_done(Verb::Release, 2, 0, Answer::Released(true), forgets(0));
+    script.hold_one_way(1, &[1], 0, 5_000..6_000, 10_050);
+    let paused = script.about(4_650, 120);
+    script.at(5_400, pause(1, paused));
+}
+
+/// A holds n0 and n1, by which it believes. The clock of n1 goes ahead, and C is granted n1 and n2; it sees the step, and
+/// gives both back. What n1 hands over to B was ended early, and does not count.
+pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
+    script.world(3, 3, 4_000, 5_000);
+    script.node_timeout(3_000);
+    script.jitter = 2;
+    script.hold_back(0, &[2], 0..NEVER, NEVER);
+    script.asks(0, 0, Part { ttl: Some(millis(1_000)), renewed: false, ..Part::default() });
+    let stepped = script.about(150, 50);
+    script.at(stepped, Cue::StepClock { node: 1, by_ms: 1_000 });
+    // C is granted both before it hears from n1, whose answer shows the step.
+    script.hold_one_way(2, &[0, 1], 1, 200..400, 500);
+    script.asks(250, 2, once(2_000));
+    // B joins behind A and C, and hears nothing more from n1 until that hands over.
+    script.asks(300, 1, Part { hold: millis(200), ..Part::default() });
+}
+
+/// A node hands a name over to who has asked it again by then, with the ballot of a holder whose wall clock is ahead. The
+/// answer tells that ballot, and not the one it was asked with: another node grants that.
+pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script) {
+    script.world(3, 3, 2_000, 3_000);
+    script.node_timeout(2_500);
+    script.jitter = 2;
+    script.at(0, Cue::StepWall { process: 0, by_ms: 5_000 });
+    // C has n1 for a second, and dies.
+    script.hold_one_way(2, &[0, 2], 0, 0..NEVER, NEVER);
+    script.once_done(Verb::Claim, 2, 1, Answer::Granted, Cue::Kill(2));
+    script.asks(20, 2, Part { ttl: Some(millis(1_000)), ..once(500) });
+    // A has the others, and is never heard of there.
+    script.hold_one_way(0, &[1], 0, 0..1_600, 1_700);
+    script.asks(60, 0, Part { hold: millis(900), ..Part::default() });
+    // B is registered on n0 and does not hear of that, nor of the fence there.
+    script.hold_one_way(1, &[0], 1, 150..1_500, 1_550);
+    script.hold_one_way(1, &[2], 0, 150..NEVER, NEVER);
+    script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
+}
