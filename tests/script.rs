@@ -78,7 +78,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let handover = prop_oneof![
         1 => Just(Duration::ZERO),
-        1 => Just(Duration::from_millis(1)),
+        1 => Just(Duration::from_nanos(999_999)),
         6 => Just(Duration::from_secs(600)),
     ];
     (verb, names, 0u8..4, ttl, ballot, 1u32..5, next, stance, (grace, handover)).prop_map(
@@ -242,7 +242,8 @@ impl Pair {
     fn over(&self, name: &Name) -> bool {
         let question = "local time = redis.call('TIME')
             local now = math.floor(time[1] * 1000 + time[2] / 1000)
-            return (tonumber(redis.call('HGET', KEYS[1], 'u')) or 0) <= now and 'over' or 'held'";
+            local stored = redis.call('GET', KEYS[1])
+            return (stored and struct.unpack('<d', stored, 13) or 0) <= now and 'over' or 'held'";
         self.server.command(&["EVAL", question, "1", name.key()]) == "over"
     }
 }

@@ -168,7 +168,7 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
 
 /// When the keys end, by the servers' clocks, which are ours. In milliseconds since the epoch.
 fn ends(servers: &[Server]) -> Vec<u128> {
-    servers.iter().map(|server| server.command(&["HGET", "quorumlock:{job}", "u"]).parse().unwrap()).collect()
+    servers.iter().map(|server| server.ends("job")).collect()
 }
 
 /// Stops all servers soon after a renewal, so that the next does not come between. When the first key ends.

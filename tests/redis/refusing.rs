@@ -120,7 +120,7 @@ async fn a_ballot_that_was_refused_for_want_of_memory_hides_none_that_is_granted
     let replies = ask_all(&node, &asked.map(|(verb, name, ballot)| operation(verb, name, ballot))).await;
     assert_eq!(replies[0].as_ref().unwrap_err().kind(), FaultKind::Busy);
     assert_eq!(replies[2].as_ref().unwrap(), &Outcome::Granted { fence: 8 });
-    assert_eq!(server.command(&["HGET", "node", "high"]), "8");
+    assert_eq!(server.high(""), 8);
 }
 
 /// It may be a master again, with another's memory, before the next probe.
@@ -147,7 +147,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
         ask_all(&node, &[asked]).await.pop().unwrap().unwrap();
         server.command(&["PTTL", &format!("quorumlock:{{{name}}}")]).parse::<u64>().unwrap() / 1_000
     };
-    let high = || server.command(&["HGET", "node", "high"]).parse::<u64>().unwrap();
+    let high = || server.high("");
     let (far, near) = ((time + day + 60) * 1_000_000, (time + day - 600) * 1_000_000);
     assert!(ask(Verb::Claim, "near", near).await <= 450);
     assert!(ask(Verb::Claim, "far", far).await > day);

@@ -164,18 +164,21 @@ impl<'a> Reader<'a> {
         let from = &mut packed;
         let mut used = 0;
         while !from.is_empty() {
-            let verb = verb(word(from));
+            let (left, verb) = (from.len(), verb(u8::from_le_bytes(bytes(from))));
+            let size = u32::from_le_bytes(bytes(from)) as usize;
+            let ttl = millis(number_of(from));
+            let count = u32::from_le_bytes(bytes(from));
+            let ballot = number_of(from) as u64;
+            let owner = self.submitted.owner(word(from));
             let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
             used += of.len();
             let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
-            let (ttl, wait, grace) = (number_of(from), number_of(from), number_of(from));
-            let count = u32::from_le_bytes(bytes(from));
-            let owner = self.submitted.owner(word(from));
-            let (ballot, ticket) = (digits(from), digits(from));
-            let last = digits(from);
+            let (wait, grace) = (number_of(from), millis(number_of(from)));
+            let (ticket, last) = (number_of(from), number_of(from));
+            assert_eq!(left - from.len(), size, "where the next one begins");
             let (next, handover) =
-                if verb == Verb::Release { (last, Duration::ZERO) } else { (0, Duration::from_millis(last)) };
-            let (ttl, grace, stance) = (millis(ttl), millis(grace), stance(wait as i64, ticket));
+                if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
+            let stance = stance(wait as i64, ticket as u64);
             self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, handover, next });
         }
         assert_eq!(used, self.found.len(), "all was read");
@@ -199,10 +202,6 @@ fn number_of(from: &mut &[u8]) -> f64 {
     f64::from_le_bytes(bytes(from))
 }
 
-fn digits(from: &mut &[u8]) -> u64 {
-    word(from).parse().expect("digits")
-}
-
 fn millis(count: f64) -> Duration {
     Duration::from_millis(count as u64)
 }
@@ -215,8 +214,8 @@ fn stance(wait: i64, ticket: u64) -> Stance {
     }
 }
 
-fn verb(word: &str) -> Verb {
-    Verb::ALL.into_iter().find(|verb| verb.as_str() == word).expect("a verb of the script")
+fn verb(code: u8) -> Verb {
+    Verb::ALL[usize::from(code % 64) - 1]
 }
 
 fn text(argument: Argument<'_>) -> &str {

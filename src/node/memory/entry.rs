@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// The owner that was last released here without holding it.
     released: Option<Arc<str>>,
+    /// Until when that is kept.
+    noted: Duration,
     /// The owners that were last revoked here without holding it.
     taken: Vec<Arc<str>>,
     /// Who may claim the free name first, until when.
@@ -65,6 +67,9 @@ impl Entry {
         self.line.expire(now);
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
+        if self.noted <= now {
+            self.released = None;
+        }
         if self.expires <= now {
             let line = std::mem::take(&mut self.line);
             *self = Self { line, ..Self::default() };
@@ -144,10 +149,14 @@ impl Entry {
 
     /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either case.
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
-        let mine = self.is_held_by(owner, millis(precise));
+        let now = millis(precise);
+        let mine = self.is_held_by(owner, now);
         match &mut self.hold {
             Some(hold) if mine => hold.until = Duration::ZERO,
-            _ => self.released = Some(owner.clone()),
+            _ => {
+                self.released = Some(owner.clone());
+                self.noted = now + KEEP;
+            }
         }
         self.fence = self.fence.max(ballot);
         self.keep(precise);

@@ -1,15 +1,16 @@
 //! The operations of one script call as one argument, in the form that the script's `struct.unpack` reads: unlike MessagePack or JSON
-//! it becomes no table in Lua, which was a sixth of what a pair costs a node.
+//! it becomes no table in Lua, and numbers do not become texts and back, which were more than a third of what a pair costs a node.
 
-use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::node::operation::{Operation, Stance, Verb};
 
+/// How many bytes an operation takes, but for its owner.
+const FIELDS: usize = 60;
 /// About how many bytes an operation takes.
-const BYTES: usize = 192;
+const BYTES: usize = 160;
 
 /// The fields of all operations, in the order of the script's header.
 pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Operation>) -> Bytes {
@@ -25,37 +26,50 @@ fn pack(packed: &mut Vec<u8>, operation: &Operation) {
         Stance::Wait { ticket, patience } => (millis(patience).max(1.0), ticket),
         Stance::Barge => (-1.0, 0),
     };
-    text(packed, operation.verb.as_str());
-    packed.extend(u16::try_from(operation.names.len()).unwrap_or(u16::MAX).to_le_bytes());
+    // No owner of ours has a zero byte within, which ends it.
+    let owner = operation.owner.split('\0').next().unwrap_or_default();
+    let next = if operation.verb == Verb::Release { number(operation.next) } else { millis(operation.handover) };
+    packed.push(code(operation));
+    packed.extend(u32::try_from(FIELDS + owner.len()).unwrap_or(u32::MAX).to_le_bytes());
     packed.extend(millis(operation.ttl).to_le_bytes());
-    packed.extend(f64::to_le_bytes(wait));
-    packed.extend(millis(operation.grace).to_le_bytes());
     packed.extend(operation.count.to_le_bytes());
-    text(packed, &operation.owner);
-    digits(packed, operation.ballot);
-    digits(packed, ticket);
-    digits(packed, if operation.verb == Verb::Release { operation.next } else { whole(operation.handover) });
-}
-
-/// Ends with a zero byte. No text of ours has one within.
-fn text(packed: &mut Vec<u8>, text: &str) {
-    packed.extend(text.bytes().filter(|byte| *byte != 0));
+    packed.extend(number(operation.ballot).to_le_bytes());
+    packed.extend(owner.as_bytes());
     packed.push(0);
+    packed.extend(u16::try_from(operation.names.len()).unwrap_or(u16::MAX).to_le_bytes());
+    for number in [wait, millis(operation.grace), number(ticket), next] {
+        packed.extend(number.to_le_bytes());
+    }
 }
 
-/// As text: Redis stores it as it is, while it may write a large number with an exponent.
-fn digits(packed: &mut Vec<u8>, number: u64) {
-    // Writing to a vector does not fail.
-    let _ = write!(packed, "{number}\0");
+/// What the script calls the operation, and whether it is of the kinds that it carries out fastest.
+fn code(operation: &Operation) -> u8 {
+    const LEFT_OUT: u8 = 64;
+    let requeues = operation.verb == Verb::Release && matches!(operation.stance, Stance::Wait { .. });
+    if operation.names.len() == 1 && !requeues { verb(operation.verb) } else { LEFT_OUT + verb(operation.verb) }
+}
+
+/// What the script calls a verb.
+const fn verb(verb: Verb) -> u8 {
+    match verb {
+        Verb::Claim => 1,
+        Verb::Renew => 2,
+        Verb::Count => 3,
+        Verb::Release => 4,
+        Verb::Inspect => 5,
+        Verb::Teach => 6,
+        Verb::Record => 7,
+        Verb::Revoke => 8,
+    }
 }
 
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
-#[allow(clippy::cast_precision_loss, reason = "below 2^53")]
 fn millis(duration: Duration) -> f64 {
-    whole(duration) as f64
+    const MOST: u64 = 1 << 43;
+    number(u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
 }
 
-fn whole(duration: Duration) -> u64 {
-    const MOST: u64 = 1 << 43;
-    u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST)
+#[allow(clippy::cast_precision_loss, reason = "ballots, tickets and times are below 2^53")]
+const fn number(number: u64) -> f64 {
+    number as f64
 }

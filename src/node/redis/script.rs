@@ -66,6 +66,9 @@ pub(super) fn returned<'a>(
     operations: impl ExactSizeIterator<Item = &'a Operation>,
     run: &str,
 ) -> Option<Returned> {
+    if let Some(text) = value.text() {
+        return brief(text, operations);
+    }
     let mut items = value.items().into_iter();
     let time = Duration::from_micros(unsigned(&items.next()?)?);
     let unheard = Some(text(&items.next()?)?).filter(|why| !why.is_empty());
@@ -76,7 +79,31 @@ pub(super) fn returned<'a>(
     Some(Returned { time, unheard, replies })
 }
 
+/// TIME and a letter for each operation.
+fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
+    let (seconds, rest) = text.split_once(' ')?;
+    let (micros, letters) = rest.split_once(' ')?;
+    let time = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
+    if letters.len() != operations.len() {
+        return None;
+    }
+    let replies = letters.bytes().zip(operations).map(|(letter, operation)| by_letter(letter, operation)).collect();
+    Some(Returned { time, unheard: None, replies })
+}
+
+fn by_letter(letter: u8, operation: &Operation) -> Reply {
+    match (operation.verb, letter) {
+        (Verb::Claim, b'g') => Ok(Outcome::Granted { fence: operation.ballot }),
+        (Verb::Renew, b'e') => Ok(Outcome::Extended),
+        (Verb::Release, b'r') => Ok(Outcome::Released { held: 1 }),
+        _ => Err(garbled()),
+    }
+}
+
 fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
+    if let Some(&[letter]) = value.text().map(str::as_bytes) {
+        return by_letter(letter, operation);
+    }
     let items = value.items();
     match items.first().and_then(Value::text) {
         Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
