@@ -97,7 +97,7 @@ impl Name {
         &self.text
     }
 
-    /// The key of the hash with all that a node stores of the name, but for its queue.
+    /// The key of all that a node stores of the name, but for its queue.
     #[must_use]
     pub const fn key(&self) -> &Arc<str> {
         &self.key

@@ -49,6 +49,9 @@ async fn a_reply_that_is_not_ours_is_no_vote() {
         "%0\r\n",
         "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$8\r\nextended\r\n",
         "*3\r\n:1000000\r\n$0\r\n\r\n*1\r\n$4\r\nheld\r\n",
+        "$5\r\n1 0 r\r\n",
+        "$6\r\n1 0 gg\r\n",
+        "$5\r\nx 0 g\r\n",
         "*3\r\n$1\r\nx\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n",
         "*4\r\n:1000000\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n*1\r\n$7\r\ngranted\r\n",
     ] {

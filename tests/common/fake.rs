@@ -55,9 +55,9 @@ pub fn well(words: &[String]) -> Vec<u8> {
     }
 }
 
-/// Whether a script call is the one that every connection begins with.
+/// Whether a script call is the one that every connection begins with: its first byte is that of a record without a name.
 fn asks_for_the_record(words: &[String]) -> bool {
-    words.last().is_some_and(|operations| operations.starts_with("record\0"))
+    words.last().is_some_and(|operations| operations.starts_with(char::from(64 + 7)))
 }
 
 /// A bulk string, as the protocol has it.

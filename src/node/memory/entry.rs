@@ -22,7 +22,7 @@ pub(super) struct Hold {
     pub(super) revoked: bool,
 }
 
-/// A name: the hash and the sorted set of a real node.
+/// A name: the string and the sorted set of a real node, which may keep it a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,

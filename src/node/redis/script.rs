@@ -288,6 +288,36 @@ mod tests {
     }
 
     #[test]
+    fn letters_tell_what_is_frequent_and_nothing_else() {
+        for (verb, letter, expected) in [
+            (Verb::Claim, "g", Some(Outcome::Granted { fence: 7 })),
+            (Verb::Renew, "e", Some(Outcome::Extended)),
+            (Verb::Release, "r", Some(Outcome::Released { held: 1 })),
+            (Verb::Claim, "r", None),
+            (Verb::Inspect, "g", None),
+            (Verb::Renew, "x", None),
+        ] {
+            let operation = operation(verb);
+            let among_others = Value::Array(vec![Value::Integer(1_000_002), "".into(), letter.into()]);
+            for value in [format!("1 2 {letter}").into(), among_others] {
+                let mut told = returned(value, [&operation].into_iter(), "run").unwrap();
+                assert_eq!(told.time, Duration::from_micros(1_000_002));
+                assert_eq!(told.replies.remove(0).ok(), expected, "{letter} to {verb:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_of_another_form_is_no_reply() {
+        let operation = operation(Verb::Claim);
+        for text in
+            ["", "g", "1 g", "1 0", "1 0 ", "1 0 gg", "x 0 g", "1 -1 g", "18446744073709551615 18446744073709551615 g"]
+        {
+            assert!(returned(text.into(), [&operation].into_iter(), "run").is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_rejection_says_what_to_do() {
         let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
         assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Busy, true));
