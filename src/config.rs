@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::node::redis::Endpoint;
 use crate::quorum::validity::MAX_ROUND;
 use crate::quorum::{Backoff, Drift, Validity};
+use crate::words::exact;
 
 /// The shortest ttl: below it, drift and round trips leave nothing to believe in.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -136,46 +137,54 @@ impl LockOptions {
     pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
         let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
-        require(ttl >= MIN_TTL, || format!("ttl is {ttl:?}; use at least {MIN_TTL:?}"))?;
+        require(ttl >= MIN_TTL, || format!("ttl is {}; use at least {}", exact(ttl), exact(MIN_TTL)))?;
         require(ttl <= longest, || {
             format!(
-                "ttl is {ttl:?}, above max_ttl; use at most {longest:?}, or raise max_ttl (restarted nodes then wait that long)"
+                "ttl is {}, above max_ttl; use at most {}, or raise max_ttl (restarted nodes then wait that long)",
+                exact(ttl),
+                exact(longest)
             )
         })?;
         let factor = self.drift.factor;
         require((0.0..=0.2).contains(&factor), || format!("drift_factor is {factor}; use 0 to 0.2, by default 0.01"))?;
         let constant = self.drift.constant;
         require(constant >= LEAST_DRIFT, || {
-            format!("drift_constant is {constant:?}; use at least {LEAST_DRIFT:?}: nodes count whole milliseconds")
+            let (constant, least) = (exact(constant), exact(LEAST_DRIFT));
+            format!("drift_constant is {constant}; use at least {least}: nodes count whole milliseconds")
         })?;
         let drift = self.drift.of(ttl);
         require(drift < ttl / 2, || {
-            format!("drift is {drift:?}, half of ttl or more; lower drift_constant or raise ttl ({ttl:?})")
+            let (drift, ttl) = (exact(drift), exact(ttl));
+            format!("drift is {drift}, half of ttl or more; lower drift_constant or raise ttl ({ttl})")
         })?;
         let validity = Validity::new(ttl, self.drift);
         let length = validity.length();
         let least = self.min_validity;
         require(least < length, || {
-            format!("min_validity is {least:?}; use less than {length:?}, which is ttl minus drift")
+            let (least, length) = (exact(least), exact(length));
+            format!("min_validity is {least}; use less than {length}, which is ttl minus drift")
         })?;
         let round = self.round_timeout.unwrap_or((length / 3).min(2 * SECOND));
         require(!round.is_zero() && round <= length - least, || {
             format!(
-                "round_timeout is {round:?}; use more than zero and at most {:?}, which is ttl minus drift and min_validity",
-                length - least
+                "round_timeout is {}; use more than zero and at most {}, which is ttl minus drift and min_validity",
+                exact(round),
+                exact(length - least)
             )
         })?;
         require(round <= MAX_ROUND, || {
-            format!("round_timeout is {round:?}; use at most {MAX_ROUND:?}: no vote counts for longer")
+            format!("round_timeout is {}; use at most {}: no vote counts for longer", exact(round), exact(MAX_ROUND))
         })?;
         let Backoff { min, max } = self.backoff;
         require(!min.is_zero() && min <= max, || {
-            format!("backoff is {min:?} to {max:?}; use a least pause above zero and not above the greatest")
+            let (min, max) = (exact(min), exact(max));
+            format!("backoff is {min} to {max}; use a least pause above zero and not above the greatest")
         })?;
         require(self.max_hold.is_none_or(|longest| longest >= ttl), || {
             format!(
-                "max_hold is {:?}; use at least ttl ({ttl:?}), or turn auto_renew off",
-                self.max_hold.unwrap_or_default()
+                "max_hold is {}; use at least ttl ({}), or turn auto_renew off",
+                exact(self.max_hold.unwrap_or_default()),
+                exact(ttl)
             )
         })?;
         Ok(Rules {
@@ -235,6 +244,10 @@ impl Default for Settings {
 impl Settings {
     /// Checks everything but the addresses.
     pub(crate) fn checked(&self) -> Result<Rules> {
+        require(!self.prefix.is_empty(), || {
+            "key_prefix is empty; name one, such as \"quorumlock:\", so that no other program's keys are in the way"
+                .to_owned()
+        })?;
         require(self.prefix.len() <= 128 && !self.prefix.contains(['{', '}', '\0']), || {
             "key_prefix must have at most 128 bytes, and none of { } NUL".to_owned()
         })?;
@@ -244,10 +257,12 @@ impl Settings {
         })?;
         let millisecond = Duration::from_millis(1);
         require((millisecond..=60 * SECOND).contains(&self.node_timeout), || {
-            format!("node_timeout is {:?}; use 1 ms to 60 s", self.node_timeout)
+            format!("node_timeout is {}; use 1 ms to 60 s", exact(self.node_timeout))
         })?;
         require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
-        require(self.max_ttl <= MAX_TTL, || format!("max_ttl is {:?}; use at most {MAX_TTL:?}", self.max_ttl))?;
+        require(self.max_ttl <= MAX_TTL, || {
+            format!("max_ttl is {}; use at most {}", exact(self.max_ttl), exact(MAX_TTL))
+        })?;
         require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
         self.options.checked(self.max_ttl)
     }
@@ -291,21 +306,21 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_the_fields_name() {
         let options = LockOptions::default;
         for (options, field) in [
-            (options().ttl(Duration::ZERO), "ttl is 0ns; use at least 100ms"),
-            (options().ttl(MS), "ttl is 1ms"),
-            (options().ttl(61 * SECOND), "ttl is 61s, above max_ttl"),
+            (options().ttl(Duration::ZERO), "ttl is 0 s; use at least 100 ms"),
+            (options().ttl(MS), "ttl is 1 ms"),
+            (options().ttl(61 * SECOND), "ttl is 61 s, above max_ttl"),
             (options().drift_factor(f64::NAN), "drift_factor is NaN"),
             (options().drift_factor(-0.1), "drift_factor"),
-            (options().ttl(100 * MS).drift_constant(50 * MS), "drift is 51ms"),
-            (options().drift_constant(Duration::ZERO), "drift_constant is 0ns; use at least 2ms"),
-            (options().drift_constant(2 * MS - Duration::from_nanos(1)), "drift_constant is 1.999999ms"),
-            (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988ms; use less than 988ms"),
+            (options().ttl(100 * MS).drift_constant(50 * MS), "drift is 51 ms"),
+            (options().drift_constant(Duration::ZERO), "drift_constant is 0 s; use at least 2 ms"),
+            (options().drift_constant(2 * MS - Duration::from_nanos(1)), "drift_constant is 1.999999 ms"),
+            (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988 ms; use less than 988 ms"),
             (options().round_timeout(Duration::ZERO), "round_timeout"),
-            (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1s"),
-            (options().round_timeout(6 * SECOND), "round_timeout is 6s; use at most 5s"),
+            (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1 s"),
+            (options().round_timeout(6 * SECOND), "round_timeout is 6 s; use at most 5 s"),
             (options().backoff(10 * MS, MS), "backoff"),
             (options().backoff(Duration::ZERO, MS), "backoff"),
-            (options().max_hold(SECOND), "max_hold is 1s; use at least ttl (30s)"),
+            (options().max_hold(SECOND), "max_hold is 1 s; use at least ttl (30 s)"),
         ] {
             assert!(said(options).contains(field), "{field}");
         }
@@ -344,11 +359,12 @@ mod tests {
             settings.checked().unwrap_err().to_string()
         };
         assert!(check(|settings| settings.prefix = "a{b".into()).contains("key_prefix"));
+        assert!(check(|settings| settings.prefix = String::new()).contains("key_prefix is empty"));
         assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
         assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));
         assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
         assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
-        assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30s, above max_ttl"));
+        assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30 s, above max_ttl"));
         assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
     }
 }

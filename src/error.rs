@@ -135,9 +135,10 @@ impl fmt::Display for Error {
     }
 }
 
+/// For people too: it is what `main` prints of an error that it returns.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({:?}: {self})", self.kind())
+        write!(f, "{:?}: {self}", self.kind())
     }
 }
 
@@ -158,5 +159,6 @@ mod tests {
             .with_nodes(vec![report("redis://eu:6379", "granted"), report("redis://us:6379", "down")]);
         assert_eq!(error.to_string(), "no quorum: redis://eu:6379: granted; redis://us:6379: down");
         assert!(error.is_unavailable() && !error.is_timeout());
+        assert_eq!(format!("{error:?}"), format!("Unavailable: {error}"));
     }
 }

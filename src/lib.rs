@@ -110,6 +110,7 @@ pub mod metrics;
 pub mod node;
 mod protocol;
 pub mod quorum;
+mod words;
 
 pub use config::LockOptions;
 pub use error::{Error, ErrorKind, NodeReport, Result};

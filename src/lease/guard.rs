@@ -8,11 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::held::{Dropped, Held, Leases};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result, no_runtime};
+use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
 use crate::host::{before, can_wait, sleep_until};
 use crate::protocol::{Open, Won};
 use crate::quorum::tally::Freed;
 use crate::quorum::{LostReason, Verdict};
+use crate::words::{about, exact};
 
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +68,12 @@ impl Lease {
             return Err(self.0.lost_error());
         }
         if remaining < least {
-            let message =
-                format!("the lock on {:?} is held for {remaining:.1?} more, less than {least:.1?}", self.name());
+            let message = format!(
+                "the lock on {:?} is held for {} more, less than {}",
+                self.name(),
+                about(remaining),
+                exact(least)
+            );
             return Err(Error::new(ErrorKind::Lost, message));
         }
         Ok(())
@@ -123,6 +128,12 @@ impl Lease {
     /// Notices the loss, which cancels the token; ends with the token, and with the lock.
     async fn watch(self, token: CancellationToken, over: CancellationToken) {
         over.run_until_cancelled(token.run_until_cancelled(self.lost())).await;
+    }
+
+    /// What each node said to the last renewal, if that did not renew the lock. Empty where it did, and where none was made.
+    #[must_use]
+    pub fn failed_renewal(&self) -> Vec<NodeReport> {
+        self.0.failed_renewal()
     }
 
     pub(crate) fn lost_error(&self) -> Error {

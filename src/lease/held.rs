@@ -8,7 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::{Operation, Verb};
 use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
@@ -51,6 +51,8 @@ struct State {
     listening: Option<Listening>,
     /// Cancelled when it is over, however it ends, if anybody watches for that.
     over: Option<CancellationToken>,
+    /// What the nodes said to the last renewal, unless it succeeded.
+    failed: Vec<NodeReport>,
 }
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
@@ -69,7 +71,15 @@ impl Held {
         let Won { claim, grant, place, listening, open } = won;
         let voters = &leases.voters;
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, grant, voters.host.now());
-        let state = State { tenure, holds: 1, timers: [None; 2], place: Some(place), listening, over: None };
+        let state = State {
+            tenure,
+            holds: 1,
+            timers: [None; 2],
+            place: Some(place),
+            listening,
+            over: None,
+            failed: Vec::new(),
+        };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -242,6 +252,11 @@ impl Held {
         let now = self.now();
         let renewed = state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now);
         match renewed {
+            Renewed::Extended { .. } => state.failed.clear(),
+            Renewed::Unclear { .. } | Renewed::Lost(_) => state.failed = renewing.reports(),
+            Renewed::Over => {}
+        }
+        match renewed {
             Renewed::Extended { next, .. } => {
                 if self.rules.auto_renew {
                     self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
@@ -280,7 +295,12 @@ impl Held {
 
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.lost().map_or("it was released", LostReason::explanation);
-        Error::new(ErrorKind::Lost, format!("the lock on {:?} is not held any more: {reason}", self.claim.names[0]))
+        let message = format!("the lock on {:?} is not held any more: {reason}", self.claim.names[0]);
+        Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
+    }
+
+    pub(super) fn failed_renewal(&self) -> Vec<NodeReport> {
+        self.state().failed.clone()
     }
 
     pub(super) fn round_timeout(&self) -> Tick {

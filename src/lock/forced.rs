@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::inspected::Inspected;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, Operation, Verb};
+use crate::node::{Fault, Inspection, Name, NodeStatus, Operation, Verb};
 use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::tally::Freed;
@@ -24,7 +25,7 @@ pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
         // Of those that are named and hold it no more, the next one may have it.
         let passed_on = taken.left.is_none() && !taking.owners.is_empty();
         if !passed_on && taken.others.iter().all(|other| taking.owners.contains(other)) {
-            return Ok(longest);
+            return taking.conclusive().map(|()| longest);
         }
     }
     Err(changed_hands(name))
@@ -33,12 +34,12 @@ pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once. Whether anybody held it.
 pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<bool> {
     let mut taking = Taking::look(voters, name, patience).await?;
-    let held = !taking.owners.is_empty();
+    let held = taking.conclusive().map(|()| !taking.owners.is_empty());
     for _ in 0..TRIES {
         taking.free().await?;
         let after = Taking::look(voters, name, patience).await?;
         if !after.somebody_came_before(&taking) {
-            return Ok(held);
+            return taking.conclusive().and(held);
         }
         taking = after;
     }
@@ -60,7 +61,7 @@ impl<'a> Taking<'a> {
     /// Asks the nodes who holds it.
     async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
         let survey = Survey::of(voters, name, patience).await;
-        let heard = || survey.0.iter().filter_map(|said| said.as_ref().ok());
+        let heard = || survey.heard();
         if heard().count() < voters.size.quorum() as usize {
             return Err(unavailable(voters, name, &survey));
         }
@@ -72,8 +73,8 @@ impl<'a> Taking<'a> {
 
     /// Whether somebody holds it who was not named when `other` looked, by a ballot that is lower than its.
     fn somebody_came_before(&self, other: &Self) -> bool {
-        let heard = self.survey.0.iter().filter_map(|said| said.as_ref().ok());
-        let mut old = heard.filter(|said| said.fence <= other.ballot).filter_map(|said| said.holder.as_ref());
+        let mut old =
+            self.survey.heard().filter(|said| said.fence <= other.ballot).filter_map(|said| said.holder.as_ref());
         old.any(|holder| !other.owners.contains(holder))
     }
 
@@ -88,6 +89,24 @@ impl<'a> Taking<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What was done is all that was known; too few nodes vote to tell whether that was all there was.
+    fn conclusive(&self) -> Result<()> {
+        if Inspected::new(self.voters, &self.survey).is_conclusive() {
+            return Ok(());
+        }
+        let done = match &*self.owners.join(" and ") {
+            "" => "the nodes name no holder".to_owned(),
+            owners => format!("it was taken away from {owners}"),
+        };
+        let message = format!("nobody can tell who holds {:?}, since no quorum of nodes votes; {done}", self.name);
+        Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.states()))
+    }
+
+    fn states(&self) -> Vec<NodeReport> {
+        let said = |status: NodeStatus| NodeReport { node: status.node, said: status.state.to_string() };
+        self.voters.nodes.iter().map(|node| said(node.status())).collect()
     }
 
     /// Lets each hold end by itself. For how long it may last still, and who holds it of those that the nodes
@@ -135,7 +154,7 @@ fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
         node: voters.nodes[node].label().clone(),
         said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
     };
-    refused(name).with_nodes(survey.0.iter().enumerate().map(report).collect())
+    refused(name).with_nodes(survey.said.iter().enumerate().map(report).collect())
 }
 
 fn changed_hands(name: &Name) -> Error {

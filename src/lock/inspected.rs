@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::node::Inspection;
 use crate::protocol::{Survey, Voters};
+use crate::quorum::NodeSet;
 
 /// What each node says of a name.
 #[derive(Clone, Debug)]
@@ -12,15 +13,17 @@ pub struct Inspected {
     /// Each node, and what it says, or what kept it from saying anything.
     pub nodes: Vec<(Arc<str>, Result<Inspection, String>)>,
     quorum: usize,
+    /// The nodes that voted when they were asked.
+    voting: NodeSet,
 }
 
 impl Inspected {
-    pub(super) fn new(voters: &Voters, survey: Survey) -> Self {
-        let entry = |(node, said): (usize, Result<Inspection, crate::node::Fault>)| {
-            (voters.nodes[node].label().clone(), said.map_err(|fault| fault.to_string()))
+    pub(super) fn new(voters: &Voters, survey: &Survey) -> Self {
+        let entry = |(node, said): (usize, &Result<Inspection, crate::node::Fault>)| {
+            (voters.nodes[node].label().clone(), said.clone().map_err(|fault| fault.to_string()))
         };
-        let nodes = survey.0.into_iter().enumerate().map(entry).collect();
-        Self { nodes, quorum: voters.size.quorum() as usize }
+        let nodes = survey.said.iter().enumerate().map(entry).collect();
+        Self { nodes, quorum: voters.size.quorum() as usize, voting: survey.voting }
     }
 
     /// Who holds the name on a quorum of nodes: the owner of a round, `host/pid/uuid/acquisition.round`.
@@ -37,17 +40,32 @@ impl Inspected {
         kept < self.quorum && self.said().any(|said| said.revoked)
     }
 
-    /// Whether a quorum of nodes says the same: that one owner holds it, or that nobody does. `None` if votes are split or too few nodes answer.
+    /// Whether a quorum of nodes says the same: that one owner holds it, or, of nodes that vote, that
+    /// nobody does. `None` if votes are split, or too few nodes answer or vote: one that is quarantined may
+    /// have forgotten a holder, so that it knows of none means nothing.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
-        let free = self.said().filter(|said| said.holder.is_none()).count() >= self.quorum;
+        let free = self.votes().filter(|said| said.holder.is_none()).count() >= self.quorum;
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
+    }
+
+    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder. Where
+    /// they do not, somebody may hold it of whom no node knows.
+    #[must_use]
+    pub fn is_conclusive(&self) -> bool {
+        self.votes().count() >= self.quorum || self.holder().is_some()
     }
 
     /// The highest fence on any node: every token dealt so far is at most this, where a quorum answers.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)
+    }
+
+    /// What those nodes say that vote.
+    fn votes(&self) -> impl Iterator<Item = &Inspection> {
+        let voting = self.nodes.iter().enumerate().filter(|(node, _)| self.voting.contains(*node));
+        voting.filter_map(|(_, (_, said))| said.as_ref().ok())
     }
 
     fn said(&self) -> impl Iterator<Item = &Inspection> {

@@ -17,6 +17,7 @@ use crate::lease::Leases;
 use crate::node::redis::Registry;
 use crate::node::{Name, NodeState, NodeStatus};
 use crate::protocol::{Queue, Survey};
+use crate::words::exact;
 
 /// How often nodes are looked at while they are waited for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -121,7 +122,7 @@ impl Quorum {
         let name = self.name(name)?;
         self.0.usable()?;
         let survey = Survey::of(&self.0.leases.voters, &name, self.0.rules.round_timeout).await;
-        Ok(Inspected::new(&self.0.leases.voters, survey))
+        Ok(Inspected::new(&self.0.leases.voters, &survey))
     }
 
     /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the hold any
@@ -131,7 +132,9 @@ impl Quorum {
     /// Returns for how long it may be held still, by the nodes' clocks; `None` if nobody holds it.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. `Contended` if it passed to another
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so many nodes are
+    /// quarantined that [nobody can tell](Inspected::is_conclusive) who holds it: then it was taken away from
+    /// whom the nodes named, and somebody else may hold it. `Contended` if it passed to another
     /// holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
@@ -149,8 +152,9 @@ impl Quorum {
     /// Returns whether anybody held it on any node.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be held still. `Contended` if it passed to another
-    /// holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that
+    /// [nobody can tell](Inspected::is_conclusive) who held it; then it may be held still. `Contended` if it passed to
+    /// another holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.
@@ -177,15 +181,20 @@ impl Quorum {
         let admitted = self.changed_until(&mut changes, |nodes| admitted(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_none() {
             self.refuse_duplicates()?;
-            let message =
-                format!("no quorum within {patience:?}: {} of {} nodes must be up", self.quorum(), self.nodes().len());
+            let message = format!(
+                "no quorum within {}: {} of {} nodes must be up",
+                exact(patience),
+                self.quorum(),
+                self.nodes().len()
+            );
             return Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.reports()));
         }
-        // The others get as long again as the quorum took, so that a server behind two addresses is noticed now rather than later.
+        // The others get as long again as the quorum took, if the caller's time allows, so that a server behind two
+        // addresses is noticed now rather than later.
         let took = host.now().since(began);
         let settled =
             self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting));
-        let _ = before(host, host.now() + took, settled).await;
+        let _ = before(host, (host.now() + took).min(began + patience), settled).await;
         self.refuse_duplicates()
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::handover::Stamp;
+use crate::words;
 
 /// What a node says of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -190,15 +191,20 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held { holder, remaining: Some(left), .. } => write!(f, "held by {holder} for {left:.1?} more"),
+            Self::Held { holder, remaining: Some(left), .. } => {
+                write!(f, "held by {holder} for {} more", words::left(*left))
+            }
             Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
             Self::Stale { fence } if *fence >= LIMIT - 1 => {
                 write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
-            Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {left:.1?} more"),
+            Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {} more", words::left(*left)),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
+            Self::Granted { .. } => f.write_str("voted for this client"),
+            Self::Extended => f.write_str("renewed it"),
+            Self::Healed => f.write_str("did not hold it, and holds it again now"),
             other => f.write_str(other.as_str()),
         }
     }

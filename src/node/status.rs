@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::guard::Doubt;
+use crate::words;
 
 /// Whether a node takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +52,15 @@ impl fmt::Display for NodeState {
         match self {
             Self::Up => f.write_str("up"),
             Self::Quarantined { left, doubt: Doubt::Restarted } => {
+                let left = words::left(*left);
                 write!(
                     f,
-                    "quarantined for {left:.0?} more: this server is new or has restarted, and may have forgotten locks"
+                    "quarantined for {left} more: this server is new or has restarted, and may have forgotten locks"
                 )
             }
             Self::Quarantined { left, doubt: Doubt::ClockStepped } => {
-                write!(f, "quarantined for {left:.0?} more: its clock was stepped, so it may have ended locks early")
+                let left = words::left(*left);
+                write!(f, "quarantined for {left} more: its clock was stepped, so it may have ended locks early")
             }
             Self::Connecting => f.write_str("connecting"),
             Self::Down { why } => write!(f, "down: {why}"),

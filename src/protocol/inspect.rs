@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::before;
-use crate::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, Operation, Outcome, Reply};
+use crate::quorum::NodeSet;
 
 /// Counts answers, whatever they are.
 struct Answers {
@@ -27,7 +28,12 @@ impl Count for Answers {
 
 /// What each node says of a name.
 #[derive(Debug)]
-pub(crate) struct Survey(pub(crate) Vec<Result<Inspection, Fault>>);
+pub(crate) struct Survey {
+    pub(crate) said: Vec<Result<Inspection, Fault>>,
+    /// The nodes that voted before and after they were asked. Any other may have forgotten who holds
+    /// the name: what it knows counts, and that it knows nothing does not.
+    pub(crate) voting: NodeSet,
+}
 
 impl Survey {
     /// Asks all nodes, and waits for their answers for `patience`.
@@ -35,10 +41,24 @@ impl Survey {
         let nodes = voters.nodes.len();
         let round = Round::new(nodes, 0, Answers { open: nodes });
         let until = voters.host.now() + patience;
+        let before_that = voting(voters);
         voters.ask(voters.everyone(), &Arc::new(Operation::inspect([name.clone()].into())), &round);
         let _ = before(&voters.host, until, round.verdict()).await;
-        Self(round.replies(|replies| replies.iter().map(entry).collect()))
+        let said = round.replies(|replies| replies.iter().map(entry).collect());
+        Self { said, voting: before_that.and(voting(voters)) }
     }
+
+    /// The answers.
+    pub(crate) fn heard(&self) -> impl Iterator<Item = &Inspection> {
+        self.said.iter().filter_map(|said| said.as_ref().ok())
+    }
+}
+
+fn voting(voters: &Voters) -> NodeSet {
+    let mut voting = NodeSet::default();
+    let up = |node: &usize| voters.nodes[*node].status().state == NodeState::Up;
+    (0..voters.nodes.len()).filter(up).for_each(|node| voting.insert(node));
+    voting
 }
 
 fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::round::Round;
 use super::voters::Voters;
+use crate::error::NodeReport;
 use crate::host::before;
 use crate::node::{Operation, Verb};
 use crate::quorum::{Renewal, RenewalTally, Tick};
@@ -35,6 +36,11 @@ impl Renewing {
     /// What it came to by `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         before(&self.voters.host, until, self.round.verdict()).await.unwrap_or(Renewal::Unclear)
+    }
+
+    /// What each node has said so far, for people.
+    pub(crate) fn reports(&self) -> Vec<NodeReport> {
+        self.round.reports(&self.voters, None)
     }
 
     /// The votes so far.

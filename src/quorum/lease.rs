@@ -42,7 +42,7 @@ impl LostReason {
         match self {
             Self::Expired => "its validity ended before a quorum renewed it",
             Self::Refused => {
-                "so many nodes do not hold it for this client any more that no quorum does: it was taken away, or they forgot it"
+                "no quorum of nodes holds it for this client any more: it was taken away, or they forgot it"
             }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",

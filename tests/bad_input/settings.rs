@@ -13,9 +13,9 @@ use crate::{SECOND, refused};
 async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
     let quorum = Quorum::in_memory(3).unwrap();
     for (ttl, hint) in [
-        (Duration::ZERO, "ttl is 0ns; use at least 100ms"),
-        (Duration::from_millis(1), "ttl is 1ms; use at least 100ms"),
-        (61 * SECOND, "ttl is 61s, above max_ttl; use at most 60s"),
+        (Duration::ZERO, "ttl is 0 s; use at least 100 ms"),
+        (Duration::from_millis(1), "ttl is 1 ms; use at least 100 ms"),
+        (61 * SECOND, "ttl is 61 s, above max_ttl; use at most 60 s"),
         (Duration::MAX, "above max_ttl"),
     ] {
         let options = LockOptions::default().ttl(ttl);
@@ -77,7 +77,10 @@ async fn addresses_that_make_no_sense_are_refused_before_anything_is_sent() {
     for (urls, hint) in [
         (&[][..], "no node is configured"),
         (&["redis://eu", "redis://eu:6379"], "redis://eu:6379 is configured twice"),
-        (&["redis://eu", "rediss+tls://us"], "node 2 of 2: a node's address has a scheme \"rediss+tls\" that is none"),
+        (
+            &["redis://eu", "rediss+tls://us"],
+            "node 2 of 2: a node's address begins with \"rediss+tls://\", which is unknown",
+        ),
         (&["redis-sentinel://eu"], "name independent masters"),
         (&["eu:6379"], "use redis://"),
     ] {

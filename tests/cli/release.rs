@@ -65,3 +65,28 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
         done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", "300ms"]));
     assert_eq!((code, out.as_str()), (69, ""));
 }
+
+#[tokio::test]
+async fn where_too_few_nodes_vote_no_name_is_told_to_have_been_free() {
+    let servers = servers(3).await;
+    let quarantined = |options: &[&str]| {
+        done(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").args(["release", "job", "--force", "--yes"]).args(options))
+    };
+    for options in [&[][..], &["--now"], &["--json"]] {
+        let (code, out, err) = quarantined(options);
+        assert!(code == 69 && out.is_empty(), "{out}{err}");
+        assert!(err.contains("nobody can tell who holds \"job\"") && err.contains("name no holder"), "{err}");
+    }
+    servers[0].take("job", "somebody");
+    let (code, _, err) = quarantined(&[]);
+    assert!(code == 69 && err.contains("it was taken away from somebody"), "{err}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_free_is_told_to_be_and_nothing_is_asked() {
+    let servers = servers(3).await;
+    let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]));
+    assert!(code == 0 && out.contains("\"job\" is free"), "{out}{err}");
+    assert!(!err.contains("[y/N]"), "nothing is asked: {err}");
+    assert_eq!(servers[0].fence("job"), 0, "and nothing is changed");
+}

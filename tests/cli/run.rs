@@ -69,7 +69,7 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
         let (code, out, err) = done(over(&servers).args(["run", "job", "--timeout", timeout, "--", "echo", "ran"]));
         assert_eq!((code, out.as_str()), (75, ""), "{err}");
         assert!(err.contains("held by"), "{err}");
-        assert_eq!(err.contains("waiting for \"job\", for 3.0 s at most\n"), timeout == "3s", "{err}");
+        assert_eq!(err.contains("waiting for \"job\", for 3 s at most; it is held by"), timeout == "3s", "{err}");
     }
 }
 
@@ -81,7 +81,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     let (code, _, err) = done(command.args(["run", "job", "--nodes", &url, "--timeout", "3s", "--", "true"]));
     assert_eq!(code, 69, "{err}");
     let told =
-        format!("waiting for \"job\", for 3.0 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
+        format!("waiting for \"job\", for 3 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
     assert!(err.contains(&told), "{err}");
 }
 
@@ -92,6 +92,28 @@ fn without_a_quorum_of_nodes_it_is_69_and_says_why_node_by_node() {
         done(bare().args(["run", "job", "--nodes", nodes, "--connect-timeout", "300ms", "--", "echo", "ran"]));
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(nodes.split(',').all(|node| err.contains(&format!("\n  {node}: down"))), "{err}");
+}
+
+#[test]
+fn its_timeout_bounds_connecting_too() {
+    let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
+    let began = Instant::now();
+    let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "500ms", "--", "true"]));
+    assert!(code == 69 && err.contains("no quorum within 500 ms"), "{err}");
+    // Less than the time for connecting, which is 10 s.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn an_explanation_that_several_nodes_share_is_given_once() {
+    let servers = servers(3).await;
+    let mut command = over(&servers);
+    command.env("QUORUMLOCK_MAX_TTL", "1h");
+    let (code, _, err) = done(command.args(["run", "job", "--timeout", "3s", "--", "true"]));
+    assert_eq!(code, 69);
+    // Where it waits, and where it gives up.
+    assert_eq!(err.matches("this server is new or has restarted").count(), 2, "{err}");
+    assert_eq!(err.matches("quarantined for").count(), 6, "{err}");
 }
 
 #[tokio::test]
@@ -203,7 +225,9 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     until("the command was stopped", || stubborn.child().try_wait().unwrap().is_some());
     servers.iter().for_each(Server::resume);
     let (code, _, err) = stubborn.done();
-    assert!(code == 76 && err.contains("could not be renewed"), "{code}: {err}");
+    let (asked, killed) = err.split_once("quorumlock: the command did not end by SIGTERM").expect(&err);
+    assert!(code == 76 && asked.contains("could not be renewed") && killed.contains("SIGKILL"), "{code}: {err}");
+    assert!(servers.iter().all(|server| asked.contains(&format!("\n  {}: no answer", server.url()))), "{err}");
     let (asked, alive) = (times(&folder.path().join("asked")), times(&folder.path().join("alive")));
     let (asked, last) = (asked.first().unwrap(), alive.last().unwrap());
     assert!(asked < last && *last < end, "asked to end at {asked}, alive at {last}, the key ended at {end}");

@@ -102,4 +102,5 @@ fn a_lock_can_be_had_in_it() {
 fn without_redis_it_says_how_to_get_it() {
     let (code, _, err) = done(bare().env("PATH", "/nowhere").arg("sandbox"));
     assert!(code == 69 && err.contains("apt-get install redis-server"), "{code}: {err}");
+    assert!(!err.contains("--nodes"), "it takes none: {err}");
 }

@@ -37,7 +37,7 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
     config(&file, &servers);
     let command = |arguments: &[&str]| {
         let mut command = bare();
-        command.args(arguments).args(["-vv", "--config"]).arg(&file).env("REDIS_PASSWORD", PASSWORD);
+        command.args(arguments).args(["-v", "--config"]).arg(&file).env("REDIS_PASSWORD", PASSWORD);
         command
     };
     assert_eq!(silent(&mut command(&["status", "job"])).0, 0);
@@ -53,7 +53,7 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
 async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() {
     let servers = guarded().await;
     let address = |scheme: &str, rest: &str| format!("{scheme}://:{ENCODED}@127.0.0.1:{}{rest}", servers[0].port());
-    let said = |nodes: &str| silent(bare().args(["status", "-vv", "--max-ttl", "0", "--nodes", nodes]));
+    let said = |nodes: &str| silent(bare().args(["status", "-v", "--max-ttl", "0", "--nodes", nodes]));
     assert_eq!(said(&address("redis", "")).0, 0);
     for wrong in [address("http", ""), address("redis", "/x"), address("redis", "?a=b"), address("redis", "#f")] {
         assert_eq!(said(&wrong).0, 64);
@@ -61,7 +61,7 @@ async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() 
     let twice = format!("{},{}", address("redis", ""), address("redis", ""));
     assert_eq!(said(&twice).0, 64);
     let mut environment = bare();
-    assert_eq!(silent(environment.env("QUORUMLOCK_NODES", address("http", "")).args(["status", "-vv"])).0, 64);
+    assert_eq!(silent(environment.env("QUORUMLOCK_NODES", address("http", "")).args(["status", "-v"])).0, 64);
     assert_eq!(silent(environment.arg("--help")).0, 0);
 }
 
@@ -78,7 +78,7 @@ fn a_broken_file_is_refused_without_its_words() {
         "[[nodes]]\nurl = \"redis://eu\"\npassword = 73131737313",
     ] {
         std::fs::write(&file, text).unwrap();
-        let (code, said) = silent(bare().args(["status", "-vv", "--config"]).arg(&file));
+        let (code, said) = silent(bare().args(["status", "-v", "--config"]).arg(&file));
         assert!(code == 64 && said.contains("nodes.toml"), "{said}");
     }
 }

@@ -116,7 +116,18 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let (code, said, _) = status(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h"));
     assert_eq!(code, 69);
     assert!(said.contains("this server is new or has restarted, and may have forgotten locks"), "{said}");
-    assert!(said.contains("no lock can be acquired for another 3"), "{said}");
+    assert!(said.contains("no lock can be acquired for another 60 min"), "{said}");
+}
+
+#[tokio::test]
+async fn where_too_few_nodes_vote_no_name_is_told_to_be_free() {
+    let servers = servers(3).await;
+    servers[0].take("job", "somebody");
+    let (code, said, object) = status(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h"));
+    assert_eq!((code, &object["agreed"], &object["held"]), (69, &false.into(), &Value::Null), "{said}");
+    assert_eq!(object["nodes"][0]["holder"], "somebody");
+    assert!(said.contains("nobody can tell who holds it; 0 of 3 nodes vote"), "{said}");
+    assert!(said.contains("of a holder they know somebody") && !said.contains("free"), "{said}");
 }
 
 #[tokio::test]
@@ -130,7 +141,7 @@ async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing(
     });
     assert_eq!(done(over(&servers).args(["release", "job", "--force", "--yes"]).args(short)).0, 0);
     let (code, _, err) = done(over(&servers).args(["run", "job"]).args(short).args(["--", "true"]));
-    assert!(code == 64 && err.contains("ttl is 30s, above max_ttl"), "{err}");
+    assert!(code == 64 && err.contains("ttl is 30 s, above max_ttl"), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,13 +21,15 @@ fn bad_arguments_are_refused_with_64() {
     refused(&["run", "job", "--", "true"], "QUORUMLOCK_NODES");
     refused(&["status"], "no node is configured");
     refused(&run(&["--ttl", "soon"]), "not a duration");
-    refused(&run(&["--ttl", "1ms"]), "ttl is 1ms; use at least 100ms");
+    refused(&run(&["--ttl", "1ms"]), "ttl is 1 ms; use at least 100 ms");
     refused(&run(&["--ttl", "2m"]), "above max_ttl");
-    refused(&run(&["--kill-grace", "20s"]), "--kill-grace is 20s; use");
+    refused(&run(&["--kill-grace", "20s"]), "--kill-grace is 20 s; use");
     refused(&run(&["--metrics", "nowhere"]), "no address");
     refused(&["status", "--nodes", "http://eu"], "use redis://");
     refused(&["status", "--nodes", "redis://eu,redis://eu:6379"], "configured twice");
     refused(&["release", "job"], "--force");
+    refused(&["status", "-vv", nodes[0], nodes[1]], "cannot be used multiple times");
+    refused(&["status", "--key-prefix", "", nodes[0], nodes[1]], "key_prefix is empty");
     refused(&["sandbox", "--masters", "0"], "1..=64");
     refused(&["demo", "--workers", "0"], "1..=10000");
 }
@@ -49,8 +51,14 @@ fn a_bad_environment_and_a_bad_file_are_refused_with_64() {
     assert!(code == 64 && err.contains("QUORUMLOCK_MAX_TTL: not a duration"), "{err}");
     let (code, _, err) = done(bare().args(["status", "--config", "/nowhere.toml"]));
     assert!(code == 64 && err.contains("/nowhere.toml"), "{err}");
+    let (code, _, err) =
+        done(bare().env("QUORUMLOCK_KEY_PREFIX", "").args(["status", "--nodes", "redis://127.0.0.1:1"]));
+    assert!(code == 64 && err.contains("key_prefix is empty"), "{err}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.toml");
+    std::fs::write(&file, "ttl = \"10s\"\n").unwrap();
+    let (code, _, err) = done(bare().args(["status", "--config"]).arg(&file));
+    assert!(code == 64 && err.contains("nodes.toml: it names no node; write [[nodes]]"), "{err}");
     std::fs::write(&file, "[[nodes]]\nurl = \"redis://eu\"\npassword_env = \"NOT_SET_ANYWHERE\"\n").unwrap();
     let (code, _, err) = done(bare().args(["status", "--config"]).arg(&file));
     assert!(code == 64 && err.contains("node 1: the environment variable NOT_SET_ANYWHERE"), "{err}");
@@ -77,7 +85,7 @@ async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
     std::fs::write(&file, text).unwrap();
     let run = |more: &[&str]| done(bare().args(["run", "job", "--config"]).arg(&file).args(more).args(["--", "true"]));
     let (code, _, err) = run(&[]);
-    assert!(code == 75 && err.contains("for 3.0 s at most"), "{err}");
+    assert!(code == 75 && err.contains("for 3 s at most"), "{err}");
     let (code, _, err) = run(&["--timeout", "0"]);
     assert!(code == 75 && !err.contains("waiting for"), "{err}");
 }

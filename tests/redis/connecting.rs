@@ -7,6 +7,7 @@ use futures::future::join_all;
 use quorumlock::{NodeState, Quorum, QuorumBuilder, Released};
 
 use crate::common::fake::{Fake, bulk, well};
+use crate::common::logs::Logs;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::{eventually, servers};
@@ -168,4 +169,23 @@ async fn a_user_who_may_not_load_scripts_is_told_at_connect() {
     .await;
     let error = builder([fake.url()]).connect_timeout(SECOND / 2).connect().await.unwrap_err();
     assert!(error.to_string().contains("script|load"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_is_back_is_told_where_its_loss_was() {
+    let logs = Logs::capture();
+    let mut servers = servers(1).await;
+    let quorum = builder([servers[0].url()]).connect().await.unwrap();
+    servers[0].kill();
+    eventually("its loss is told", async || {
+        logs.text().contains("WARN quorumlock::node::redis::supervisor: message=down")
+    })
+    .await;
+    servers[0].restart().await;
+    eventually("it is back", async || state(&quorum, 0) == NodeState::Up).await;
+    assert!(
+        logs.text().contains("WARN quorumlock::node::redis::supervisor: message=connected again: up"),
+        "{}",
+        logs.text()
+    );
 }

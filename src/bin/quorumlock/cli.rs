@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::bench::args::{Bench, BenchWorker};
@@ -19,9 +19,9 @@ Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES. Duratio
 #[derive(Parser)]
 #[command(name = "quorumlock", version, about, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Tells more on standard error; twice for still more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub(crate) verbose: u8,
+    /// Tells more on standard error, with the time
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Nodes {
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
-    /// How long to wait for a quorum of nodes [default: 10s]
+    /// How long to wait for a quorum of nodes; of `run` no longer than its timeout [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]
@@ -102,7 +102,7 @@ pub(crate) struct Run {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for the lock; 0 makes one try [default: 10s]
+    /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
     /// For how long the nodes hold the lock unless it is renewed, which happens all the time [default: 30s]

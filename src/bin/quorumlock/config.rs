@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// More than any such file needs; a file that is longer is not one.
 const LONGEST: u64 = 1 << 20;
 /// How nodes are written.
-const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
+pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
 /// What the file says. No Debug: it may hold passwords.
 #[derive(Default, Deserialize)]

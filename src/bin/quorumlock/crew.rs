@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use crate::duration::exact;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
@@ -101,7 +102,10 @@ impl<R: Report> Process<R> {
                 Some(status) if status.success() => break,
                 Some(status) => return Err(Failure::internal(format!("a worker process ended with {status}"))),
                 None if Instant::now() > until => {
-                    return Err(Failure::internal(format!("a worker process did not finish within {PATIENCE:?}")));
+                    return Err(Failure::internal(format!(
+                        "a worker process did not finish within {}",
+                        exact(PATIENCE)
+                    )));
                 }
                 None => sleep(Duration::from_millis(5)).await,
             }

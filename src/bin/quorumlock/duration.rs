@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use crate::words::{about as show, exact, left};
+
 /// Units, longest names first so that `ms` is not read as `s`.
 const UNITS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
 
@@ -17,20 +19,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
         .ok_or_else(|| "not a duration; write 500ms, 10s, 1.5m or 2h".to_owned())
-}
-
-/// Shows a duration with two or three digits.
-pub(crate) fn show(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match time.as_secs() {
-        0 if seconds < 0.01 => format!("{:.2} ms", seconds * 1e3),
-        0 if seconds < 0.1 => format!("{:.1} ms", seconds * 1e3),
-        0 => format!("{:.0} ms", seconds * 1e3),
-        1..120 => format!("{seconds:.1} s"),
-        whole @ 120..7_200 => format!("{} min", whole / 60),
-        whole @ 7_200..172_800 => format!("{} h", whole / 3_600),
-        whole => format!("{} days", whole / 86_400),
-    }
 }
 
 #[cfg(test)]
@@ -57,14 +45,5 @@ mod tests {
         for text in ["", "s", "-1s", "1e9", "inf", "NaN", "ten", "1.2.3s", "99999999999999999999d"] {
             assert!(parse(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn durations_are_shown_with_few_digits() {
-        let shown = |microseconds| show(Duration::from_micros(microseconds));
-        assert_eq!(
-            [140, 12_345, 250_000, 3_400_000, 185_000_000, 9_000_000_000].map(shown),
-            ["0.14 ms", "12.3 ms", "250 ms", "3.4 s", "3 min", "2 h"]
-        );
     }
 }

@@ -3,7 +3,9 @@
 use std::io;
 use std::process::ExitCode;
 
-use quorumlock::{Error, ErrorKind};
+use quorumlock::{Error, ErrorKind, NodeReport};
+
+use crate::output::explained_once;
 
 /// The codes of sysexits.h where one fits.
 pub(crate) const USAGE: u8 = 64;
@@ -69,5 +71,11 @@ fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
     let Some(message) = whole.strip_suffix(&said.join("; ")).filter(|_| !said.is_empty()) else { return whole };
-    format!("{}\n  {}", message.trim_end_matches([' ', ':']), said.join("\n  "))
+    format!("{}\n  {}", message.trim_end_matches([' ', ':']), explained_once(said).join("\n  "))
+}
+
+/// What each node said, on lines of their own below a message.
+pub(crate) fn below(message: &str, nodes: &[NodeReport]) -> String {
+    let said = nodes.iter().map(|report| format!("\n  {}: {}", report.node, report.said));
+    [message.to_owned()].into_iter().chain(explained_once(said)).collect()
 }

@@ -26,6 +26,9 @@ mod sandbox;
 mod servers;
 mod settings;
 mod status;
+// Shown in one way by the library and the command.
+#[path = "../../words.rs"]
+mod words;
 
 use std::process::ExitCode;
 
@@ -63,7 +66,7 @@ fn started(cli: Cli) -> Outcome {
     outcome
 }
 
-async fn carried_out(command: Command, verbose: u8) -> Outcome {
+async fn carried_out(command: Command, verbose: bool) -> Outcome {
     match command {
         Command::Sandbox(args) => sandbox::sandbox(args).await,
         Command::Run(args) => run::run(args).await,

@@ -1,13 +1,19 @@
 //! Words for people: notes on standard error, results on standard output, the log, and tables.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use console::{Style, measure_text_width};
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
 
 /// Who waits for longer is told.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -17,15 +23,28 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "quorumlock: {text}");
 }
 
-/// Says once what is waited for, if it takes a while.
-pub(crate) async fn telling<F: Future>(future: F, what: impl Fn() -> String) -> F::Output {
-    tokio::pin!(future);
+/// Says once what is waited for, if it takes a while. Finding out keeps nobody from going on.
+pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
+    let told = async {
+        tokio::time::sleep(SILENCE).await;
+        note(&what.await);
+        std::future::pending().await
+    };
     tokio::select! {
         biased;
-        output = &mut future => return output,
-        () = tokio::time::sleep(SILENCE) => note(&what()),
+        output = future => output,
+        never = told => never,
     }
-    future.await
+}
+
+/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s more: why`.
+pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let mut shortened = |said: String| match said.split_once(" more: ") {
+        Some((what, why)) if !known.insert(why.to_owned()) => format!("{what} more"),
+        _ => said,
+    };
+    said.into_iter().map(&mut shortened).collect()
 }
 
 /// Writes to standard output.
@@ -36,21 +55,32 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
 }
 
 /// Logs the library's events to standard error: never other crates', which know less of what must not be shown.
-pub(crate) fn log(verbose: u8, default: LevelFilter) {
-    let level = match verbose {
-        0 => default,
-        1 => LevelFilter::INFO,
-        _ => LevelFilter::DEBUG,
-    };
+pub(crate) fn log(verbose: bool, default: LevelFilter) {
+    let level = if verbose { LevelFilter::DEBUG } else { default };
     let colours = io::stderr().is_terminal() && console::colors_enabled_stderr();
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false);
     let filter = Targets::new().with_target("quorumlock", level);
     let registry = tracing_subscriber::registry();
-    let _ = if verbose == 0 {
-        registry.with(layer.without_time().with_filter(filter)).try_init()
-    } else {
+    let _ = if verbose {
         registry.with(layer.with_filter(filter)).try_init()
+    } else {
+        registry.with(layer.event_format(Plain).with_filter(filter)).try_init()
     };
+}
+
+/// Events as the command's own notes look.
+struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        write!(writer, "quorumlock: ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 pub(crate) fn bold(text: &str) -> String {
@@ -115,6 +145,13 @@ mod tests {
     #[test]
     fn digits_are_grouped_by_three() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn an_explanation_is_given_once() {
+        let said = ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more: it is new"];
+        let shortened = explained_once(said.map(str::to_owned));
+        assert_eq!(shortened, ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more"]);
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::Quorum;
+use quorumlock::{Inspected, Quorum};
 use serde_json::json;
 
 use crate::cli::Release;
+use crate::duration::left;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::Settings;
@@ -23,16 +24,29 @@ pub(crate) async fn release(args: Release) -> Outcome {
         return Err(Failure::usage(why));
     }
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await?;
-    let before = quorum.inspect(&args.name).await?;
-    if !args.yes
-        && !confirmed(&format!("{:?} is {}. Take it away, and make its token stale?", args.name, held_by(&before)))?
-    {
-        output::note("nothing was released");
-        return Ok(ExitCode::FAILURE);
+    if !args.yes {
+        let before = quorum.inspect(&args.name).await?;
+        if before.agreed() == Some(false) {
+            return free(&args, &before);
+        }
+        if !confirmed(&format!("{:?} is {}. Take it away, and make its token stale?", args.name, held_by(&before)))? {
+            output::note("nothing was released");
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
     told(&args, &quorum, taken).await?;
     quorum.shutdown(FAREWELL).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// There is nothing to ask about.
+fn free(args: &Release, seen: &Inspected) -> Outcome {
+    let fence = seen.fence();
+    output::say(&match args.json {
+        true => json!({ "name": args.name, "was_held": false, "free_within_ms": null, "fence": fence }).to_string(),
+        false => format!("{:?} is free; its tokens so far are at most {fence}", args.name),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,7 +74,7 @@ fn what(taken: Option<Duration>) -> String {
     match taken {
         None => "was free".to_owned(),
         Some(Duration::ZERO) => "released".to_owned(),
-        Some(left) => format!("revoked: it is free once its holder lets go, within {left:.1?}"),
+        Some(time) => format!("revoked: it is free once its holder lets go, within {}", left(time)),
     }
 }
 

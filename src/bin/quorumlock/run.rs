@@ -9,17 +9,20 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::cli::Run;
-use crate::duration::show;
+use crate::duration::{exact, show};
 use crate::exporter;
-use crate::failure::{Failure, LOST, Outcome};
+use crate::failure::{Failure, LOST, Outcome, below};
 use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::settings::Settings;
+use crate::status::{held_by, told};
 
 /// The library's default, which the default of `--kill-grace` follows from.
 const TTL: Duration = Duration::from_secs(30);
 /// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The library's default.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and timers do not.
@@ -34,20 +37,41 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let ttl = args.ttl.or(settings.ttl).unwrap_or(TTL);
     let grace = grace(args.kill_grace, ttl)?;
     exporter::serve(args.metrics.as_deref())?;
-    let quorum = match unless_told(&mut signals, settings.builder().ttl(ttl).connect()).await {
+    let wait = Wait { began: Instant::now(), timeout: args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) };
+    let connecting = settings.builder().ttl(ttl).connect_timeout(wait.connecting(settings.connect_timeout)).connect();
+    let quorum = match unless_told(&mut signals, connecting).await {
         Ok(quorum) => quorum?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let timeout = args.timeout.or(settings.timeout).unwrap_or(TIMEOUT);
-    let outcome = under_lock(&args, timeout, &quorum, grace, &mut signals).await;
+    let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }
 
-async fn under_lock(args: &Run, timeout: Duration, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
+/// How long to wait for everything that comes before the command.
+#[derive(Clone, Copy)]
+struct Wait {
+    began: Instant,
+    timeout: Duration,
+}
+
+impl Wait {
+    /// Of that, for a quorum. Where one try is asked for, it is one with a quorum.
+    fn connecting(&self, longest: Option<Duration>) -> Duration {
+        let longest = longest.unwrap_or(CONNECT_TIMEOUT);
+        if self.timeout.is_zero() { longest } else { longest.min(self.timeout) }
+    }
+
+    /// What is left of it for the lock.
+    fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.began.elapsed())
+    }
+}
+
+async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
     // With less it would be stopped at once.
     let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair).min_validity(grace))?;
-    let waiting = output::telling(lock.acquire(timeout), || waits(&args.name, timeout, quorum));
+    let waiting = output::telling(lock.acquire(wait.left()), waits(&args.name, wait.timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard?,
         Err(signal) => return Ok(process::ended_by(signal)),
@@ -58,20 +82,25 @@ async fn under_lock(args: &Run, timeout: Duration, quorum: &Quorum, grace: Durat
     let watch = Watch { lease: guard.lease(), grace };
     match watch.over(&mut program, signals).await? {
         Ended::Itself(status) => released(guard, status).await,
-        Ended::Stopped(why) => Err(Failure::new(LOST, format!("{why}; the command was stopped"))),
+        Ended::Stopped { killed: false } => Err(Failure::new(LOST, "the command was stopped")),
+        Ended::Stopped { killed: true } => {
+            Err(Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL"))
+        }
     }
 }
 
-fn waits(name: &str, timeout: Duration, quorum: &Quorum) -> String {
-    let (nodes, limit) = (quorum.nodes(), show(timeout));
+/// What is waited for, and for whom or what that is not to be had.
+async fn waits(name: &str, timeout: Duration, quorum: &Quorum) -> String {
+    let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    let others = nodes.iter().filter(|node| node.state != NodeState::Up);
-    let told = format!("waiting for {name:?}, for {limit} at most");
+    let waiting = format!("waiting for {name:?}, for {} at most", exact(timeout));
     if votes > nodes.len() / 2 {
-        return told;
+        let seen = quorum.inspect(name).await.ok();
+        let held = seen.filter(|seen| seen.holder().is_some()).map(|seen| format!("; it is {}", held_by(&seen)));
+        return waiting + &held.unwrap_or_default();
     }
-    let states: Vec<_> = others.map(|node| format!("{} is {}", node.node, node.state)).collect();
-    format!("{told}; {votes} of {} nodes vote, which is no quorum: {}", nodes.len(), states.join("; "))
+    let states = output::explained_once(nodes.iter().filter(|node| node.state != NodeState::Up).map(told)).join("; ");
+    format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
@@ -93,7 +122,10 @@ async fn released(guard: LockGuard, status: ExitStatus) -> Outcome {
 /// How a command under a lock ended.
 enum Ended {
     Itself(ExitStatus),
-    Stopped(String),
+    /// By SIGTERM, or killed.
+    Stopped {
+        killed: bool,
+    },
 }
 
 struct Watch {
@@ -128,6 +160,7 @@ impl Watch {
     /// Ends the command before `deadline`: SIGTERM now, SIGKILL while there is time for it.
     async fn stop(&self, program: &mut Program, deadline: Instant, why: String) -> Result<Ended, Failure> {
         program.terminate();
+        output::note(&below(&format!("{why}; the command got SIGTERM"), &self.lease.failed_renewal()));
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let in_time = tokio::select! {
             biased;
@@ -139,7 +172,7 @@ impl Watch {
         }
         let _ = program.wait().await;
         program.sweep();
-        Ok(Ended::Stopped(why))
+        Ok(Ended::Stopped { killed: !in_time })
     }
 }
 
@@ -149,8 +182,8 @@ fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
         None => Ok(ttl / 5),
         Some(grace) if (LEAST_GRACE..=ttl / 2).contains(&grace) => Ok(grace),
         Some(grace) => {
-            let bounds = format!("use {LEAST_GRACE:?} to half of the ttl, which is {ttl:?}");
-            Err(Failure::usage(format!("--kill-grace is {grace:?}; {bounds}")))
+            let bounds = format!("use {} to half of the ttl, which is {}", exact(LEAST_GRACE), exact(ttl));
+            Err(Failure::usage(format!("--kill-grace is {}; {bounds}", exact(grace))))
         }
     }
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ATTEMPTS: usize = 10;
 
 const MISSING: &str = "redis-server is missing. Install it (Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; \
-                       macOS: brew install redis), or name nodes of your own with --nodes";
+                       macOS: brew install redis)";
 
 /// The servers. Dropping them kills them.
 pub(crate) struct Servers {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::{Quorum, QuorumBuilder};
 
 use crate::cli::Nodes;
-use crate::config::File;
+use crate::config::{self, File};
 use crate::duration;
 use crate::failure::Failure;
 
@@ -51,6 +51,10 @@ impl Settings {
     pub(crate) fn with_nodes(given: &Nodes) -> Result<Self, Failure> {
         let settings = Self::collect(given)?;
         if settings.nodes.is_empty() {
+            if let Some(file) = &given.config {
+                let file = file.display();
+                return Err(Failure::usage(format!("{file}: it names no node; write {}", config::NODES)));
+            }
             let hint = "no node is configured: use --nodes URL,URL,.. or --config FILE, or set QUORUMLOCK_NODES \
                         (to try it out: quorumlock sandbox -- sh)";
             return Err(Failure::usage(hint));
@@ -63,7 +67,8 @@ impl Settings {
         Ok(Self {
             nodes: variable(NODES)?.map(|text| addresses(&text)).unwrap_or_default(),
             max_ttl: max_ttl.transpose().map_err(|why| Failure::usage(format!("{MAX_TTL}: {why}")))?,
-            key_prefix: variable(KEY_PREFIX)?,
+            // An empty one is set all the same, and refused by the library.
+            key_prefix: text(KEY_PREFIX)?,
             ..Self::default()
         })
     }
@@ -110,8 +115,12 @@ fn addresses(text: &str) -> Vec<String> {
 }
 
 fn variable(name: &str) -> Result<Option<String>, Failure> {
+    Ok(text(name)?.filter(|text| !text.is_empty()))
+}
+
+fn text(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
-        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Ok(text) => Ok(Some(text)),
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not UTF-8"))),
     }

@@ -50,7 +50,10 @@ impl Endpoint {
                  name independent masters ({KNOWN})",
                 url.scheme()
             ))),
-            other => Err(Error::config(format!("a node's address has a scheme{} that is none; {KNOWN}", shown(other)))),
+            other => Err(Error::config(match text.contains('@') {
+                true => format!("a node's address begins with what is unknown; {KNOWN}"),
+                false => format!("a node's address begins with \"{other}://\", which is unknown; {KNOWN}"),
+            })),
         }
     }
 
@@ -127,8 +130,8 @@ fn database(text: &str, shown: impl Fn(&str) -> String) -> Result<u8> {
     }
     let refused = || {
         format!(
-            "a node's address names a database{} that is none; use a number from 0 to 255, or {ENCODED}",
-            shown(text)
+            "a node's address ends with{}, where a database's number may stand; use 0 to 255, or {ENCODED}",
+            if shown(text).is_empty() { " something else".to_owned() } else { shown(text) }
         )
     };
     text.parse().map_err(|_| Error::config(refused()))
@@ -192,16 +195,16 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused_with_what_would_be_right() {
         for (text, hint) in [
-            ("http://eu", "scheme \"http\" that is none; use redis://"),
+            ("http://eu", "begins with \"http://\", which is unknown; use redis://"),
             ("127.0.0.1:6379", "lacks its scheme, as in redis://"),
-            ("redis+tls://eu", "scheme \"redis+tls\""),
+            ("redis+tls://eu", "begins with \"redis+tls://\""),
             ("redis-cluster://eu", "independent masters"),
             ("redis-sentinel://eu", "independent masters"),
             ("eu:6379", "use redis://"),
             ("", "lacks its scheme"),
             ("redis://", "host"),
-            ("redis://eu/first", "database \"first\" that is none"),
-            ("redis://eu/256", "from 0 to 255"),
+            ("redis://eu/first", "ends with \"first\", where a database's number may stand"),
+            ("redis://eu/256", "use 0 to 255"),
             ("redis://eu?timeout=3", "parameter \"timeout\" that means nothing"),
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),

@@ -308,6 +308,8 @@ fn said(error: &FredError) -> String {
         FredKind::Tls => format!("TLS failed: {}", words(error.details())),
         _ => advice(error.details()),
     }
+    .trim_end_matches('.')
+    .to_owned()
 }
 
 /// The same error as people read it: it is the source of others, which programs may print.

@@ -221,7 +221,9 @@ pub(crate) fn advice(said: &str) -> String {
         "READONLY" => "this is a replica; configure its master",
         "LOADING" => "it is loading its data; it will answer when that is done",
         "NOPERM" => "the user needs permission for EVAL, EVALSHA, SCRIPT, INFO and the keys under the prefix",
-        "NOAUTH" | "WRONGPASS" => "check user and password",
+        // What else the server says tells how to write the command by hand.
+        "NOAUTH" => return "it needs a password".to_owned(),
+        "WRONGPASS" => "check user and password",
         "BUSY" => "another script blocks it; see SCRIPT KILL",
         "MISCONF" => "it cannot persist and refuses writes; see its log",
         _ => return said.to_owned(),
@@ -338,7 +340,6 @@ mod tests {
             ("READONLY x", "configure its master"),
             ("LOADING x", "when that is done"),
             ("NOPERM x", "permission"),
-            ("NOAUTH x", "check user and password"),
             ("WRONGPASS x", "check user and password"),
             ("BUSY x", "SCRIPT KILL"),
             ("MISCONF x", "see its log"),
@@ -346,7 +347,7 @@ mod tests {
             let told = advice(said);
             assert!(told.starts_with(said) && told.contains(hint), "{told}");
         }
-        assert_eq!(advice("ERR x"), "ERR x");
+        assert_eq!([advice("ERR x"), advice("NOAUTH HELLO must be called")], ["ERR x", "it needs a password"]);
     }
 
     #[test]

@@ -125,10 +125,15 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     let doubted = state.guard.take_news();
     state.server = Some(server);
     state.hinting = hinting.unwrap_or(false);
+    let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(sender);
     let told = state.node_state(now);
     drop(state);
-    tracing::info!(node = %shared.label, "{told}");
+    // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of it.
+    match lost {
+        true => tracing::warn!(node = %shared.label, "connected again: {told}"),
+        false => tracing::info!(node = %shared.label, "{told}"),
+    }
     if stepped {
         shared.warn_of_a_step();
     }

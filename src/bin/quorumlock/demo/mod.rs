@@ -39,7 +39,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The node that is killed.
 const VICTIM: usize = 1;
 
-pub(crate) async fn demo(args: Demo, verbose: u8) -> Outcome {
+pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::serve(args.metrics.as_deref())?;
     let mut stage = Stage::set(&args)?;
@@ -78,7 +78,7 @@ impl Stage {
         Ok(Self { settings, servers, folder: TempDir::new()?, killed: 0, restarted: 0 })
     }
 
-    async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: u8) -> Result<Summary, Failure> {
+    async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: bool) -> Result<Summary, Failure> {
         let view = View::new(args, quorum);
         view.note("waiting until all nodes vote: a server that has just started may have forgotten locks");
         ready(quorum).await?;
@@ -104,11 +104,11 @@ impl Stage {
         Ok(Summary::new(args, report, quorum.nodes(), took, counted, (self.killed, self.restarted)))
     }
 
-    fn crew(&self, args: &Demo, verbose: u8) -> Result<Crew<Report>, Failure> {
+    fn crew(&self, args: &Demo, verbose: bool) -> Result<Crew<Report>, Failure> {
         let ttl = format!("{}ms", TTL.as_millis());
         Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
             command.args(["demo-worker", "--workers", &workers.to_string(), "--ttl", &ttl, "--folder"]);
-            command.arg(self.folder.path()).args((0..verbose).map(|_| "-v"));
+            command.arg(self.folder.path()).args(verbose.then_some("-v"));
         })
     }
 
@@ -140,8 +140,9 @@ async fn ready(quorum: &Quorum) -> Result<(), Failure> {
     if votes > nodes.len() / 2 {
         return Ok(());
     }
-    let said: Vec<_> = nodes.iter().map(|node| format!("\n  {}: {}", node.node, node.state)).collect();
-    Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:{}", said.concat())))
+    let said = nodes.iter().map(|node| format!("{}: {}", node.node, node.state));
+    let said = output::explained_once(said).join("\n  ");
+    Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:\n  {said}")))
 }
 
 /// Waits until all nodes vote, but no longer than `patience`.

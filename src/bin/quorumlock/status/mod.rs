@@ -30,7 +30,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
         wait(&quorum, settings.connect_timeout).await;
         quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
     };
-    let inspected = output::telling(asked, || waits(&quorum)).await?;
+    let inspected = output::telling(asked, async { waits(&quorum) }).await?;
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
     let code = seen.verdict().code();
     if args.json {
@@ -43,14 +43,15 @@ pub(crate) async fn status(args: Status) -> Outcome {
 }
 
 fn waits(quorum: &Quorum) -> String {
-    let slow: Vec<_> = quorum.nodes().iter().filter(|node| !node.state.is_admitted()).map(told).collect();
+    let slow = output::explained_once(quorum.nodes().iter().filter(|node| !node.state.is_admitted()).map(told));
     format!(
         "waiting for the nodes; {}",
         if slow.is_empty() { "one is slow to answer".to_owned() } else { slow.join("; ") }
     )
 }
 
-fn told(node: &NodeStatus) -> String {
+/// A node and its state, as a part of a sentence.
+pub(crate) fn told(node: &NodeStatus) -> String {
     format!("{} is {}", node.node, node.state)
 }
 
@@ -101,12 +102,11 @@ impl Seen {
         let mut row = vec![node.node.to_string()];
         let round_trip = node.round_trip.map_or_else(dash, show);
         if self.name.is_some() {
-            row.extend(holder_cells(said));
+            row.extend(holder_cells(node, said));
             row.extend(line_cells(said));
             row.push(round_trip);
         } else {
-            let uptime =
-                node.uptime.map_or_else(dash, |time| if time.is_zero() { "0 s".to_owned() } else { show(time) });
+            let uptime = node.uptime.map_or_else(dash, show);
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
         }
         let refused = refusal(node, said).map(|why| red(&format!("{}, but does not answer: {why}", node.state)));
@@ -128,13 +128,15 @@ impl Seen {
         }
     }
 
-    /// Nobody can tell who holds the name: too few nodes answer, or votes are split for a moment.
+    /// Nobody can tell who holds the name: too few nodes vote, or votes are split for a moment.
     fn unknown(&self, name: &str) -> String {
-        let (name, answers, all) = (shown(name), self.verdict().answers(), self.nodes.len());
-        if answers >= self.verdict().quorum() {
+        let name = shown(name);
+        if self.inspected.is_conclusive() {
             return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
         }
-        red(&format!("{name}: nobody can tell who holds it; {answers} of {all} nodes answered, which is no quorum"))
+        let (votes, all) = (self.verdict().votes(), self.nodes.len());
+        let known = known(&self.inspected);
+        red(&format!("{name}: nobody can tell who holds it; {votes} of {all} nodes vote, which is no quorum{known}"))
     }
 
     fn json(&self) -> Value {
@@ -210,11 +212,13 @@ fn why(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
     refused.or_else(|| (node.state != NodeState::Up).then(|| node.state.to_string()))
 }
 
-fn holder_cells(said: &Result<Inspection, String>) -> [String; 4] {
+fn holder_cells(node: &NodeStatus, said: &Result<Inspection, String>) -> [String; 4] {
+    // Who may have forgotten a holder does not know that there is none.
+    let nobody = if node.state == NodeState::Up { "free" } else { "?" };
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],
         Ok(said) => {
-            let holder = said.holder.as_deref().map_or_else(|| "free".to_owned(), shortened);
+            let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), shortened);
             let count = if said.holder.is_some() { said.count.to_string() } else { dash() };
             [holder, count, said.remaining.map_or_else(dash, show), said.fence.to_string()]
         }
@@ -297,6 +301,14 @@ fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
+/// Whom single nodes name that do not decide, as the end of a sentence.
+fn known(inspected: &Inspected) -> String {
+    let mut holders: Vec<_> = said(inspected).filter_map(|said| said.holder.as_deref()).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
+}
+
 /// Who holds a name, as a part of a sentence.
 pub(crate) fn held_by(inspected: &Inspected) -> String {
     match (inspected.holder(), inspected.agreed()) {
@@ -305,6 +317,9 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         }
         (Some(holder), _) => format!("held by {holder}"),
         (None, Some(_)) => "free".to_owned(),
+        (None, None) if !inspected.is_conclusive() => {
+            format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
+        }
         (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorumlock::node::Inspection;
 use quorumlock::{Inspected, NodeState, NodeStatus};
 
+use crate::duration::left;
 use crate::failure::{UNAVAILABLE, USAGE};
 
 /// The nodes, and what each answered when it was asked about a name.
@@ -20,11 +21,6 @@ impl<'a> Verdict<'a> {
 
     pub(super) const fn quorum(&self) -> usize {
         self.nodes.len() / 2 + 1
-    }
-
-    /// How many nodes told what they know of the name.
-    pub(super) fn answers(&self) -> usize {
-        self.inspected.nodes.iter().filter(|(_, said)| said.is_ok()).count()
     }
 
     /// How many nodes vote. One that is up and refuses to answer does not.
@@ -60,7 +56,7 @@ impl<'a> Verdict<'a> {
             return counted;
         }
         match self.opens_in() {
-            Some(left) => format!("{counted}: no lock can be acquired for another {left:.0?}, then a quorum votes"),
+            Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
             None => format!("{counted}: no lock can be acquired"),
         }
     }

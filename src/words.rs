@@ -1,0 +1,91 @@
+//! Durations as people read them: a number, a space and a unit.
+//!
+//! The command shows them with the same functions.
+
+use std::time::Duration;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 3_600;
+const DAY: u64 = 86_400;
+
+/// What was set, without a digit lost: `100 ms`, `1.5 s`, `720 h`.
+pub(crate) fn exact(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if time.subsec_nanos() > 0 {
+        return match seconds {
+            0 => format!("{} ms", f64::from(time.subsec_nanos()) / 1e6),
+            _ => format!("{} s", time.as_secs_f64()),
+        };
+    }
+    match seconds {
+        hours if hours >= 2 * HOUR && hours.is_multiple_of(HOUR) => format!("{} h", hours / HOUR),
+        minutes if minutes >= 2 * MINUTE && minutes.is_multiple_of(MINUTE) => format!("{} min", minutes / MINUTE),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// What was measured, with two or three digits: `0.14 ms`, `12.3 ms`, `3.4 s`.
+pub(crate) fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match time.as_secs() {
+        0 if time.is_zero() => "0 s".to_owned(),
+        0 if seconds < 0.01 => format!("{:.2} ms", seconds * 1e3),
+        0 if seconds < 0.1 => format!("{:.1} ms", seconds * 1e3),
+        0 if seconds < 0.999_5 => format!("{:.0} ms", seconds * 1e3),
+        0..120 => format!("{} s", (seconds * 10.0).round() / 10.0),
+        whole => coarse(whole),
+    }
+}
+
+/// How long something lasts still: never less than it does.
+pub(crate) fn left(time: Duration) -> String {
+    match time.as_secs() + u64::from(time.subsec_nanos() > 0) {
+        0..=1 => about(time),
+        seconds @ 2..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => coarse(seconds.next_multiple_of(MINUTE)),
+        seconds @ 7_200..172_800 => coarse(seconds.next_multiple_of(HOUR)),
+        seconds => coarse(seconds.saturating_add(DAY - 1)),
+    }
+}
+
+fn coarse(seconds: u64) -> String {
+    match seconds {
+        0..7_200 => format!("{} min", seconds / MINUTE),
+        7_200..172_800 => format!("{} h", seconds / HOUR),
+        _ => format!("{} days", seconds / DAY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_is_shown_exactly() {
+        let micros = |micros| exact(Duration::from_micros(micros));
+        assert_eq!([0, 1_000, 1_500_000, 30_000_000].map(micros), ["0 s", "1 ms", "1.5 s", "30 s"]);
+        assert_eq!(exact(Duration::from_nanos(1_999_999)), "1.999999 ms");
+        assert_eq!(
+            [60, 120, 3_601, 7_200, 2_592_000].map(Duration::from_secs).map(exact),
+            ["60 s", "2 min", "3601 s", "2 h", "720 h"]
+        );
+    }
+
+    #[test]
+    fn what_was_measured_is_shown_with_few_digits() {
+        let shown = |microseconds| about(Duration::from_micros(microseconds));
+        assert_eq!(
+            [0, 140, 12_345, 250_000, 999_900, 3_400_000, 3_000_000, 185_000_000, 9_000_000_000].map(shown),
+            ["0 s", "0.14 ms", "12.3 ms", "250 ms", "1 s", "3.4 s", "3 s", "3 min", "2 h"]
+        );
+    }
+
+    #[test]
+    fn what_is_left_is_never_shown_as_less() {
+        let shown = |milliseconds| left(Duration::from_millis(milliseconds));
+        assert_eq!(
+            [0, 400, 1_001, 57_300, 119_500, 3_599_000, 7_200_000, 200_000_000].map(shown),
+            ["0 s", "400 ms", "2 s", "58 s", "2 min", "60 min", "2 h", "3 days"]
+        );
+    }
+}
