@@ -101,3 +101,22 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
     script.hold_one_way(1, &[2], 0, 150..NEVER, NEVER);
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
+
+/// B has measured slow round trips, and quick ones since: it would want a shorter hand-over with each claim. Its second
+/// claim is carried out, and not answered; what is handed over then must last as long as the first claim said, or C
+/// enters before B has left.
+pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
+    script.world(3, 3, 10_000, 12_000);
+    script.node_timeout(20_000);
+    script.jitter = 1;
+    script.hold_one_way(1, &[0, 1, 2], 1, 0..100, 450);
+    script.asks(0, 1, Part { hold: millis(50), ..Part::default() });
+    script.asks(700, 0, Part { hold: millis(258), ..Part::default() });
+    script.asks(900, 1, Part::default());
+    // It asks again since it may have missed something.
+    script.at(902, Cue::Replace { process: 1, node: 2 });
+    script.hold_one_way(1, &[0, 1], 1, 915..958, NEVER);
+    script.hold_one_way(1, &[2], 1, 950..NEVER, NEVER);
+    script.hold_one_way(1, &[0, 1, 2], 0, 957..NEVER, NEVER);
+    script.asks(1_200, 2, Part { hold: millis(300), ..Part::default() });
+}
