@@ -107,7 +107,7 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
 /// enters before B has left.
 pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
-    script.node_timeout(20_000);
+    script.node_timeout(6_000);
     script.jitter = 1;
     script.hold_one_way(1, &[0, 1, 2], 1, 0..100, 450);
     script.asks(0, 1, Part { hold: millis(50), ..Part::default() });
