@@ -566,10 +566,28 @@ function verbs.record()
   return {'record', high, floor, taught}
 end
 
+-- Redis does not say which key is of another type. What may not be looked at is left out.
+local function wrong(op)
+  local found = ''
+  local function look(key, right)
+    local kind = redis.pcall('TYPE', key).ok
+    if kind and kind ~= right and kind ~= 'none' then found = found .. (found == '' and ' ' or ', ') .. 'the key ' .. key .. ' is a ' .. kind end
+  end
+  look(KEYS[1], 'string')
+  for _, lock in ipairs(op.locks) do
+    look(lock, 'string')
+    look(lock .. ':queue', 'zset')
+    look(lock .. ':hands', 'hash')
+  end
+  return found
+end
+
 -- Before version 7 Redis puts in front where in the script it refused.
-local function said(problem)
+local function said(problem, op)
   local text = type(problem) == 'table' and problem.err or tostring(problem)
-  return {'error', (string.gsub(text, '^@?[%w_]+: %d+: %-?', ''))}
+  text = string.gsub(text, '^@?[%w_]+: %d+: %-?', '')
+  if string.sub(text, 1, 9) == 'WRONGTYPE' then text = 'WRONGTYPE' .. wrong(op) end
+  return {'error', text}
 end
 
 local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke'}
@@ -583,6 +601,6 @@ while at <= last do
     key = key + 1
   end
   local ok, reply = pcall(verbs[WORDS[verb % 64]], op)
-  replies[#replies + 1] = ok and reply or said(reply)
+  replies[#replies + 1] = ok and reply or said(reply, op)
 end
 return replies

@@ -89,6 +89,12 @@ pub struct NodeStatus {
     pub uptime: Option<Duration>,
     /// The `maxmemory-policy` by which the server may evict locks; `None` where it evicts nothing.
     pub evicts: Option<String>,
+    /// Why the server cannot read its record, by which it judges claims; `None` where it can. It grants nothing until
+    /// then.
+    pub unreadable: Option<String>,
+    /// The `maxmemory` of the server, if it used more when it was last connected to and evicts nothing: then it grants
+    /// nothing.
+    pub out_of_memory: Option<String>,
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
     /// longer without.
     pub no_wake_ups: Option<String>,
@@ -98,6 +104,16 @@ impl NodeStatus {
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {
-        Self { node, state, round_trip: None, version: None, uptime: None, evicts: None, no_wake_ups: None }
+        Self {
+            node,
+            state,
+            round_trip: None,
+            version: None,
+            uptime: None,
+            evicts: None,
+            unreadable: None,
+            out_of_memory: None,
+            no_wake_ups: None,
+        }
     }
 }

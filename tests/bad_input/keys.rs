@@ -31,7 +31,12 @@ async fn a_key_of_another_type_in_the_way() {
         server.command(&["DEL", "quorumlock:{wrong}"]);
         server.command(&["HSET", "quorumlock:{wrong}", "somebody", "1"]);
     };
-    one_is_survived_and_a_majority_is_told("wrong", "another type is in the way", harm).await;
+    one_is_survived_and_a_majority_is_told(
+        "wrong",
+        "the key quorumlock:{wrong} is a hash (a key of another type is in the way",
+        harm,
+    )
+    .await;
     let servers = servers(1).await;
     harm(&servers[0]);
     let quorum = unguarded(&servers).connect().await.unwrap();
@@ -64,7 +69,9 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     let other = unguarded(&servers).connect().await.unwrap();
     for client in [&quorum, &other] {
         let error = client.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
-        assert!(error.to_string().contains("another type is in the way"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("the key quorumlock:{queue}:queue is a string"), "{told}");
+        assert!(told.contains("another type is in the way"), "{told}");
     }
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     other.quiet().await;

@@ -25,6 +25,8 @@ fn on_servers_of_its_own_it_kills_one_and_nobody_meets_anybody() {
     }
     assert_eq!((number(&summary, "nodes_killed"), number(&summary, "nodes_restarted")), (1, 1));
     assert!(summary["lost"].is_u64());
+    let granted = number(&summary["nodes"][0], "granted");
+    assert!(number(&summary, "handed_over") > 0 && granted < number(&summary, "sections"), "{summary}");
     let percentile = |field: &str| summary[field].as_f64().unwrap();
     assert!(percentile("acquire_p50_ms") > 0.0 && percentile("acquire_p99_ms") >= percentile("acquire_p50_ms"));
     assert!(number(&summary, "acquire_samples") >= number(&summary, "sections"));

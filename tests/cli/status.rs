@@ -21,7 +21,8 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     let (code, out, _) = done(over(&servers).arg("status"));
     assert_eq!(code, 0);
     let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
-    assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).contains("down: Connection refused"));
+    assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).ends_with("down"), "{out}");
+    assert!(out.contains(&format!("{}: down: Connection refused\n", servers[1].url())), "{out}");
     assert!(out.contains("2 of 3 nodes vote; a quorum is 2\n"), "{out}");
     let (code, seen) = json(over(&servers).args(["status", "--json"]));
     assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
@@ -81,6 +82,8 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     assert!((1.0..=30_000.0).contains(&held["remaining_ms"].as_f64().unwrap()), "{held}");
     let (_, out, _) = done(over(&servers).args(["status", "job"]));
     assert!(out.contains("job is held by") && out.contains(&token), "{out}");
+    let table: Vec<_> = out.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(table.len() == 6 && table.iter().all(|line| line.chars().count() <= 80), "{out}");
 }
 
 /// How many wait in the queue for `job`, by all nodes alike.

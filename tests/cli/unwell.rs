@@ -131,6 +131,43 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_be_free() {
 }
 
 #[tokio::test]
+async fn a_name_with_another_programs_key_in_the_way_is_told_apart_from_a_node_that_is_unwell() {
+    let servers = servers(3).await;
+    servers.iter().for_each(|server| assert_eq!(server.command(&["HSET", "quorumlock:{job}", "theirs", "1"]), "1"));
+    let (code, said, object) = status(&mut over(&servers));
+    assert_eq!((code, &object["votes"], &object["agreed"]), (69, &0.into(), &false.into()), "{said}");
+    let why = "up, but cannot lock this name: WRONGTYPE the key quorumlock:{job} is a hash";
+    assert!(said.contains(why) && said.contains("this name cannot be locked, others can"), "{said}");
+    assert_eq!(done(over(&servers).arg("status")).0, 0, "other names can be locked");
+}
+
+#[tokio::test]
+async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
+    let servers = servers(3).await;
+    assert_eq!(servers[1].command(&["SET", "quorumlock:node", "theirs"]), "OK");
+    assert_eq!(servers[2].command(&["HSET", "quorumlock:node", "theirs", "1"]), "1");
+    let (code, said, object) = status(&mut over(&servers));
+    assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
+    assert!(said.contains("up, but grants no lock: WRONGTYPE the key quorumlock:node is a hash"), "{said}");
+    assert!(
+        said.contains("up, but grants no lock: ERR the key quorumlock:node is no record of this protocol"),
+        "{said}"
+    );
+    let (code, said, _) = done(over(&servers).arg("status"));
+    assert!(code == 69 && said.contains("no lock can be acquired"), "{said}");
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"]));
+    assert!(code == 69 && err.contains("the key quorumlock:node is a hash"), "{err}");
+}
+
+#[tokio::test]
+async fn a_node_without_memory_is_warned_of() {
+    let servers = servers(3).await;
+    assert_eq!(servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let said = warnings(&mut over(&servers));
+    assert!(said.contains("is out of memory") && said.contains("maxmemory is 1 bytes"), "{said}");
+}
+
+#[tokio::test]
 async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
     let servers = servers(1).await;
     let short = ["--max-ttl", "1s"];

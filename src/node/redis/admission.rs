@@ -29,6 +29,8 @@ pub(super) struct Server {
     pub(super) time: Option<Duration>,
     /// Whether it may evict keys that it should keep.
     pub(super) evicts: Option<String>,
+    /// How much memory it may use, where it uses more and evicts nothing.
+    pub(super) full: Option<String>,
 }
 
 /// What a server told when it was greeted.
@@ -41,6 +43,8 @@ pub(super) struct Greeting {
     /// Whether it is known to have forgotten no ballot, if it told: see
     /// [`teaching`](crate::quorum::teaching).
     pub(super) taught: Option<bool>,
+    /// Why its record cannot be read, if that is why it did not tell.
+    pub(super) unreadable: Option<String>,
     /// Whether it wakes this connection; or why it refuses to.
     pub(super) hinting: Result<bool, Fault>,
 }
@@ -81,11 +85,12 @@ pub(super) async fn greet(
         Err(fault) if !is_refusal(&fault) => return Err(during("SUBSCRIBE")(fault)),
         subscribed => subscribed.map(|()| channel.is_some()),
     };
-    let taught = match record {
+    let (taught, unreadable) = match record {
         Err(fault) if !is_refusal(&fault) => return Err(during("EVALSHA")(fault)),
-        record => record.ok().and_then(|record| knows(record, &server.lineage)),
+        Err(_) => (None, None),
+        Ok(record) => knows(record, &server.lineage),
     };
-    Ok(Greeting { server, asked, told, taught, hinting })
+    Ok(Greeting { server, asked, told, taught, unreadable, hinting })
 }
 
 /// Asks for the node's record, by the script that was just loaded.
@@ -94,12 +99,14 @@ fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
     connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
 }
 
-/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught.
-fn knows(record: Value, lineage: &str) -> Option<bool> {
-    let mut returned = returned(record, [&Operation::record()].into_iter(), &run(lineage))?;
-    match returned.replies.pop()? {
-        Ok(Outcome::Record { taught, .. }) => Some(taught),
-        _ => None,
+/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why it never will
+/// be told. What is refused for want of memory may be told later.
+fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
+    let returned = returned(record, [&Operation::record()].into_iter(), &run(lineage));
+    match returned.and_then(|mut returned| returned.replies.pop()) {
+        Some(Ok(Outcome::Record { taught, .. })) => (Some(taught), None),
+        Some(Err(fault)) if fault.kind() == FaultKind::Rejected => (None, Some(fault.to_string())),
+        _ => (None, None),
     }
 }
 
@@ -172,9 +179,18 @@ impl Server {
             master: field("role")? == "master",
             cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),
             time: field("server_time_usec").and_then(|time| time.parse().ok()).map(Duration::from_micros),
+            full: full(field).filter(|_| policy == "noeviction"),
             evicts: (limited && policy != "noeviction").then(|| policy.to_owned()),
         })
     }
+}
+
+/// How much memory it may use, where it uses more. Buffers of replicas do not count there.
+fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let number = |name| field(name)?.parse::<u64>().ok();
+    let (used, limit) = (number("used_memory")?, number("maxmemory")?);
+    let counted = used.saturating_sub(number("mem_not_counted_for_evict").unwrap_or(0));
+    (limit > 0 && counted > limit).then(|| format!("maxmemory is {limit} bytes"))
 }
 
 /// The replication id that a master got when it was promoted, if it was. Only a promotion leaves a
@@ -223,6 +239,16 @@ mod tests {
     #[test]
     fn a_policy_without_a_limit_evicts_nothing() {
         assert_eq!(Server::parse(&INFO.replace("1048576", "0")).unwrap().evicts, None);
+    }
+
+    #[test]
+    fn a_server_without_memory_that_evicts_nothing_is_known_as_one() {
+        let full = |info: &str| Server::parse(info).unwrap().full;
+        let keeps = INFO.replace("allkeys-lru", "noeviction");
+        let used = |used: u64| format!("{keeps}used_memory:{used}\r\nmem_not_counted_for_evict:10\r\n");
+        assert_eq!(full(&used(1_048_587)).as_deref(), Some("maxmemory is 1048576 bytes"));
+        assert_eq!((full(&used(1_048_586)), full(&keeps)), (None, None));
+        assert_eq!(full(&format!("{INFO}used_memory:2000000\r\n")), None, "it evicts");
     }
 
     #[test]

@@ -97,6 +97,8 @@ struct State {
     link: Link,
     guard: Guard,
     server: Option<Server>,
+    /// Why its record could not be read when it was greeted.
+    unreadable: Option<String>,
     /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
     hinting: bool,
     /// Why they did not, when that was noticed first.
@@ -234,6 +236,7 @@ impl RedisNode {
             link,
             guard,
             server: None,
+            unreadable: None,
             hinting: false,
             silent: None,
             missed_next,
@@ -312,6 +315,8 @@ impl Node for RedisNode {
             version: state.server.as_ref().map(|server| server.version.clone()),
             uptime: state.server.as_ref().map(|server| server.uptime),
             evicts: state.server.as_ref().and_then(|server| server.evicts.clone()),
+            unreadable: state.unreadable.clone(),
+            out_of_memory: state.server.as_ref().and_then(|server| server.full.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
         }
     }

@@ -216,7 +216,7 @@ fn code(said: &str) -> &str {
 /// What Redis said, and what can be done about it.
 pub(crate) fn advice(said: &str) -> String {
     let hint = match code(said) {
-        "WRONGTYPE" => "a key of another type is in the way; use another key prefix or delete it",
+        "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete it",
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
         "LOADING" => "it is loading its data; it will answer when that is done",

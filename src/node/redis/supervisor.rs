@@ -108,7 +108,7 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
 }
 
 fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
-    let Greeting { server, asked, told, taught, hinting } = greeting;
+    let Greeting { server, asked, told, taught, unreadable, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
     let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
@@ -124,6 +124,7 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     state.server = Some(server);
+    state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(sender);

@@ -70,6 +70,7 @@ impl Summary {
             "lost_updates": self.lost_updates(),
             "nodes_killed": self.killed,
             "nodes_restarted": self.restarted,
+            "handed_over": report.handovers,
             "lost": report.lost,
             "failed": report.failed,
             "acquire_p50_ms": milliseconds(self.percentile(0.5)),
@@ -103,6 +104,7 @@ impl Summary {
         let acquire = [0.5, 0.99, 1.0].map(|share| show(self.percentile(share)));
         let rows = [
             ("sections", bold(&grouped(report.sections)), format!("under the lock, {per_second} a second; {who}")),
+            ("handed over", grouped(report.handovers), "of them to the next waiter, without claims".to_owned()),
             ("overlaps", none(report.overlaps), "times that somebody was inside already".to_owned()),
             ("lost updates", none(self.lost_updates()), format!("the counter's file says {}", grouped(self.counted))),
             ("rejected tokens", none(report.rejected_tokens), "writes that the counter refused as outdated".to_owned()),

@@ -23,7 +23,7 @@ pub(super) type Tally = BTreeMap<String, Votes>;
 pub(super) fn tally(counters: &Counters) -> Tally {
     let mut tally = Tally::new();
     counters.each(|key, count| {
-        let claims = matches!(label(key, "operation"), Some("claim" | "pass"));
+        let claims = label(key, "operation") == Some("claim");
         let (Some(node), Some(outcome), true) = (label(key, "node"), label(key, "outcome"), claims) else { return };
         let votes = tally.entry(node.to_owned()).or_default();
         match outcome {
@@ -33,6 +33,13 @@ pub(super) fn tally(counters: &Counters) -> Tally {
         }
     });
     tally
+}
+
+/// How many locks were handed over: for these the next waiter had not to claim anything, so no node counts a vote.
+pub(super) fn handovers(counters: &Counters) -> u64 {
+    let mut all = 0;
+    counters.each(|key, count| all += if key.name() == "quorumlock_handovers_total" { count } else { 0 });
+    all
 }
 
 impl Votes {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::counter::{Counter, Increment};
-use super::votes::{Tally, tally};
+use super::votes::{Tally, handovers, tally};
 use super::{LOCK, all_vote};
 use crate::cli::DemoWorker;
 use crate::counters::Counters;
@@ -43,6 +43,8 @@ pub(super) struct Report {
     pub(super) failed: u64,
     pub(super) latencies: Histogram,
     pub(super) votes: Tally,
+    /// Locks that nodes handed over to the next waiter.
+    pub(super) handovers: u64,
 }
 
 impl crew::Report for Report {
@@ -52,6 +54,7 @@ impl crew::Report for Report {
         self.rejected_tokens += other.rejected_tokens;
         self.lost += other.lost;
         self.failed += other.failed;
+        self.handovers += other.handovers;
         self.latencies.add(&other.latencies);
         for (node, votes) in &other.votes {
             self.votes.entry(node.clone()).or_default().add(*votes);
@@ -138,6 +141,7 @@ async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()
 
 fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     report.borrow_mut().votes = tally(counters);
+    report.borrow_mut().handovers = handovers(counters);
     output::say(&serde_json::to_string(&*report.borrow())?)
 }
 

@@ -2,6 +2,7 @@
 
 mod verdict;
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use quorumlock::{Inspected, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
-use crate::duration::show;
+use crate::duration::{left, show};
 use crate::failure::Outcome;
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
@@ -78,15 +79,18 @@ impl Seen {
     }
 
     fn lines(&self) -> Vec<String> {
-        // The state comes last: it is the longest.
+        // Fits into 80 columns where nothing is wrong: what is long has lines of its own below.
         let heading: &[_] = match self.name {
-            Some(_) => &["node", "holder", "count", "left", "fence", "waiting", "turn", "round trip", "state"],
+            Some(_) => &["node", "holder", "left", "fence", "waiting", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
         };
-        let rows: Vec<_> =
-            self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.row(node, said)).collect();
+        let nodes = || self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| (node, said));
+        let labels = labels(&self.nodes);
+        let rows: Vec<_> = nodes().zip(labels).map(|((node, said), label)| self.row(label, node, said)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
+        let whys = nodes().filter_map(|(node, said)| Some(format!("{}: {}", node.node, why(node, said)?)));
+        lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
         let verdict = self.verdict();
         let colour = if verdict.can_acquire() { green } else { red };
         lines.push(colour(&verdict.sentence()));
@@ -98,19 +102,16 @@ impl Seen {
         lines
     }
 
-    fn row(&self, node: &NodeStatus, said: &Result<Inspection, String>) -> Vec<String> {
-        let mut row = vec![node.node.to_string()];
-        let round_trip = node.round_trip.map_or_else(dash, show);
+    fn row(&self, label: &str, node: &NodeStatus, said: &Result<Inspection, String>) -> Vec<String> {
+        let mut row = vec![label.to_owned()];
         if self.name.is_some() {
             row.extend(holder_cells(node, said));
-            row.extend(line_cells(said));
-            row.push(round_trip);
         } else {
-            let uptime = node.uptime.map_or_else(dash, show);
+            let [round_trip, uptime] = [node.round_trip, node.uptime].map(|time| time.map_or_else(dash, show));
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
         }
-        let refused = refusal(node, said).map(|why| red(&format!("{}, but does not answer: {why}", node.state)));
-        row.push(refused.unwrap_or_else(|| state(node)));
+        let refused = refusal(node, said).map(|_| red("no vote"));
+        row.push(refused.unwrap_or_else(|| in_short(node)));
         row
     }
 
@@ -176,6 +177,7 @@ impl Seen {
             "version": node.version,
             "uptime_seconds": node.uptime.map(|time| time.as_secs()),
             "evicts": node.evicts,
+            "out_of_memory": node.out_of_memory,
             "no_wake_ups": node.no_wake_ups,
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
@@ -208,27 +210,34 @@ impl Seen {
 
 /// What keeps a node from voting, or from answering.
 fn why(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
-    let refused = refusal(node, said).map(str::to_owned);
-    refused.or_else(|| (node.state != NodeState::Up).then(|| node.state.to_string()))
+    refusal(node, said)
+        .map(|refused| format!("{}, but {refused}", word(&node.state)))
+        .or_else(|| (node.state != NodeState::Up).then(|| node.state.to_string()))
 }
 
+/// Holder, time left, fence, and how many wait.
 fn holder_cells(node: &NodeStatus, said: &Result<Inspection, String>) -> [String; 4] {
     // Who may have forgotten a holder does not know that there is none.
     let nobody = if node.state == NodeState::Up { "free" } else { "?" };
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],
         Ok(said) => {
-            let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), shortened);
-            let count = if said.holder.is_some() { said.count.to_string() } else { dash() };
-            [holder, count, said.remaining.map_or_else(dash, show), said.fence.to_string()]
+            let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), cut);
+            let holder =
+                if said.count > 1 && said.holder.is_some() { format!("{holder} x{}", said.count) } else { holder };
+            [holder, said.remaining.map_or_else(dash, show), said.fence.to_string(), said.waiting.to_string()]
         }
     }
 }
 
-fn line_cells(said: &Result<Inspection, String>) -> [String; 2] {
-    let Ok(said) = said else { return [dash(), dash()] };
-    let turn = said.turn.as_ref().map_or_else(dash, |(who, left)| format!("{} for {}", shortened(who), show(*left)));
-    [said.waiting.to_string(), turn]
+/// The nodes' addresses, without the scheme where all have the same.
+fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
+    let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
+    let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
+    if schemes.len() > 1 {
+        return nodes.iter().map(|node| &*node.node).collect();
+    }
+    parts().map(|(_, rest)| rest).collect()
 }
 
 /// How many wait in the queue of the node that knows of the most. All of one process that wait for
@@ -264,12 +273,34 @@ fn shortened(holder: &str) -> String {
     }
 }
 
+/// `machin..c9/12.0`: enough to tell owners apart in a table, by how they begin and end.
+fn cut(holder: &str) -> String {
+    let characters: Vec<_> = holder.chars().collect();
+    match characters.len() {
+        0..=18 => holder.to_owned(),
+        length => characters[..6].iter().chain(&['.', '.']).chain(&characters[length - 10..]).collect(),
+    }
+}
+
+fn in_short(node: &NodeStatus) -> String {
+    coloured(
+        node,
+        &match node.state {
+            NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
+            _ => word(&node.state).to_owned(),
+        },
+    )
+}
+
 pub(crate) fn state(node: &NodeStatus) -> String {
-    let text = node.state.to_string();
+    coloured(node, &node.state.to_string())
+}
+
+fn coloured(node: &NodeStatus, text: &str) -> String {
     match node.state {
-        NodeState::Up => green(&text),
-        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(&text),
-        _ => red(&text),
+        NodeState::Up => green(text),
+        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(text),
+        _ => red(text),
     }
 }
 

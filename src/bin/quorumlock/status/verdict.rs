@@ -57,8 +57,19 @@ impl<'a> Verdict<'a> {
         }
         match self.opens_in() {
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
+            None if self.only_this_name() => format!("{counted}: this name cannot be locked, others can"),
             None => format!("{counted}: no lock can be acquired"),
         }
+    }
+
+    /// Whether a quorum would vote, were it not for what is stored under this name.
+    fn only_this_name(&self) -> bool {
+        let all = self.nodes.iter().zip(&self.inspected.nodes);
+        let others = all.filter(|(node, (_, said))| {
+            let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
+            fine && node.state == NodeState::Up && node.unreadable.is_none()
+        });
+        others.count() >= self.quorum()
     }
 
     /// When quarantines have ended so that a quorum votes, if nothing else happens.
@@ -71,10 +82,12 @@ impl<'a> Verdict<'a> {
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
         let all = self.nodes.iter().zip(&self.inspected.nodes);
-        all.filter(|(_, (_, said))| said.is_ok()).filter_map(|(node, _)| match node.state {
-            NodeState::Up => Some(Duration::ZERO),
-            NodeState::Quarantined { left, .. } => Some(left),
-            _ => None,
+        all.filter(|(node, (_, said))| said.is_ok() && node.unreadable.is_none()).filter_map(|(node, _)| {
+            match node.state {
+                NodeState::Up => Some(Duration::ZERO),
+                NodeState::Quarantined { left, .. } => Some(left),
+                _ => None,
+            }
         })
     }
 
@@ -89,9 +102,20 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Why a node that was reached did not answer: it refused, or it hangs.
-pub(super) fn refusal<'a>(node: &NodeStatus, said: &'a Result<Inspection, String>) -> Option<&'a str> {
-    said.as_ref().err().map(String::as_str).filter(|_| node.state.is_admitted())
+/// Why a node that was reached has no vote: it refused, or it hangs, or it can grant nothing.
+pub(super) fn refusal(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
+    let refused = match (said, &node.unreadable) {
+        (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
+        (Err(why), _) => format!("does not answer: {why}"),
+        (Ok(_), Some(why)) => format!("grants no lock: {why}"),
+        (Ok(_), None) => return None,
+    };
+    Some(refused).filter(|_| node.state.is_admitted())
+}
+
+/// Whether other names can be locked all the same: what is in the way is stored under this one.
+fn is_of_the_name(why: &str) -> bool {
+    why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }
 
 fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
@@ -102,5 +126,8 @@ fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
         .no_wake_ups
         .as_ref()
         .map(|why| format!("{} does not notify waiters, so waiting takes longer: {why}", node.node));
-    evicts.into_iter().chain(silent)
+    let full = node.out_of_memory.as_ref().map(|used| {
+        format!("{} is out of memory ({used}) and grants no lock; raise maxmemory or free some", node.node)
+    });
+    evicts.into_iter().chain(full).chain(silent)
 }
