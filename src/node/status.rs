@@ -92,7 +92,7 @@ pub struct NodeStatus {
     /// Why the server cannot read its record, by which it judges claims; `None` where it can. It grants nothing until
     /// then.
     pub unreadable: Option<String>,
-    /// The `maxmemory` of the server, if it used more when it was last connected to and evicts nothing: then it grants
+    /// The `maxmemory` of the server, if it used more when it was last asked and evicts nothing: then it grants
     /// nothing.
     pub out_of_memory: Option<String>,
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
