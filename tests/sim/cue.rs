@@ -22,6 +22,8 @@ pub enum Cue {
         memory: Memory,
         down: Duration,
     },
+    /// What an old copy on disk holds from now on.
+    Save(usize),
     StepClock {
         node: usize,
         by_ms: i64,
@@ -189,6 +191,7 @@ impl World {
                 crate::process::start(self, 0, 0);
             }
             Cue::Crash { node, memory, down } => self.act(Action::Crash { node, memory, down }),
+            Cue::Save(node) => self.core.lock().unwrap().servers[node].save(),
             Cue::StepClock { node, by_ms } => self.step_node(node, by_ms),
             Cue::StepSeenClock(node) => {
                 self.step_clock(node);

@@ -1,9 +1,11 @@
 //! Hand-overs: what nodes push to who waits, and what it may make of that.
 
+use std::time::Duration;
+
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, pause};
 use crate::cue::Cue;
-use crate::judge::history::{Answer, Verb};
+use crate::judge::history::{Answer, Memory, Verb};
 
 /// One round, of one process that does not wait for anybody.
 fn once(round: u64) -> Part {
@@ -119,4 +121,29 @@ pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.hold_one_way(1, &[2], 1, 950..NEVER, NEVER);
     script.hold_one_way(1, &[0, 1, 2], 0, 957..NEVER, NEVER);
     script.asks(1_200, 2, Part { hold: millis(300), ..Part::default() });
+}
+
+/// C hands n0 and n1 over to A, and n2 to B, who came later. Another process with an old copy answers at n0 behind a proxy,
+/// when B has greeted the first one there anew, and before it subscribes and looks again. C's release comes there once more:
+/// it hands n0 over to B, of whose connection it is not known yet whose it is.
+pub fn handed_over_by_another_server_than_was_greeted(script: &mut Script) {
+    // By then a connection that ends is made again at once.
+    const FROM: u64 = 6_000;
+    script.world(3, 3, 4_000, 5_000);
+    script.node_timeout(3_000);
+    script.plan.proxied = true;
+    script.jitter = 1;
+    script.asks(FROM, 2, Part { hold: millis(880), ..Part::default() });
+    script.hold_one_way(0, &[0], 0, FROM..FROM + 100, FROM + 300);
+    script.hold_one_way(0, &[2], 0, FROM..NEVER, NEVER);
+    script.asks(FROM + 20, 0, Part::default());
+    script.asks(FROM + 50, 1, Part { round_timeout: Some(millis(3_500)), ..Part::default() });
+    script.at(FROM + 250, Cue::Save(0));
+    script.once_done(Verb::Release, 2, 0, Answer::Released(true), Cue::Replace { process: 2, node: 0 });
+    script.hold_one_way(1, &[1], 0, FROM + 870..NEVER, NEVER);
+    script.hold_one_way(1, &[0], 0, FROM + 870..FROM + 895, NEVER);
+    script.at(FROM + 896, Cue::Replace { process: 1, node: 0 });
+    let another = Cue::Crash { node: 0, memory: Memory::Old, down: Duration::ZERO };
+    script.once_done_again(Verb::Other, 1, 0, Answer::Other, 4, another);
+    script.hold_one_way(1, &[0], 0, FROM + 900..FROM + 1_500, FROM + 1_500);
 }

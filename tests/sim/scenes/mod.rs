@@ -57,6 +57,7 @@ pub static SCENES: &[Scene] = &[
     scene!(handover::handed_over_longer_ago_than_a_round_may_last),
     scene!(handover::handed_over_by_a_node_whose_clock_was_stepped),
     scene!(handover::handed_over_for_less_than_the_claim_before_said),
+    scene!(handover::handed_over_by_another_server_than_was_greeted),
     scene!(handover::claimed_where_it_was_handed_over_with_another_ballot),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),
     scene!(tokens::a_node_that_forgot_is_taught),

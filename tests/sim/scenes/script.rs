@@ -79,6 +79,11 @@ impl Script {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
 
+    /// The same for the `nth` time.
+    pub fn once_done_again(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, nth: u32, then: Cue) {
+        self.once(Seen::Done, verb, process, Some(node), answer, nth, then);
+    }
+
     /// Does it when that answer has reached the process for the `nth` time, whichever node gave it,
     /// and before the process runs.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
