@@ -63,6 +63,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     let ballot = prop_oneof![
         8 => 0u64..12,
         2 => 98u64..102,
+        // Above what the record is ahead of a ballot, and not.
+        2 => (1u64..8).prop_map(|times| times * 125_000),
         1 => Just((1 << 53) - 2),
         1 => Just((1 << 53) - 1),
     ];

@@ -39,7 +39,8 @@
 --                   hand-over; goes with the place in the queue, with a release of that owner, and with the queue
 -- Stored for the node, in its record, which does not expire: a string, packed as '<I4dddds'
 --   kind            'QLK#'
---   high            the highest ballot that was granted, healed, or told by a release, of any name, but for those more than a day ahead of TIME
+--   high            no ballot that was granted, healed, or told by a release, of any name, is above it, but for those more than a day ahead of TIME.
+--                   At most AHEAD above the highest of them, so that it is not written each time
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
@@ -71,7 +72,7 @@ local KEEP, SPARE, PERIOD, LONGEST_TURN = 105000, 10000, 35000, 60000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
 local TAKEN = 24
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
-local FAR = 86400000000
+local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x234b4c51
 -- The shortest that is stored. An end that is over: zero as a double.
@@ -145,7 +146,7 @@ while at <= last do
     break
   end
   if not tonumber(done) then break end
-  if verb == 1 and ballot > high then high = ballot end
+  if verb == 1 and ballot > high then high = math.min(ballot + AHEAD, micros + FAR) end
   letters = letters .. letter
   at, key = at + size, key + 1
 end
@@ -197,8 +198,9 @@ end
 
 local function heard(ballot)
   if ballot > high and ballot <= micros + FAR then
-    call('SETRANGE', KEYS[1], '4', pack('<d', ballot))
-    high = ballot
+    local ahead = math.min(ballot + AHEAD, micros + FAR)
+    call('SETRANGE', KEYS[1], '4', pack('<d', ahead))
+    high = ahead
   end
 end
 

@@ -164,17 +164,17 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
 
 async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Bench) {
     node.claim("me", 5).await;
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 5, floor: 0, taught: false });
-    assert_eq!(node.ask(&Operation::teach(90, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
-    assert_eq!(node.ask(&Operation::teach(80, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 90, floor: 90, taught: true });
-    assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 90 }, "it was granted in doubt");
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 250_005, floor: 0, taught: false });
+    assert_eq!(node.ask(&Operation::teach(900_000, 1)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
+    assert_eq!(node.ask(&Operation::teach(800_000, 1)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
+    assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 900_000 }, "it was granted in doubt");
     assert_eq!(node.renew("me", 5).await, Outcome::Extended, "what is held may be held on to");
-    let other = Operation { names: names(&["free"]), ..operation(Verb::Claim, "other", 90) };
-    assert_eq!(node.ask(&other).await, Outcome::Stale { fence: 90 });
-    assert_eq!(node.ask(&Operation { ballot: 91, ..other }).await, granted(91));
-    assert_eq!(node.claim("me", 91).await, granted(91));
+    let other = Operation { names: names(&["free"]), ..operation(Verb::Claim, "other", 900_000) };
+    assert_eq!(node.ask(&other).await, Outcome::Stale { fence: 900_000 });
+    assert_eq!(node.ask(&Operation { ballot: 900_001, ..other }).await, granted(900_001));
+    assert_eq!(node.claim("me", 900_001).await, granted(900_001));
 }
 
 async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Bench) {
@@ -305,11 +305,12 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     assert_eq!((told.holder.as_deref(), told.count, told.fence, told.waiting), (Some("c/1.3"), 1, 8, 1));
     assert!(told.remaining.is_some_and(|left| left <= TTL / 2 && left > TTL / 4), "{told:?}");
     assert_eq!(node.claim("c/1.3", 8).await, granted(8), "it holds it, by this ballot");
-    assert_eq!(node.ask(&hands_over("c/1.3", 8, 9)).await, Outcome::Released { held: 1 });
+    let next = 9_000_000;
+    assert_eq!(node.ask(&hands_over("c/1.3", 8, next)).await, Outcome::Released { held: 1 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2.0"));
-    node.ask(&hands_over("c/2.0", 9, 10)).await;
-    assert_eq!(node.look("a").await, Inspection::free(9), "nobody waits");
-    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9, .. }));
+    node.ask(&hands_over("c/2.0", next, next + 1)).await;
+    assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
+    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9_250_000, .. }));
 }
 
 /// It was revoked while another held the name, or it was released and a late claim of it came behind that.

@@ -87,6 +87,11 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// What the record knows of a ballot.
+    const fn high(ballot: u64) -> u64 {
+        ballot + 250_000
+    }
+
     fn names(name: &str) -> Arc<[Name]> {
         [Name::new("p:", name).unwrap()].into()
     }
@@ -105,12 +110,12 @@ mod tests {
         for round in 0..4u32 {
             let now = 1_000 * SECOND * (round + 1);
             for number in 0..1_000 {
-                store.apply(&claim(&format!("{round}/{number}"), "me", u64::from(round) + 1), now);
+                store.apply(&claim(&format!("{round}/{number}"), "me", 1_000_000 * (u64::from(round) + 1)), now);
             }
             assert!((1_000..1_100).contains(&store.entries.len()), "{}", store.entries.len());
         }
         for number in 0..5_000 {
-            store.apply(&claim(&format!("held/{number}"), "me", 9), 9_000 * SECOND);
+            store.apply(&claim(&format!("held/{number}"), "me", 9_000_000), 9_000 * SECOND);
         }
         let held = store.entries.values().filter(|entry| entry.holder(9_000 * SECOND).is_some());
         assert_eq!(held.count(), 5_000);
@@ -137,10 +142,10 @@ mod tests {
         store.apply(&claim("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
             store.apply(&Operation::inspect(names("a")), SECOND * now);
-            assert_eq!(store.bounds(), (7, 0), "a question writes nothing");
+            assert_eq!(store.bounds(), (high(7), 0), "a question writes nothing");
         }
         store.apply(&claim("b", "me", 6), 1_500 * SECOND);
-        assert_eq!(store.bounds(), (7, 7));
+        assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
     /// Later it is not too far any more, and would be forgotten with the turn.
@@ -152,7 +157,7 @@ mod tests {
         store.apply(&claim("a", "two", far + 1), began + SECOND);
         let once = Operation { stance: Stance::Once, ..claim("a", "three", far + 2) };
         assert!(matches!(store.apply(&once, began + 6 * SECOND), Outcome::Reserved { .. }));
-        assert_eq!(store.bounds().0, far);
+        assert_eq!(store.bounds().0, high(far));
     }
 
     #[test]
@@ -179,13 +184,13 @@ mod tests {
         for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 11, true), ("two", 12, false)] {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
-        assert_eq!(store.bounds(), (7, 0));
-        store.apply(&Operation::teach(9, 1), 2 * SECOND);
-        assert_eq!(store.bounds(), (9, 9));
+        assert_eq!(store.bounds(), (high(7), 0));
+        store.apply(&Operation::teach(900_000, 1), 2 * SECOND);
+        assert_eq!(store.bounds(), (900_000, 900_000));
         let record = |store: &mut Store| store.apply(&Operation::record(), 2 * SECOND);
-        assert_eq!(record(&mut store), Outcome::Record { high: 9, floor: 9, taught: true });
+        assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: true });
         store.restarted();
-        assert_eq!(record(&mut store), Outcome::Record { high: 9, floor: 9, taught: false });
+        assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: false });
         store.forget(&name);
         assert!(store.is_free(2 * SECOND));
     }
