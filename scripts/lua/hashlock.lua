@@ -32,7 +32,7 @@
 --                   released           the owner that was last released here without holding it, or '': like the owner of a released grant it is not
 --                                      healed
 --                   taken              the owners that were last revoked here without holding it, up to TAKEN, a line each: they are not healed either
---                   noted              until when released is kept: for KEEP
+--                   noted              until when these two are kept, where the key is: for KEEP after a release, for REMEMBERED after a revocation
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
 --                   holders, with an expiry each) have a suffix and a bit of kind of their own, and change nothing of this
 --   P{name}:hands   hash: acquisition -> '{owner} {ms that a hand-over lasts} {when it asked, ms of TIME}': who in the queue is registered for a
@@ -70,15 +70,17 @@
 -- every SPARE.
 local KEEP, SPARE, PERIOD, LONGEST_TURN = 105000, 10000, 35000, 60000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
-local TAKEN = 24
+-- For how many ms, where the name is used: longer than holds that nobody renews last.
+local TAKEN, REMEMBERED = 24, 3600000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x234b4c51
--- The shortest that is stored. An end that is over: zero as a double.
-local SHORTEST, OVER = 33, '\0\0\0\0\0\0\0\0'
+-- The shortest that are stored. An end that is over: zero as a double.
+local SHORTEST, SHORTEST_RECORD, OVER = 33, 37, '\0\0\0\0\0\0\0\0'
 
 local call, try, format, pack, unpack = redis.call, redis.pcall, string.format, struct.pack, struct.unpack
+local find, byte = string.find, string.byte
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
@@ -99,11 +101,10 @@ while at <= last do
   if verb == 1 then
     if not floor then
       local record = try('GET', keys[1])
-      if not record or #record < SHORTEST then break end
-      local kind
-      kind, high, mid, floor, rotated = unpack('<I4dddd', record)
-      if kind ~= RECORD or now - rotated >= PERIOD or now < rotated then break end
-      highest = high
+      if not record or #record < SHORTEST_RECORD then break end
+      local kind, known, _, below, moved = unpack('<I4dddd', record)
+      if kind ~= RECORD or now - moved >= PERIOD or now < moved then break end
+      high, highest, floor = known, known, below
     end
     local ends = now + ttl
     if ballot <= floor or ballot > micros + FAR then break end
@@ -123,8 +124,10 @@ while at <= last do
     end
     letter = 'g'
   elseif stored then
-    local kind, expires, ends, _, fence, holder = unpack('<I4ddI4ds', stored)
-    if kind ~= PLAIN or ends <= now or holder ~= owner then break end
+    local kind, expires, ends, _, fence = unpack('<I4ddI4d', stored)
+    if kind ~= PLAIN or ends <= now then break end
+    -- The whole of it: what is behind the zero byte has no meaning.
+    if find(stored, owner, 33, true) ~= 33 or byte(stored, 33 + #owner) ~= 0 then break end
     if verb == 4 then
       if ballot > fence then break end
       done = try('SETRANGE', lock, '12', OVER)
@@ -173,10 +176,11 @@ end
 -- Reads the record, and moves high to mid and mid to floor once a period. A clock that was set back tells nothing of how long that is ago.
 local function rotate()
   if floor then return end
-  local record, kind, below = call('GET', KEYS[1])
+  local record, kind, below = try('GET', KEYS[1])
+  if type(record) == 'table' then error({err = string.gsub(record.err, '^WRONGTYPE.*', 'WRONGTYPE the key ' .. KEYS[1] .. ' is no record of this version')}) end
   high, mid, below, rotated, taught = 0, 0, 0, nil, ''
   if record then
-    if #record < SHORTEST or sub(record, 1, 4) ~= 'QLK#' then
+    if #record < SHORTEST_RECORD or sub(record, 1, 4) ~= 'QLK#' then
       error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol'})
     end
     kind, high, mid, below, rotated, taught = unpack('<I4dddds', record)
@@ -216,7 +220,9 @@ local function look(op, i)
     it.kind, it.expires, it.ends, it.count, it.fence, it.owner, more = unpack('<I4ddI4ds', stored)
     it.queued = it.kind % MORE >= QUEUED + PLAIN % QUEUED
     if it.kind >= PLAIN + MORE then it.whose, it.till, it.released, it.taken, it.noted = unpack('<sdssd', stored, more) end
-    if it.noted <= now then it.released = '' end
+    -- Later than that it is only where this node's clock was set back.
+    it.noted = math.min(it.noted, now + REMEMBERED)
+    if it.noted <= now then it.released, it.taken = '', '' end
   end
   local left = it.till - now
   -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
@@ -497,7 +503,7 @@ function verbs.release(op)
   for i, it in ipairs(seen) do
     if it.holder == op.owner then
       -- In this order: see above.
-      call('PEXPIRE', op.locks[i], digits(it.ends + KEEP - now))
+      call('PEXPIRE', op.locks[i], digits(math.max(it.expires, it.ends + KEEP) - now))
       call('SETRANGE', op.locks[i], '12', OVER)
       it.ends, it.holder, mine[i], freed = 0, nil, true, freed + 1
     end
@@ -506,7 +512,7 @@ function verbs.release(op)
   for i, it in ipairs(seen) do
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)
-    if not mine[i] then it.released, it.noted = op.owner, now + KEEP end
+    if not mine[i] then it.released, it.noted = op.owner, math.max(it.noted, now + KEEP) end
     -- What is given back for an earlier owner leaves the acquisition what it has as another.
     if it.turn == me and op.wait >= 0 then it.whose, it.turn = '', nil end
     keep(op, i, it)
@@ -535,7 +541,7 @@ function verbs.revoke(op)
       it.owner = op.owner .. '!'
     else
       -- A renewal on its way would take it here, and then count.
-      it.taken = with_taken(it, op.owner)
+      it.taken, it.noted = with_taken(it, op.owner), now + REMEMBERED
     end
     keep(op, i, it)
   end

@@ -32,11 +32,15 @@ async fn a_server_that_starts_to_load_does_not_vote() {
 
 #[tokio::test]
 async fn a_server_that_has_become_readonly_is_out() {
-    let fake =
-        Fake::scripted("*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n").await;
+    let operation = "*3\r\n:1000000\r\n$0\r\n\r\n*2\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n";
+    let fake = Fake::scripted(operation).await;
     let quorum = builder(&[fake.url()]).connect().await.unwrap();
     let error = quorum.lock("a").try_acquire().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("configure its master"), "{error}");
+    let fake = Fake::scripted("-READONLY You can't write against a read only replica.\r\n").await;
+    let quorum = builder(&[fake.url()]).connect().await.unwrap();
+    assert!(quorum.lock("a").try_acquire().await.unwrap_err().is_unavailable());
+    eventually("its connection has ended", async || !quorum.nodes()[0].state.is_admitted()).await;
 }
 
 #[tokio::test]

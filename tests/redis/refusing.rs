@@ -110,6 +110,49 @@ async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_b
     assert_eq!(server.holder("released"), None);
 }
 
+/// The same where the record is to be moved on: nothing is written for that before what may be refused.
+#[tokio::test]
+async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it_from_being_done() {
+    let server = Server::start().await;
+    let node = holding(&server).await;
+    let old = "return redis.call('SETRANGE', KEYS[1], 28, struct.pack('<d', 0))";
+    server.command(&["EVAL", old, "1", "node"]);
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let mut replies = a_claim_before_a_renewal_and_a_release(&node).await.into_iter();
+    assert_eq!(replies.next().unwrap().unwrap_err().kind(), FaultKind::Busy);
+    assert_eq!(replies.next().unwrap().unwrap(), Outcome::Extended);
+    assert_eq!(replies.next().unwrap().unwrap(), Outcome::Released { held: 1 });
+}
+
+/// Whatever its length: what is ours is told apart before it is read.
+#[tokio::test]
+async fn what_another_program_stored_is_refused_alone() {
+    let server = Server::start().await;
+    let node = holding(&server).await;
+    for length in [8, 33, 40, 200] {
+        server.command(&["SET", "quorumlock:{theirs}", &"x".repeat(length)]);
+        for verb in [Verb::Claim, Verb::Renew, Verb::Release] {
+            let asked = [operation(verb, "theirs", 7), operation(Verb::Renew, "renewed", 5)];
+            let replies = ask_all(&node, &asked).await;
+            let said = replies[0].as_ref().unwrap_err().to_string();
+            assert!(said.contains("no lock of this protocol"), "{said}");
+            assert_eq!(replies[1].as_ref().unwrap(), &Outcome::Extended, "{verb:?} of {length} bytes");
+        }
+    }
+    for record in ["x", &"x".repeat(34), &format!("QLK#{}", "x".repeat(30)), &"x".repeat(60)] {
+        server.command(&["SET", "node", record]);
+        let asked = [operation(Verb::Claim, "free", 7_000_000), operation(Verb::Renew, "renewed", 5)];
+        let replies = ask_all(&node, &asked).await;
+        assert!(replies[0].as_ref().unwrap_err().to_string().contains("no record"), "{replies:?}");
+        assert_eq!(replies[1].as_ref().unwrap(), &Outcome::Extended, "{record}");
+    }
+    server.command(&["DEL", "node"]);
+    server.command(&["HSET", "node", "high", "7"]);
+    let replies = ask_all(&node, &[operation(Verb::Claim, "free", 7_000_000)]).await;
+    let said = replies[0].as_ref().unwrap_err().to_string();
+    assert!(said.contains("the key node is no record of this version") && said.contains("delete it"), "{said}");
+}
+
 /// A call that has written goes on writing, so a later claim of it is granted: its ballot must be known.
 #[tokio::test]
 async fn a_ballot_that_was_refused_for_want_of_memory_hides_none_that_is_granted_behind_it() {

@@ -11,6 +11,9 @@ use crate::node::operation::Operation;
 /// How many revoked owners are remembered.
 const TAKEN: usize = 24;
 
+/// For how long it is remembered who was revoked, where the name is used.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+
 /// Who holds a name, or held it last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
@@ -29,10 +32,10 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// The owner that was last released here without holding it.
     released: Option<Arc<str>>,
-    /// Until when that is kept.
-    noted: Duration,
     /// The owners that were last revoked here without holding it.
     taken: Vec<Arc<str>>,
+    /// Until when these are kept.
+    noted: Duration,
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
@@ -67,8 +70,11 @@ impl Entry {
         self.line.expire(now);
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
+        // Later than that it is only where the node's clock was set back.
+        self.noted = self.noted.min(now + REMEMBERED);
         if self.noted <= now {
             self.released = None;
+            self.taken.clear();
         }
         if self.expires <= now {
             let line = std::mem::take(&mut self.line);
@@ -136,6 +142,7 @@ impl Entry {
             self.taken.retain(|known| known != owner);
             self.taken.push(owner.clone());
             self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
+            self.noted = now + REMEMBERED;
             return None;
         };
         hold.revoked = true;
@@ -155,7 +162,7 @@ impl Entry {
             Some(hold) if mine => hold.until = Duration::ZERO,
             _ => {
                 self.released = Some(owner.clone());
-                self.noted = now + KEEP;
+                self.noted = self.noted.max(now + KEEP);
             }
         }
         self.fence = self.fence.max(ballot);

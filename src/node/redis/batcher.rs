@@ -297,7 +297,8 @@ impl Batcher {
                 None
             }
             (What::Batch(jobs) | What::Again(jobs) | What::Verify(jobs, ..), Err(fault)) => {
-                let ended = self.count(&fault);
+                let reply = Err(fault.clone());
+                let ended = self.count(&fault).or_else(|| self.replica(&reply));
                 self.fail_all(jobs, &fault);
                 ended
             }
@@ -347,10 +348,7 @@ impl Batcher {
             if let Ok(outcome) = &mut reply {
                 outcome.stamped(Stamp { generation: self.generation, time });
             }
-            if demoted(&reply) {
-                self.shared.state().guard.demoted();
-                ended = Some("it has become a replica".to_owned());
-            }
+            ended = self.replica(&reply).or(ended);
             self.deliver(job, received, reply);
         }
         ended
@@ -378,6 +376,15 @@ impl Batcher {
         }
         self.shared.tell_doubt(doubted);
         trust
+    }
+
+    /// Why the generation must end, if this reply says that it is no master any more.
+    fn replica(&self, reply: &Reply) -> Option<String> {
+        if !demoted(reply) {
+            return None;
+        }
+        self.shared.state().guard.demoted();
+        Some("it has become a replica".to_owned())
     }
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
