@@ -69,6 +69,14 @@ async fn a_node_that_hangs_is_waited_for_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_not_waited_for_is_told_to_need_more_time() {
+    let servers = servers(3).await;
+    servers[1].stop();
+    let (code, out, err) = done(over(&servers).args(["status", "--connect-timeout", "1s"]));
+    assert!(code == 0 && out.contains(&format!("{}: connecting: not done yet", servers[1].url())), "{out}{err}");
+}
+
+#[tokio::test]
 async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
     let servers = servers(2).await;
     let mut urls: Vec<_> = servers.iter().map(Server::url).collect();

@@ -210,9 +210,11 @@ impl Seen {
 
 /// What keeps a node from voting, or from answering.
 fn why(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
-    refusal(node, said)
-        .map(|refused| format!("{}, but {refused}", word(&node.state)))
-        .or_else(|| (node.state != NodeState::Up).then(|| node.state.to_string()))
+    refusal(node, said).map(|refused| format!("{}, but {refused}", word(&node.state))).or_else(|| match &node.state {
+        NodeState::Up => None,
+        NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
+        state => Some(state.to_string()),
+    })
 }
 
 /// Holder, time left, fence, and how many wait.
