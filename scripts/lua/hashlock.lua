@@ -40,7 +40,7 @@
 -- Stored for the node, in its record, which does not expire: a string, packed as '<I4dddds'
 --   kind            'QLK#'
 --   high            no ballot that was granted, healed, or told by a release, of any name, is above it, but for those more than a day ahead of TIME.
---                   At most AHEAD above the highest of them, so that it is not written each time
+--                   At most AHEAD above the highest of them, or what the node was taught, so that it is not written each time
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
@@ -70,7 +70,7 @@
 -- every SPARE.
 local KEEP, SPARE, PERIOD, LONGEST_TURN = 105000, 10000, 35000, 60000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
--- For how many ms, where the name is used: longer than holds that nobody renews last.
+-- For how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000

@@ -79,12 +79,13 @@ fn costs_count_each_command_that_each_node_carried_out_for_a_pair_and_no_other()
 }
 
 #[test]
-fn a_lone_pair_costs_a_node_the_same_commands_each_time() {
+fn a_lone_pair_costs_a_node_at_most_twelve_commands() {
     // One node: where there are more, a late one may get a release and the next claim in one call.
     let costs = bench(&["cost", "--pairs", "60", "--tasks", "4", "--rounds", "2", "--masters", "1"]);
     for name in ["alone", "fresh"] {
         let commands = number(phase(&costs, name), "commands");
-        assert!(commands.fract() == 0.0 && (4.0..=20.0).contains(&commands), "{name}: {costs}");
+        // Not a whole number: the record is written by time.
+        assert!((4.0..=12.0).contains(&commands), "{name}: {costs}");
     }
     let crowd = number(phase(&costs, "crowd"), "commands");
     assert!(crowd >= 2.0 && crowd <= number(phase(&costs, "alone"), "commands"), "calls are shared: {costs}");
