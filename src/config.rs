@@ -224,6 +224,7 @@ pub(crate) struct Settings {
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
+    pub(crate) onlooker: bool,
 }
 
 impl Default for Settings {
@@ -237,6 +238,7 @@ impl Default for Settings {
             node_timeout: 2 * SECOND,
             connect_timeout: 10 * SECOND,
             max_waiters: 65_536,
+            onlooker: false,
         }
     }
 }

@@ -137,6 +137,7 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Teach => &["taught"],
         Verb::Record => &["record"],
         Verb::Revoke => &["revoked"],
+        Verb::Enrol => &["listed", "unlisted"],
     }
 }
 

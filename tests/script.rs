@@ -16,6 +16,7 @@ use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb};
 use quorumlock::quorum::handover::Stamp;
+use quorumlock::quorum::roster::{self, Enrolment};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
@@ -50,6 +51,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
+        3 => Just(Verb::Enrol),
     ];
     // Rarely: what is taught lies above most ballots from then on.
     let verb = prop_oneof![40 => verb, 1 => Just(Verb::Teach)];
@@ -109,6 +111,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         // What is a day ahead is cut, by clocks that differ here.
         Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
         Verb::Record => return Operation::record(),
+        Verb::Enrol => return enrolment(&sketch),
         _ => {}
     }
     Operation {
@@ -124,6 +127,21 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         handover: if sketch.verb == Verb::Claim { sketch.handover } else { Duration::ZERO },
         next: if sketch.verb == Verb::Release { sketch.next } else { 0 },
     }
+}
+
+/// Servers by what the case drew: many of few, sometimes with one before them, or another list.
+fn enrolment(sketch: &Sketch) -> Operation {
+    let named = |number: u64| format!("run{number}");
+    let before = |name: usize| if sketch.next == 0 { vec![named(sketch.ballot % 6 + name as u64)] } else { Vec::new() };
+    let run = |name: usize| named(name as u64 + u64::from(sketch.owner));
+    let server = |&name: &usize| roster::Server { run: run(name), before: before(name) };
+    let servers = sketch.names.iter().map(server).collect();
+    let nodes = if sketch.count == 4 { 5 } else { 3 };
+    let protocol = if sketch.ballot == 3 { 3 } else { 2 };
+    let lasts =
+        if sketch.grace.is_zero() { Duration::ZERO } else { Duration::from_secs(900 + u64::from(sketch.count)) };
+    let max_ttl = Duration::from_secs(900) - sketch.grace * sketch.count;
+    Operation::enrol(&Enrolment { nodes, protocol, max_ttl, lasts, servers })
 }
 
 fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
@@ -194,7 +212,7 @@ impl Pair {
         let names = ["a", "b", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
         // All names of a server share its record.
-        self.server.command(&["DEL", "node"]);
+        self.server.command(&["DEL", "node", "node:roster"]);
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
             let real = ask_all(&self.node, &batch).await;

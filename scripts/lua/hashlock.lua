@@ -2,20 +2,23 @@
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
 -- ARGV   [1] for every operation, packed as '<BI4dI4dsHdddd', numbers below 2^53, the text ending with a zero byte:
---          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record | 8 revoke; 64 is added where it is about no or
+--          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record | 8 revoke | 9 enrol; 64 is added where it is about no or
 --                  several names, or is a release that requeues
 --          size    bytes of this operation
 --          ttl     ms
 --          count   hold count
 --          ballot  of teach the highest ballot that other nodes know
 --          owner   who asks: {client}/{acquisition}.{round}
---          names   how many names; of teach and record 0
+--          names   how many names; of teach, record and enrol 0
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues,
 --                  0 leaves the queue, -1 keeps what place there is
 --          grace   ms that a turn lasts
 --          ticket  place in the queue: microsecond at which the acquisition began
 --          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none; of a release: the ballot of whom it hands over to,
 --                  0 if to nobody
+--        of enrol: owner the servers, with spaces between, each a run id and, behind a '<' each, those of its predecessors at the same address;
+--        count how many nodes the list has; ballot the protocol; ttl the longest ttl of the client's locks; grace how long an entry lasts: 0 asks
+--        and writes nothing
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
 --
 -- Stored for a name
@@ -43,6 +46,9 @@
 --                   At most AHEAD above the highest of them, or what the node was taught, so that it is not written each time
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
+--   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when; n, p = how many nodes their list has, their protocol;
+--                   r = the RUN in which it was written;
+--                   '='..longest ttl of some client (ms) -> until when. Gone with its last entry
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
 -- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
 --
@@ -58,6 +64,7 @@
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
+--   enrol    {listed, n, p, m, run ids of the roster as it was} | {unlisted, n, p, m, run ids}: nothing was written. n and p are 0 where it is empty
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes to the client of an acquisition
@@ -72,6 +79,8 @@ local KEEP, SPARE, PERIOD, LONGEST_TURN = 105000, 10000, 35000, 60000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
 -- For how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
+-- By how much an entry of a roster lasts longer than its client's longest ttl.
+local ROSTER = 15000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
@@ -574,6 +583,93 @@ function verbs.record()
   return {'record', high, floor, taught}
 end
 
+-- What a roster holds that has not expired. Nothing lasts longer than it was told to last: where it does, the clock was set back since.
+local function roster(key)
+  local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0}
+  local servers, seen = {}, {}
+  for i = 1, #stored, 2 do
+    local kind, what, ends = sub(stored[i], 1, 1), sub(stored[i], 2), tonumber(stored[i + 1])
+    if kind == '/' then
+      servers[what] = ends
+    elseif kind == '=' and ends > now then
+      it.told[what] = math.min(ends, now + what + ROSTER)
+      it.most = math.max(it.most, tonumber(what))
+    elseif kind == '=' then
+      it.dead[#it.dead + 1] = stored[i]
+    else
+      seen[stored[i]] = ends or stored[i + 1]
+    end
+  end
+  -- What another process wrote was loaded from disk: its clients come again, or have gone.
+  local loaded = seen.r and seen.r ~= RUN
+  for run, ends in pairs(servers) do
+    if ends > now and not loaded then
+      it.entries[run], it.size = math.min(ends, now + it.most + ROSTER), it.size + 1
+    else
+      it.dead[#it.dead + 1] = '/' .. run
+    end
+  end
+  it.nodes, it.protocol = it.size > 0 and seen.n or 0, it.size > 0 and seen.p or 0
+  return it
+end
+
+-- Puts the servers of a list in, each in the room of those before it. Whether they fit.
+local function enter(it, op, ends)
+  local fits = it.size == 0 or it.nodes == op.count and it.protocol == op.ballot
+  for run in string.gmatch(op.owner, '<([^ <]+)') do
+    if it.entries[run] then
+      it.entries[run], it.size = nil, it.size - 1
+      it.dead[#it.dead + 1] = '/' .. run
+    end
+  end
+  for server in string.gmatch(op.owner, '%S+') do
+    local run = string.match(server, '^[^<]+')
+    if not it.entries[run] then it.size = it.size + 1 end
+    it.entries[run] = math.max(it.entries[run] or 0, ends)
+  end
+  return fits and it.size <= op.count
+end
+
+-- Takes note of a client's longest ttl. Smaller ones that end sooner tell nothing more.
+local function tell(it, ttl, ends)
+  local needed = ttl > 0
+  for known, till in pairs(it.told) do
+    if tonumber(known) <= ttl and till <= ends then
+      it.told[known] = nil
+      it.dead[#it.dead + 1] = '=' .. known
+    elseif tonumber(known) >= ttl and till >= ends then
+      needed = false
+    end
+  end
+  if needed then it.told[digits(ttl)] = ends end
+end
+
+function verbs.enrol(op)
+  local key, ends = KEYS[1] .. ':roster', now + op.grace
+  local it = roster(key)
+  local reply = {'listed', it.nodes, it.protocol, it.most}
+  for run in pairs(it.entries) do reply[#reply + 1] = run end
+  if not enter(it, op, ends) then
+    reply[1] = 'unlisted'
+    return reply
+  end
+  if op.grace <= 0 or op.owner == '' then return reply end
+  tell(it, op.ttl, ends)
+  -- First, and whether it is there or not: without memory left Redis refuses a script's HSET, unless the script has written before.
+  call('PEXPIRE', key, digits(op.grace))
+  for _, field in ipairs(it.dead) do call('HDEL', key, field) end
+  call('HSET', key, 'n', digits(op.count), 'p', digits(op.ballot), 'r', RUN)
+  local last = 0
+  for kind, all in pairs({['/'] = it.entries, ['='] = it.told}) do
+    for what, till in pairs(all) do
+      call('HSET', key, kind .. what, digits(till))
+      last = math.max(last, till)
+    end
+  end
+  call('PEXPIRE', key, digits(last - now))
+  return reply
+end
+
 -- Redis does not say which key is of another type. What may not be looked at is left out.
 local function wrong(op)
   local found = ''
@@ -598,7 +694,7 @@ local function said(problem, op)
   return {'error', text}
 end
 
-local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke'}
+local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol'}
 
 while at <= last do
   local op, verb, size, names = {locks = {}}

@@ -250,7 +250,9 @@ impl Held {
     pub(super) fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
         let mut state = self.state();
         let now = self.now();
-        let renewed = state.tenure.renewed(renewing.t0(), renewal, &renewing.votes(), now);
+        // A node may not be listed any more.
+        let votes = renewing.counted();
+        let renewed = state.tenure.renewed(renewing.t0(), votes.confirms(renewal), &votes, now);
         match renewed {
             Renewed::Extended { .. } => state.failed.clear(),
             Renewed::Unclear { .. } | Renewed::Lost(_) => state.failed = renewing.reports(),

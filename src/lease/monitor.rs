@@ -18,7 +18,7 @@ use super::held::{Held, Leases};
 use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
-use crate::protocol::{Cleanup, Cleanups, Doubts, Voters, teach};
+use crate::protocol::{Cleanup, Cleanups, Doubts, Voters, enrol, teach};
 use crate::quorum::{LostReason, NodeSet, Tick};
 
 impl Leases {
@@ -31,6 +31,8 @@ impl Leases {
         host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
         let (pupils, teaching) = (voters.hints.pupils(), Arc::downgrade(&voters));
         host.spawn(Box::pin(teach::run(host.clone(), teaching, pupils, closing.clone())));
+        let (members, enrolling) = (voters.hints.members(), Arc::downgrade(&voters));
+        host.spawn(Box::pin(enrol::run(host.clone(), enrolling, members, closing.clone())));
         Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), _closing: closing.drop_guard() })
     }
 

@@ -16,7 +16,7 @@ use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{Hints, LEFTOVERS, Voters};
+use crate::protocol::{Hints, LEFTOVERS, Members, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -71,10 +71,21 @@ impl QuorumBuilder {
     /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
     /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
     ///
+    /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too large keeps restarted
+    /// nodes out for as long, until that long and 15 s after the client that has it was enrolled last.
+    ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
     /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
+        self
+    }
+
+    /// Only looks: [`inspect`](Quorum::inspect), [`revoke`](Quorum::revoke) and
+    /// [`force_release`](Quorum::force_release) work, and locks are never acquired. It takes no place in the
+    /// nodes' rosters, so it may be connected to any nodes beside clients of any list.
+    pub const fn onlooker(mut self) -> Self {
+        self.settings.onlooker = true;
         self
     }
 
@@ -104,7 +115,8 @@ impl QuorumBuilder {
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside of a Tokio runtime; `Unavailable` if no quorum
-    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said.
+    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said: also where clients whose list
+    /// of nodes is another one use some of these, with what to do.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -162,6 +174,7 @@ impl QuorumBuilder {
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
+            enrols: !self.settings.onlooker,
             drift: self.settings.options.clock_rate(),
             record: record_key(&self.settings.prefix).into(),
             client_name: self.settings.client_name.as_str().into(),
@@ -172,7 +185,8 @@ impl QuorumBuilder {
             wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let leases = leases(nodes, host.clone(), hints);
+        let members = members(&self.settings, &rules);
+        let leases = leases(nodes, host.clone(), hints, members);
         Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
     }
 
@@ -195,7 +209,7 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
-        let leases = leases(nodes, host.clone(), hints);
+        let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules));
         Ok(Quorum::new(leases, host, rules, self.settings, None))
     }
 }
@@ -222,9 +236,14 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>) -> Arc<Leases> {
+/// What this client tells nodes' rosters.
+fn members(settings: &Settings, rules: &Rules) -> Members {
+    Members::new(settings.max_ttl, rules.validity.ttl(), settings.node_timeout, settings.onlooker)
+}
+
+fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, members: Members) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints.clone(), sender));
+    let voters = Arc::new(Voters::new(nodes, host, hints.clone(), sender, members));
     hints.attach(&voters);
     Leases::start(voters, leftovers)
 }

@@ -91,6 +91,11 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
         let _ = node;
     }
 
+    /// Node number `node` was connected to, or its connection has ended.
+    fn connected(&self, node: usize) {
+        let _ = node;
+    }
+
     /// Node number `node` was met for the first time: it may have to be told what others know.
     fn met(&self, node: usize) {
         let _ = node;

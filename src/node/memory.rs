@@ -14,6 +14,7 @@ use crate::host::Host;
 mod entry;
 mod line;
 mod record;
+mod roster;
 mod store;
 mod waiting;
 mod work;

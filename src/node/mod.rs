@@ -17,6 +17,7 @@ pub mod vote;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use hint::{HandedOver, Hint, Listener};
 pub use memory::MemoryNode;
@@ -24,7 +25,9 @@ pub use operation::{Name, Operation, Stance, Verb};
 pub use reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
+use crate::quorum::Tick;
 use crate::quorum::guard::Lesson;
+use crate::quorum::roster::{Roster, Standing};
 
 /// An operation and where its answer goes.
 #[derive(Debug)]
@@ -33,6 +36,15 @@ pub struct Request {
     pub operation: Arc<Operation>,
     /// Who wants to know.
     pub reply: ReplyTo,
+}
+
+/// A server as rosters know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its run id.
+    pub run: String,
+    /// For how long its process has been up at least.
+    pub age: Duration,
 }
 
 /// One independent Redis deployment, or something that behaves like one.
@@ -61,6 +73,27 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// A lesson was given: this node was `taught`, or nobody could teach it.
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
         let _ = (lesson, taught);
+    }
+
+    /// Whether its votes count only once it is enrolled.
+    fn enrols(&self) -> bool {
+        false
+    }
+
+    /// The server behind this node, whose votes count once it is enrolled; `None` where there is no
+    /// connection, and where all votes count.
+    fn member(&self) -> Option<Member> {
+        None
+    }
+
+    /// The enrolment of its server of that run id came to this, and its roster was that.
+    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+        let _ = (run, standing, roster);
+    }
+
+    /// The clients of this node have locks of up to `max_ttl`, as is known at `now`.
+    fn raise(&self, max_ttl: Duration, now: Tick) {
+        let _ = (max_ttl, now);
     }
 
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::quorum::roster::Enrolment;
 
 /// The verbs of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +26,23 @@ pub enum Verb {
     Record,
     /// Let the owner's hold of the names end: it is not renewed any more. Frees nothing.
     Revoke,
+    /// Write the servers of a client's list into the node's roster, if they fit.
+    Enrol,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 8] =
-        [Self::Claim, Self::Renew, Self::Count, Self::Release, Self::Inspect, Self::Teach, Self::Record, Self::Revoke];
+    pub const ALL: [Self; 9] = [
+        Self::Claim,
+        Self::Renew,
+        Self::Count,
+        Self::Release,
+        Self::Inspect,
+        Self::Teach,
+        Self::Record,
+        Self::Revoke,
+        Self::Enrol,
+    ];
 
     /// The verb's name in the script and in metrics.
     #[must_use]
@@ -44,6 +56,7 @@ impl Verb {
             Self::Teach => "teach",
             Self::Record => "record",
             Self::Revoke => "revoke",
+            Self::Enrol => "enrol",
         }
     }
 }
@@ -134,17 +147,18 @@ pub struct Operation {
     pub verb: Verb,
     /// With which names: all or nothing.
     pub names: Arc<[Name]>,
-    /// Who asks: an acquisition and the number of its round.
+    /// Who asks: an acquisition and the number of its round. Of an enrolment: the servers.
     pub owner: Arc<str>,
     /// For how long to hold the names; nodes count whole milliseconds.
     pub ttl: Duration,
-    /// The ballot, below 2^53.
+    /// The ballot, below 2^53; of an enrolment the protocol.
     pub ballot: u64,
-    /// The hold count to set; of a lesson its number.
+    /// The hold count to set; of a lesson its number; of an enrolment how many nodes the list has.
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
-    /// How long a turn lasts that this operation gives.
+    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts, and
+    /// zero where nothing is to be written.
     pub grace: Duration,
     /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
     pub handover: Duration,
@@ -163,6 +177,22 @@ impl Operation {
     #[must_use]
     pub fn teach(high: u64, lesson: u32) -> Self {
         Self { verb: Verb::Teach, ballot: high, count: lesson, ..Self::inspect([].into()) }
+    }
+
+    /// Asks the node to write servers into its roster.
+    #[must_use]
+    pub fn enrol(enrolment: &Enrolment) -> Self {
+        let Enrolment { nodes, protocol, max_ttl, lasts, servers } = enrolment;
+        let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        Self {
+            verb: Verb::Enrol,
+            owner: servers.join(" ").into(),
+            ttl: *max_ttl,
+            ballot: u64::from(*protocol),
+            count: *nodes,
+            grace: *lasts,
+            ..Self::inspect([].into())
+        }
     }
 
     /// A question that changes nothing.
@@ -232,7 +262,7 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke"];
+        let words = ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 

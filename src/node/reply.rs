@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::handover::Stamp;
+use crate::quorum::roster::Roster;
 use crate::words;
 
 /// What a node says of one name.
@@ -138,6 +139,10 @@ pub enum Outcome {
     Inspected(Vec<Inspection>),
     /// Teach: done.
     Taught,
+    /// Enrol: the servers are in the roster, which was this before.
+    Listed(Roster),
+    /// Enrol: they do not fit into the roster, which is this.
+    Unlisted(Roster),
     /// Record: what the node knows beside its names.
     Record {
         /// The highest ballot granted, healed, or told by a release, of any name.
@@ -166,6 +171,8 @@ impl Outcome {
             Self::Counted => "counted",
             Self::Inspected(_) => "inspected",
             Self::Taught => "taught",
+            Self::Listed(_) => "listed",
+            Self::Unlisted(_) => "unlisted",
             Self::Record { .. } => "record",
         }
     }

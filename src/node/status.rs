@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::guard::Doubt;
+use crate::quorum::roster::Roster;
 use crate::words;
 
 /// Whether a node takes part.
@@ -26,6 +27,12 @@ pub enum NodeState {
     Down {
         /// What the last attempt met.
         why: String,
+    },
+    /// It renews and releases, and none of its votes counts: clients of another list use this or another
+    /// node.
+    Unlisted {
+        /// Which they are, and what to do.
+        why: Arc<str>,
     },
     /// It can be reached and must not take part: it is a replica.
     Replica,
@@ -62,7 +69,14 @@ impl fmt::Display for NodeState {
                 let left = words::left(*left);
                 write!(f, "quarantined for {left} more: its clock was stepped, so it may have ended locks early")
             }
+            Self::Quarantined { left, doubt: Doubt::Newcomer } => {
+                write!(
+                    f,
+                    "waits for {left:.0?} more: a server has just started, and clients of another list may come back to it"
+                )
+            }
             Self::Connecting => f.write_str("connecting"),
+            Self::Unlisted { why } => write!(f, "unlisted: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),
             Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),
             Self::Cluster => f.write_str(
@@ -98,6 +112,11 @@ pub struct NodeStatus {
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
     /// longer without.
     pub no_wake_ups: Option<String>,
+    /// The server's roster, when it told it last: whose votes its clients count.
+    pub roster: Option<Roster>,
+    /// Whether clients count the server's votes: this one, or for an onlooker those in the server's roster.
+    /// `None` where that is not known.
+    pub listed: Option<bool>,
 }
 
 impl NodeStatus {
@@ -114,6 +133,8 @@ impl NodeStatus {
             unreadable: None,
             out_of_memory: None,
             no_wake_ups: None,
+            roster: None,
+            listed: None,
         }
     }
 }

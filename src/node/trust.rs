@@ -24,6 +24,19 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
+/// The reply of a server that is not enrolled, or was too long ago, or a fault where it does not count.
+///
+/// # Errors
+/// The fault that the reply was, or `Doubted`.
+pub fn unlisted(reply: Reply) -> Reply {
+    match reply {
+        Ok(Outcome::Granted { .. } | Outcome::Extended) => {
+            Err(Fault::new(FaultKind::Doubted, "it is not enrolled at present, so its vote does not count"))
+        }
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

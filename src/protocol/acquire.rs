@@ -86,6 +86,7 @@ impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
     /// lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
+        self.enrolled(patience).await?;
         let ticket = self.voters.ticket();
         let place = self.turn(patience).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules);
@@ -146,6 +147,19 @@ impl Claimant<'_> {
                 return Err(self.defeated(&defeat, patience));
             }
         }
+    }
+
+    /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this process stood still.
+    async fn enrolled(&self, patience: Patience) -> Result<()> {
+        if self.voters.members.onlooker {
+            return Err(Error::config(
+                "this client only looks; connect one without QuorumBuilder::onlooker to acquire",
+            ));
+        }
+        let whole = self.voters.host.now() + self.rules.round_timeout;
+        let end = patience.end().map_or(whole, |end| end.min(whole));
+        let _ = before(&self.voters.host, end, self.voters.enrolled(self.rules.validity.ttl())).await;
+        Ok(())
     }
 
     /// What follows from a round that failed. Where it left nothing but places in queues, it goes on under the same

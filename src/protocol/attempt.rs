@@ -134,7 +134,8 @@ impl<'a> Attempt<'a> {
         if !handed.is_empty() {
             self.voters.seen(handed.top());
         }
-        match self.rules.decide(now, &handed) {
+        let electorate = self.voters.electorate(self.limits.validity.ttl());
+        match self.rules.decide_by(now, &handed, &electorate) {
             // The votes are looked at after `now` was read, and this task may have stood still in
             // between: what counts is the time after the last of them.
             Some(Decision::Won(grant)) if !self.rules.holds(&grant, self.voters.host.now()) => {

@@ -29,6 +29,7 @@ pub(crate) struct Hints {
     given_back: Mutex<Option<(Arc<str>, u64)>>,
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
+    members: Arc<Doubts>,
     heard: metrics::Counter,
     wasted: metrics::Counter,
 }
@@ -208,6 +209,7 @@ impl Hints {
             given_back: Mutex::default(),
             doubts: Arc::default(),
             pupils: Arc::default(),
+            members: Arc::default(),
             heard,
             wasted,
         })
@@ -244,6 +246,16 @@ impl Hints {
     /// The same nodes, for whoever teaches them.
     pub(crate) fn pupils(&self) -> Arc<Doubts> {
         self.pupils.clone()
+    }
+
+    /// The nodes that were connected to, or whose connection has ended, for whoever enrols them.
+    pub(crate) fn members(&self) -> Arc<Doubts> {
+        self.members.clone()
+    }
+
+    /// What is enrolled has changed.
+    pub(crate) fn enrol(&self) {
+        self.members.add(0, self.host.now());
     }
 
     /// How many listen.
@@ -332,6 +344,12 @@ impl Listener for Hints {
     fn doubted(&self, node: usize) {
         self.doubts.add(node, self.host.now());
         self.pupils.add(node, self.host.now());
+        // Its roster may have gone too.
+        self.members.add(node, self.host.now());
+    }
+
+    fn connected(&self, node: usize) {
+        self.members.add(node, self.host.now());
     }
 
     fn met(&self, node: usize) {

@@ -2,9 +2,11 @@
 
 mod acquire;
 mod attempt;
+pub(crate) mod enrol;
 mod hints;
 mod holding;
 mod inspect;
+mod members;
 mod queue;
 mod release;
 mod renew;
@@ -18,6 +20,7 @@ pub(crate) use acquire::{Claimant, Patience, Won};
 pub(crate) use hints::{Doubts, Hints, Listening};
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
+pub(crate) use members::Members;
 pub(crate) use queue::{Place, Queue};
 pub(crate) use release::{Cleanup, LEFTOVERS, Whom};
 pub(crate) use renew::Renewing;

@@ -220,7 +220,8 @@ mod tests {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
         let hints = Hints::new("client".to_owned(), host.clone());
         let (sender, mut leftovers) = mpsc::channel(2);
-        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender));
+        let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
+        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender, members));
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters))).collect();
         let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
         assert!(leftovers.try_recv().is_err(), "two have room");

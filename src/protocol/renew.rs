@@ -1,6 +1,7 @@
 //! One renewal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::round::Round;
 use super::voters::Voters;
@@ -15,6 +16,7 @@ pub(crate) struct Renewing {
     voters: Arc<Voters>,
     round: Arc<Round<RenewalTally>>,
     t0: Tick,
+    ttl: Duration,
 }
 
 impl Renewing {
@@ -25,7 +27,7 @@ impl Renewing {
         // Read before the first send: the nodes count from later than this.
         let t0 = voters.host.now();
         voters.ask(voters.everyone(), &operation, &round);
-        Self { voters: voters.clone(), round, t0 }
+        Self { voters: voters.clone(), round, t0, ttl: claim.ttl }
     }
 
     /// When it was sent.
@@ -41,6 +43,12 @@ impl Renewing {
     /// What each node has said so far, for people.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         self.round.reports(&self.voters, None)
+    }
+
+    /// The votes so far that count now: those of listed nodes.
+    pub(crate) fn counted(&self) -> RenewalTally {
+        let votes = self.votes();
+        votes.among(self.voters.electorate(self.ttl).of(votes.extended(), self.t0))
     }
 
     /// The votes so far.

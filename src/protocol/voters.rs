@@ -8,12 +8,14 @@ use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::hints::Hints;
+use super::members::Members;
 use super::release::Cleanup;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
 use crate::node::{Listener, Node, Operation, ReplyTo, Request, Sink};
 use crate::quorum::ballot::LIMIT;
+use crate::quorum::roster::Electorate;
 use crate::quorum::waiting::grace;
 use crate::quorum::{Ballots, NodeSet, Size};
 
@@ -26,6 +28,9 @@ pub(crate) struct Voters {
     pub(crate) meters: Meters,
     ballots: Ballots,
     pub(crate) hints: Arc<Hints>,
+    pub(crate) members: Members,
+    /// The nodes whose votes count without an enrolment.
+    exempt: NodeSet,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
@@ -69,11 +74,13 @@ impl Voters {
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<Cleanup>>,
+        members: Members,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
         }
         let size = Size::of(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+        let exempt = (0..nodes.len()).filter(|&node| !nodes[node].enrols()).collect();
         Self {
             nodes,
             size,
@@ -81,6 +88,8 @@ impl Voters {
             meters: Meters::new(),
             ballots: Ballots::default(),
             hints,
+            members,
+            exempt,
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
@@ -93,6 +102,29 @@ impl Voters {
     pub(crate) fn hinted(&self) -> bool {
         let hinting = self.nodes.iter().filter(|node| node.hints()).count();
         hinting >= self.size.quorum() as usize
+    }
+
+    /// Whose votes may decide now about locks of that ttl.
+    pub(crate) fn electorate(&self, ttl: Duration) -> Electorate {
+        self.members.electorate(self.exempt, ttl, self.host.now())
+    }
+
+    /// Makes a round of enrolling where one is needed that makes a difference: a quorum is connected, and its votes do not
+    /// count for locks of that ttl.
+    pub(crate) async fn enrolled(&self, ttl: Duration) {
+        let (all, quorum) = (self.everyone(), self.size.quorum());
+        let connected = all.iter().filter(|&node| self.exempt.contains(node) || self.nodes[node].member().is_some());
+        let may_vote = || self.electorate(ttl).of(all, self.host.now()).len() >= quorum;
+        if !may_vote() && connected.collect::<NodeSet>().len() >= quorum {
+            self.members.round(|| self.hints.enrol()).await;
+        }
+    }
+
+    /// A lock of that ttl is made: nodes are to know of it before it is acquired.
+    pub(crate) fn use_ttl(&self, ttl: Duration) {
+        if self.members.use_ttl(ttl) {
+            self.hints.enrol();
+        }
     }
 
     /// All nodes.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::combination::{Carried, Combination, Sum, Terms};
 use super::handover::Handovers;
 use super::node_set::NodeSet;
+use super::roster::Electorate;
 use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
@@ -141,13 +142,28 @@ impl<V: Votes> Acquisition<V> {
     /// decision, since a process may have stood still after the last vote.
     #[must_use]
     pub fn decide(&self, now: Tick, handed: &Handovers) -> Option<Decision> {
+        self.decide_by(now, handed, &Electorate::everyone())
+    }
+
+    /// The same where only votes of the `electorate` count: a vote counts where its node is listed when it is
+    /// decided, so that votes of two listings never decide together.
+    #[must_use]
+    pub fn decide_by(&self, now: Tick, handed: &Handovers, electorate: &Electorate) -> Option<Decision> {
         let ask = self.asks.last()?;
         let tally = ask.votes.tally();
         if !handed.is_empty() {
-            return self.combined(ask, tally, now, handed);
+            return self.combined(ask, tally, now, (handed, electorate));
         }
+        let voters = electorate.of(tally.granted(), ask.t0);
+        let open = electorate.of(tally.unheard().without(tally.silent_nodes()), ask.t0);
         let decision = match tally.verdict()? {
-            Verdict::Won if self.in_time(ask.t0, now) => Decision::Won(self.grant(ask, tally)),
+            Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
+                Decision::Won(self.grant(ask, voters))
+            }
+            // Whoever is still to answer may make a quorum of those that are listed.
+            Verdict::Won if self.in_time(ask.t0, now) && voters.or(open).len() >= self.terms.size.quorum() => {
+                return None;
+            }
             Verdict::Won => Decision::Failed(Cause::Unavailable),
             Verdict::Stale if self.may_lift() => Decision::Lift,
             Verdict::Stale | Verdict::Failed => Decision::Failed(tally.cause()),
@@ -160,9 +176,10 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// The same where some nodes have handed the name over.
-    fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, handed: &Handovers) -> Option<Decision> {
+    fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, &Electorate)) -> Option<Decision> {
+        let (handed, electorate) = by;
         let Ask { t0, ballot, .. } = *ask;
-        let sum = Combination { terms: self.terms, t0, ballot, tally, handed }.sum(now)?;
+        let sum = Combination { terms: self.terms, t0, ballot, tally, handed, electorate }.sum(now)?;
         Some(match sum {
             Sum::Carried(carried) if now < carried.deadline.minus(carried.least) => {
                 Decision::Won(self.carried(&carried, handed))
@@ -189,10 +206,10 @@ impl<V: Votes> Acquisition<V> {
         self.terms.validity.suffices(t0, now, self.terms.min_validity)
     }
 
-    fn grant(&self, ask: &Ask<V>, tally: ClaimTally) -> Grant {
+    fn grant(&self, ask: &Ask<V>, voters: NodeSet) -> Grant {
         let Ask { t0, ballot, .. } = *ask;
         let (deadline, least) = (self.terms.validity.deadline(t0), self.terms.min_validity);
-        let (voters, may_hold, highest) = (tally.granted(), self.sent(), self.highest);
+        let (may_hold, highest) = (self.sent(), self.highest);
         Grant { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
     }
 

@@ -53,6 +53,9 @@ pub enum Doubt {
     Restarted,
     /// Its clock was stepped.
     ClockStepped,
+    /// This client or one of the servers has just started, and clients of another list may come back
+    /// to that server: see [`roster`](super::roster).
+    Newcomer,
 }
 
 /// Which replies of a node count at a moment.
@@ -68,6 +71,11 @@ pub struct Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Doubted {
     why: Doubt,
+    /// When it was noticed, and how long it had lasted by then.
+    at: Tick,
+    age: Duration,
+    /// Whether nodes have told of the longest locks since.
+    told: bool,
     /// Until when it votes on no claim.
     until: Tick,
     /// From when on its `extended` counts.
@@ -192,6 +200,12 @@ impl Guard {
         }
     }
 
+    /// For how long the node's process has been up at least.
+    #[must_use]
+    pub fn age(&self, now: Tick) -> Duration {
+        self.uptime.map_or(Duration::ZERO, |(uptime, at)| uptime.saturating_sub(UPTIME_ERROR) + now.since(at))
+    }
+
     /// The node was seen as a replica: when it is a master again, it has another's memory.
     pub const fn demoted(&mut self) {
         self.demoted = true;
@@ -313,11 +327,7 @@ impl Guard {
         if self.max_ttl.is_zero() {
             return;
         }
-        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
-        let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
-        let settle = (MAX_ROUND + apart).min(self.max_ttl);
-        let until = now + self.max_ttl.saturating_sub(age);
-        let settled = now + settle.saturating_sub(age);
+        let (until, settled) = self.lasts(now, age);
         if now < until.max(settled) {
             self.news = News::Doubted;
         }
@@ -326,9 +336,35 @@ impl Guard {
             self.lessons = self.lessons.wrapping_add(1);
             self.news = self.news.max(News::Met);
         }
-        let known = self.doubted.unwrap_or(Doubted { why, until, settled });
-        let why = if known.until < until { why } else { known.why };
-        self.doubted = Some(Doubted { why, until: until.max(known.until), settled: settled.max(known.settled) });
+        let new = Doubted { why, at: now, age, told: false, until, settled };
+        let last = self.doubted.filter(|known| known.until >= until).unwrap_or(new);
+        let settled = self.doubted.map_or(settled, |known| known.settled.max(settled));
+        self.doubted = Some(Doubted { settled, ..last });
+    }
+
+    /// Until when a doubt lasts that has lasted for `age` at `at`.
+    fn lasts(&self, at: Tick, age: Duration) -> (Tick, Tick) {
+        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
+        let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
+        let settle = (MAX_ROUND + apart).min(self.max_ttl);
+        (at + self.max_ttl.saturating_sub(age), at + settle.saturating_sub(age))
+    }
+
+    /// The clients of the node have locks of up to `max_ttl`, as rosters tell at `now`: for so long do doubts last, those
+    /// under way too. One that was over when that was known already stays so: no such lock was there that could be forgotten.
+    pub fn raise(&mut self, max_ttl: Duration, now: Tick) {
+        if self.max_ttl.is_zero() {
+            return;
+        }
+        self.max_ttl = max_ttl;
+        let Some(known) = self.doubted.filter(|known| !known.told || now < known.until) else { return };
+        let (until, settled) = self.lasts(known.at, known.age);
+        if let Schooling::Awaited(lesson) = &mut self.schooling
+            && *lesson == known.until + LESSON
+        {
+            *lesson = until + LESSON;
+        }
+        self.doubted = Some(Doubted { until, settled, told: true, ..known });
     }
 }
 

@@ -15,6 +15,7 @@ pub mod handover;
 pub mod lease;
 pub mod node_set;
 pub mod renewal;
+pub mod roster;
 pub mod tally;
 pub mod teaching;
 pub mod tick;

@@ -72,6 +72,22 @@ impl RenewalTally {
         self.extended
     }
 
+    /// The same, where only votes count that are `extended` by these.
+    #[must_use]
+    pub const fn among(mut self, voters: NodeSet) -> Self {
+        self.extended = self.extended.and(voters);
+        self
+    }
+
+    /// What came to `renewal` when all votes counted.
+    #[must_use]
+    pub const fn confirms(&self, renewal: Renewal) -> Renewal {
+        match renewal {
+            Renewal::Extended if self.extended.len() < self.size.quorum() => Renewal::Unclear,
+            other => other,
+        }
+    }
+
     /// The nodes that may have heard of the renewal.
     #[must_use]
     pub const fn sent(&self) -> NodeSet {
@@ -109,6 +125,15 @@ pub fn within(max_hold: Option<Duration>, since: Tick, now: Tick) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_renewal_that_rests_on_a_node_that_is_not_listed_any_more_is_unclear() {
+        let mut tally = RenewalTally::new(Size::of(3));
+        (0..2).for_each(|node| tally.count(node, RenewVote::Extended));
+        assert_eq!(tally.among(NodeSet::first(2)).confirms(Renewal::Extended), Renewal::Extended);
+        assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Extended), Renewal::Unclear);
+        assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Lost), Renewal::Lost);
+    }
     use crate::quorum::validity::Drift;
     use proptest::prelude::*;
 

@@ -30,7 +30,7 @@ impl Fake {
     /// A server that seems to be a Redis master, but for what it answers to scripts.
     pub async fn scripted(answer: &'static str) -> Self {
         Self::start(move |words| match &*words[0] {
-            "EVALSHA" | "EVAL" if !asks_for_the_record(words) => answer.as_bytes().to_vec(),
+            "EVALSHA" | "EVAL" if !asks_for(words, RECORD) && !asks_for(words, ENROL) => answer.as_bytes().to_vec(),
             _ => well(words),
         })
         .await
@@ -47,7 +47,10 @@ pub fn well(words: &[String]) -> Vec<u8> {
         "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
         "INFO" => bulk("run_id:fake\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"),
         "SCRIPT" => bulk(&"a".repeat(40)),
-        "EVALSHA" if asks_for_the_record(words) => {
+        "EVALSHA" if asks_for(words, ENROL) => {
+            b"*3\r\n:1000000\r\n$0\r\n\r\n*4\r\n+listed\r\n:0\r\n:0\r\n:0\r\n".to_vec()
+        }
+        "EVALSHA" if asks_for(words, RECORD) => {
             b"*3\r\n:1000000\r\n$0\r\n\r\n*4\r\n+record\r\n+0\r\n+0\r\n+fake\r\n".to_vec()
         }
         "SUBSCRIBE" => [b">3\r\n".to_vec(), bulk("subscribe"), bulk(&words[1]), b":1\r\n".to_vec()].concat(),
@@ -55,9 +58,13 @@ pub fn well(words: &[String]) -> Vec<u8> {
     }
 }
 
-/// Whether a script call is the one that every connection begins with: its first byte is that of a record without a name.
-fn asks_for_the_record(words: &[String]) -> bool {
-    words.last().is_some_and(|operations| operations.starts_with(char::from(64 + 7)))
+/// Numbers of verbs.
+pub const RECORD: u8 = 7;
+pub const ENROL: u8 = 9;
+
+/// Whether a script call begins with the verb of that number, without a name: the record and an enrolment come before all others.
+pub fn asks_for(words: &[String], verb: u8) -> bool {
+    words.last().is_some_and(|operations| operations.starts_with(char::from(64 + verb)))
 }
 
 /// A bulk string, as the protocol has it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::quorum::roster::{self, Enrolment, Roster};
 
 use crate::common::eventually;
 use crate::common::node::{Recorder, ask, heard};
@@ -476,6 +477,68 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
+/// What a client of three nodes asks for, for a minute. `<` is before those that a server replaces.
+fn enrolment(servers: &str) -> Enrolment {
+    let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(45));
+    let servers = servers.split_whitespace().map(roster::Server::parse).collect();
+    Enrolment { nodes: 3, protocol: 2, max_ttl, lasts, servers }
+}
+
+fn roster(servers: &str, seconds: u64) -> Roster {
+    let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, 2) };
+    let servers = servers.split_whitespace().map(str::to_owned).collect();
+    Roster { nodes, protocol, max_ttl: Duration::from_secs(seconds), servers }
+}
+
+impl Bench {
+    async fn enrol(&self, servers: &str) -> Outcome {
+        self.ask(&Operation::enrol(&enrolment(servers))).await
+    }
+}
+
+async fn a_roster_takes_no_more_servers_than_its_clients_lists_have(node: Bench) {
+    assert_eq!(node.enrol("b a").await, Outcome::Listed(roster("", 0)));
+    assert_eq!(node.enrol("a c").await, Outcome::Listed(roster("a b", 30)));
+    assert_eq!(node.enrol("c d").await, Outcome::Unlisted(roster("a b c", 30)));
+    assert_eq!(node.enrol("c").await, Outcome::Listed(roster("a b c", 30)), "it wrote nothing");
+    for (nodes, protocol) in [(5, 2), (3, 3)] {
+        let other = Enrolment { nodes, protocol, ..enrolment("a") };
+        assert_eq!(node.ask(&Operation::enrol(&other)).await, Outcome::Unlisted(roster("a b c", 30)));
+    }
+}
+
+async fn only_its_own_successor_has_the_room_of_a_server_that_has_gone(node: Bench) {
+    node.enrol("a b c").await;
+    assert_eq!(node.enrol("d<c e").await, Outcome::Unlisted(roster("a b c", 30)));
+    assert_eq!(node.enrol("a d<c<x").await, Outcome::Listed(roster("a b c", 30)));
+    assert_eq!(node.enrol("b").await, Outcome::Listed(roster("a b d", 30)));
+    assert_eq!(node.enrol("e<y").await, Outcome::Unlisted(roster("a b d", 30)), "y had no room there");
+}
+
+async fn a_roster_is_looked_at_without_a_change(node: Bench) {
+    let look = |servers| Operation::enrol(&Enrolment { lasts: Duration::ZERO, ..enrolment(servers) });
+    assert_eq!(node.ask(&look("a b c")).await, Outcome::Listed(roster("", 0)));
+    node.enrol("a b").await;
+    assert_eq!(node.ask(&look("c d")).await, Outcome::Unlisted(roster("a b", 30)));
+    assert_eq!(node.ask(&look("c")).await, Outcome::Listed(roster("a b", 30)));
+    assert_eq!(node.ask(&look("")).await, Outcome::Listed(roster("a b", 30)));
+}
+
+async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
+    let brief = |servers, seconds| {
+        let (lasts, max_ttl) = (Duration::from_millis(100), Duration::from_secs(seconds));
+        Operation::enrol(&Enrolment { lasts, max_ttl, ..enrolment(servers) })
+    };
+    node.enrol("a").await;
+    assert_eq!(node.ask(&brief("a b", 40)).await, Outcome::Listed(roster("a", 30)));
+    assert_eq!(node.ask(&brief("b c", 20)).await, Outcome::Listed(roster("a b", 40)));
+    eventually("b and c end, and who told of 40 s", async || node.enrol("").await == Outcome::Listed(roster("a", 30)))
+        .await;
+    // Nothing of what is left tells of longer locks than its own.
+    assert_eq!(node.ask(&brief("c", 1)).await, Outcome::Listed(roster("a", 30)));
+    eventually("c ends", async || node.enrol("").await == Outcome::Listed(roster("a", 30))).await;
+}
+
 macro_rules! both {
     ($($scenario:ident;)*) => {
         mod memory {
@@ -541,4 +604,8 @@ both! {
     a_hold_that_was_taken_away_hands_over_like_any_other;
     who_names_no_time_or_several_names_is_given_a_turn;
     a_question_writes_nothing;
+    a_roster_takes_no_more_servers_than_its_clients_lists_have;
+    only_its_own_successor_has_the_room_of_a_server_that_has_gone;
+    a_roster_is_looked_at_without_a_change;
+    an_entry_ends_by_itself_and_no_shorter_one_ends_it;
 }

@@ -48,6 +48,9 @@ pub trait World: Sized {
     /// How many connections a client has to a node.
     fn connections(&self, node: usize, client_name: &str) -> usize;
 
+    /// All clients have gone for so long that no roster is left.
+    fn forget_rosters(&self) {}
+
     /// All nodes.
     fn all(&self) -> Vec<usize> {
         (0..self.size()).collect()
@@ -236,6 +239,12 @@ impl World for Redis {
         let stats = self.servers[node].command(&["INFO", "commandstats"]);
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    fn forget_rosters(&self) {
+        for server in self.servers.iter().filter(|server| server.is_alive()) {
+            server.command(&["DEL", "quorumlock:node:roster"]);
+        }
     }
 
     fn hang(&self, node: usize) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::{NodeState, Quorum, QuorumBuilder, Released};
 
-use crate::common::fake::{Fake, bulk, well};
+use crate::common::fake::{ENROL, Fake, asks_for, bulk, well};
 use crate::common::logs::Logs;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
@@ -33,8 +33,8 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
 }
 
 /// Grants a claim with the ballot that it asked with.
-fn granted() -> Vec<u8> {
-    bulk("1 0 g")
+fn granted(words: &[String]) -> Vec<u8> {
+    if asks_for(words, ENROL) { well(words) } else { bulk("1 0 g") }
 }
 
 /// A master that answers nothing until it has heard the last word of what can be sent together.
@@ -45,7 +45,7 @@ async fn patient() -> Fake {
         let (greeted, answers) = &mut *held;
         let last = matches!(&*words[0], "PING" | "EVALSHA");
         *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
-        answers.extend(if words[0] == "EVALSHA" { granted() } else { well(words) });
+        answers.extend(if words[0] == "EVALSHA" { granted(words) } else { well(words) });
         if last || !*greeted { std::mem::take(answers) } else { Vec::new() }
     })
     .await
@@ -119,7 +119,7 @@ async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other()
     let late = Mutex::new(None);
     let fake = Fake::start(move |words| {
         let mut late = late.lock().unwrap();
-        let answer = if words[0] == "EVALSHA" { granted() } else { well(words) };
+        let answer = if words[0] == "EVALSHA" { granted(words) } else { well(words) };
         match (&*words[0], &mut *late) {
             ("HELLO", late) => *late = None,
             ("SUBSCRIBE", late) => {

@@ -5,6 +5,7 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod connecting;
+mod lists;
 mod order;
 mod refusing;
 mod restart;

@@ -8,6 +8,7 @@ use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
     Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb,
 };
+use quorumlock::quorum::roster::Roster;
 
 use crate::calls::Reply;
 use crate::faults::Action;
@@ -374,6 +375,12 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
         Outcome::Record { high, floor, taught } => {
             let run = if *taught { run() } else { String::new() };
             vec!["record".into(), fence(high), fence(floor), run.into()]
+        }
+        Outcome::Listed(roster) | Outcome::Unlisted(roster) => {
+            let Roster { nodes, protocol, max_ttl, servers } = roster.clone();
+            let told = [i64::from(nodes).into(), i64::from(protocol).into(), (max_ttl.as_millis() as i64).into()];
+            let servers = servers.into_iter().map(Value::from);
+            std::iter::once(outcome.as_str().into()).chain(told).chain(servers).collect()
         }
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()

@@ -90,6 +90,10 @@ impl FaultKind {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub nodes: usize,
+    /// Which nodes each process has in its list; all where it has none here.
+    pub lists: Vec<Vec<usize>>,
+    /// Which processes have short locks and no restart guard.
+    pub unguarded: Vec<usize>,
     pub regions: usize,
     pub processes: usize,
     pub clients: usize,
@@ -131,6 +135,8 @@ impl Plan {
     pub fn still(nodes: usize, ttl: Duration, max_ttl: Duration) -> Self {
         Self {
             nodes,
+            lists: Vec::new(),
+            unguarded: Vec::new(),
             regions: 1,
             processes: 0,
             clients: 0,
@@ -173,6 +179,8 @@ impl Plan {
         let processes = dice.between(2, 6) as usize;
         let mut plan = Self {
             nodes,
+            lists: Vec::new(),
+            unguarded: Vec::new(),
             regions,
             processes,
             clients: dice.between(processes as u64, 13) as usize,
@@ -230,6 +238,11 @@ impl Plan {
         // must not differ by more than a quarantine lasts ("What is not" in README).
         let most = if self.forgets() { self.max_ttl.mul_f64(0.95) } else { 20 * 3_600 * SECOND };
         self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
+    }
+
+    /// How many nodes a list has.
+    pub fn list_size(&self) -> usize {
+        self.lists.first().map_or(self.nodes, Vec::len)
     }
 
     /// Whether nodes may lose their memory.

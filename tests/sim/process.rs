@@ -95,8 +95,10 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let rate = if core.dice.chance(0.5) { slowest } else { rate };
     let origin = core.dice.between(1_000_000_000, 2_000_000_000);
     let wall = core.wall_skew();
-    let max_ttl = core.plan.max_ttl;
+    let guarded = !core.plan.unguarded.contains(&number);
+    let max_ttl = if guarded { core.plan.max_ttl } else { Duration::ZERO };
     let nodes = core.servers.len();
+    let list = core.plan.lists.get(number).cloned().unwrap_or_else(|| (0..nodes).collect());
     let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
     let process = Process { region, clients, rate, wall, links, paused_at: None, suspended: false, dead: false, inbox };
@@ -104,18 +106,20 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     core.history.record(now, What::Started { process: number as u16 });
     let dice = Mutex::new(core.dice.fork());
     let mut seeds = core.dice.fork();
-    let (ttl, node_timeout) = (core.plan.ttl, core.plan.node_timeout);
+    let ttl = if guarded { core.plan.ttl } else { Duration::from_secs(1) };
+    let node_timeout = core.plan.node_timeout;
     drop(core);
     world.exec.add_process();
     let host = Arc::new(SimHost { world: world.clone(), process: number, clock: Clock { rate, origin }, dice });
     let dialer = |node| -> Arc<dyn Dialer> { Arc::new(SimDialer { world: world.clone(), process: number, node }) };
-    let recorder =
-        |node, inner| -> Arc<dyn Node> { Arc::new(Recorder { world: world.clone(), process: number, node, inner }) };
+    let recorder = |at: usize, inner| -> Arc<dyn Node> {
+        Arc::new(Recorder { world: world.clone(), process: number, node: list[at], inner })
+    };
     let quorum = Quorum::builder()
         .ttl(ttl)
         .max_ttl(max_ttl)
         .node_timeout(node_timeout)
-        .over_dialers(host, (0..nodes).map(dialer).collect(), recorder)
+        .over_dialers(host, list.iter().copied().map(dialer).collect(), recorder)
         .expect("the plan's settings make sense");
     for _ in 0..clients {
         let client = Client::new(world.clone(), number, quorum.clone(), seeds.fork());

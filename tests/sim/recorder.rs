@@ -2,10 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Listener, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb};
+use quorumlock::node::{
+    Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
+};
+use quorumlock::quorum::Tick;
 use quorumlock::quorum::guard::Lesson;
+use quorumlock::quorum::roster::{Roster, Standing};
 
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};
@@ -85,8 +90,10 @@ impl Core {
             Verb::Revoke => history::Verb::Revoke,
             _ => history::Verb::Other,
         };
-        let owner = self.history.owner(process as u16, &operation.owner);
-        let acquisition = self.history.owner(process as u16, Operation::acquisition(&operation.owner));
+        // An enrolment's are servers.
+        let owner = if operation.verb == Verb::Enrol { "servers" } else { &*operation.owner };
+        let acquisition = self.history.owner(process as u16, Operation::acquisition(owner));
+        let owner = self.history.owner(process as u16, owner);
         let hand = operation.handover.as_millis() as u32;
         let waits = matches!(operation.stance, Stance::Wait { .. });
         let last = operation.names.first().and_then(|name| name.text().as_bytes().last());
@@ -119,7 +126,9 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
-        Ok(Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. }) => Answer::Other,
+        Ok(
+            Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. } | Outcome::Listed(_),
+        ) => Answer::Other,
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,
     }
@@ -178,6 +187,22 @@ impl Node for Recorder {
 
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
         self.inner.lesson_given(lesson, taught);
+    }
+
+    fn enrols(&self) -> bool {
+        self.inner.enrols()
+    }
+
+    fn member(&self) -> Option<Member> {
+        self.inner.member()
+    }
+
+    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+        self.inner.enrolled(run, standing, roster);
+    }
+
+    fn raise(&self, max_ttl: Duration, now: Tick) {
+        self.inner.raise(max_ttl, now);
     }
 
     fn close(&self) {

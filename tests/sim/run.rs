@@ -46,7 +46,7 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
-    let judgement = judge(&history.events, Some(Watched { nodes: plan.nodes, rates }));
+    let judgement = judge(&history.events, Some(Watched { nodes: plan.list_size(), rates }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 

@@ -87,7 +87,7 @@ impl Settings {
     /// them.
     pub(crate) fn onlooker(&self) -> QuorumBuilder {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
-        with(self.builder(), self.ttl.or(longest), QuorumBuilder::ttl)
+        with(self.builder().onlooker(), self.ttl.or(longest), QuorumBuilder::ttl)
     }
 
     /// The variables by which another `quorumlock` finds the same nodes. Not arguments: everybody can see those.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::entry::Entry;
 use super::millis;
 use super::record::Record;
+use super::roster::Rostered;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
@@ -15,6 +16,7 @@ use crate::node::operation::Name;
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
     pub(super) record: Record,
+    pub(super) roster: Rostered,
     pub(super) hints: Vec<Hint>,
     sweep_at: usize,
 }
@@ -29,8 +31,9 @@ impl Store {
     }
 
     /// The process ended, and the next one has what is stored: it must be taught like one that has nothing.
-    pub const fn restarted(&mut self) {
+    pub fn restarted(&mut self) {
         self.record.restarted();
+        self.roster.restarted();
     }
 
     /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and keeps its fence.

@@ -33,6 +33,7 @@ impl Store {
             Verb::Teach => work.teach(),
             Verb::Record => work.record(),
             Verb::Revoke => work.revoke(),
+            Verb::Enrol => work.store.roster.enrol(operation, now),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::host::before;
 use crate::node::Request;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
-use crate::node::trust::trusted;
+use crate::node::trust::{trusted, unlisted};
 use crate::quorum::Tick;
 use crate::quorum::guard::Trust;
 use crate::quorum::handover::Stamp;
@@ -285,7 +285,8 @@ impl Batcher {
     /// Whether a push with this time counts: it tells of the node's clock as replies do.
     fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
-        self.observed(received, |state| state.guard.observe_push(time, received)).grants
+        let (trust, listed) = self.observed(received, |state| state.guard.observe_push(time, received));
+        trust.grants && listed
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
@@ -341,10 +342,13 @@ impl Batcher {
         if let Some(why) = unheard {
             self.shared.without_hints(&why);
         }
-        let trust = self.observe(time, sent, received);
+        let (trust, listed) = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let mut reply = trusted(reply, trust);
+            if !listed {
+                reply = unlisted(reply);
+            }
             if let Ok(outcome) = &mut reply {
                 outcome.stamped(Stamp { generation: self.generation, time });
             }
@@ -356,7 +360,7 @@ impl Batcher {
 
     /// Which replies that came with this time count: the clock may have been stepped now, or a
     /// little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> Trust {
+    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, bool) {
         self.observed(received, |state| {
             state.round_trip = Some(received.since(sent));
             state.guard.observe(time, sent, received)
@@ -364,18 +368,19 @@ impl Batcher {
     }
 
     /// Which votes count at `received`, once the guard was told a time of the node's clock: `look` returns
-    /// whether that shows a step.
-    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> Trust {
+    /// whether that shows a step. And whether the server was enrolled lately enough for them.
+    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> (Trust, bool) {
         let mut state = self.shared.state();
         let stepped = look(&mut state);
         let trust = state.guard.trust(received);
+        let listed = state.standing.counts(received);
         let doubted = state.guard.take_news();
         drop(state);
         if stepped {
             self.note(stepped, !trust.grants);
         }
         self.shared.tell_doubt(doubted);
-        trust
+        (trust, listed)
     }
 
     /// Why the generation must end, if this reply says that it is no master any more.
@@ -468,6 +473,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -46,6 +46,10 @@ impl Dialer for Fred {
         self.0.to_string()
     }
 
+    fn database(&self) -> u8 {
+        self.0.database
+    }
+
     fn dial(&self, timeout: Duration) -> Dialing<'_> {
         let open = FredConnection::open(&self.0, timeout);
         async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()

@@ -41,10 +41,11 @@ use super::hint::Listener;
 use super::operation::{Operation, Verb};
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
-use super::{Node, Request};
+use super::{Member, Node, Request};
 use crate::host::Host;
 use crate::metrics::NodeMeters;
-use crate::quorum::guard::{Lesson, News};
+use crate::quorum::guard::{Doubt, Lesson, News};
+use crate::quorum::roster::{Roster, Standing};
 use crate::quorum::{Guard, Tick};
 use admission::Server;
 use looks::Looks;
@@ -60,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
     pub(crate) max_ttl: Duration,
+    /// Whether its votes count only once it is enrolled.
+    pub(crate) enrols: bool,
     /// The share by which clocks may run apart.
     pub(crate) drift: f64,
     /// What `CLIENT SETNAME` gets.
@@ -109,6 +112,10 @@ struct State {
     round_trip: Option<Duration>,
     /// How many connections there were.
     generations: u64,
+    /// Whether votes of the server of that run id count, as far as rosters go.
+    standing: Standing,
+    enrolled: String,
+    roster: Option<Roster>,
 }
 
 #[derive(Debug)]
@@ -121,6 +128,23 @@ enum Link {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What rosters call a server: another database of it has other locks.
+    fn member(&self, run_id: &str) -> String {
+        let run: String = run_id.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+        match self.dialer.database() {
+            0 => run,
+            database => format!("{run}-{database}"),
+        }
+    }
+
+    fn listed(&self, state: &State) -> Option<bool> {
+        if state.standing != Standing::Exempt {
+            return Some(state.standing.counts(self.host.now()));
+        }
+        let run = self.member(&state.server.as_ref()?.run_id);
+        Some(state.roster.as_ref()?.servers.contains(&run))
     }
 
     /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
@@ -186,6 +210,9 @@ impl State {
             return Err(Fault::new(FaultKind::Down, self.node_state(now).to_string()));
         };
         match (operation.verb, self.guard.quarantined(now)) {
+            (Verb::Claim, _) if !self.standing.counts(now) => {
+                Err(Fault::new(FaultKind::Quarantined, self.unlisted(now)))
+            }
             (Verb::Claim, Some((left, doubt))) => {
                 Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
             }
@@ -197,8 +224,25 @@ impl State {
         }
     }
 
+    /// Why no vote counts of a server that is not listed.
+    fn unlisted(&self, now: Tick) -> String {
+        match self.node_state(now) {
+            NodeState::Up => "no quorum of nodes answers, so no vote counts".to_owned(),
+            NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
+            state => state.to_string(),
+        }
+    }
+
     fn node_state(&self, now: Tick) -> NodeState {
         match &self.link {
+            Link::Up(_) if !self.standing.counts(now) => match &self.standing {
+                Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
+                Standing::Few => NodeState::Up,
+                Standing::Newcomer(until) if now < *until => {
+                    NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer }
+                }
+                _ => NodeState::Connecting,
+            },
             Link::Up(_) => match self.guard.quarantined(now) {
                 // For a moment, as it is with what comes before.
                 Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
@@ -243,6 +287,9 @@ impl RedisNode {
             looks: Looks::default(),
             round_trip: None,
             generations: 0,
+            standing: if settings.enrols { Standing::Unknown } else { Standing::Exempt },
+            enrolled: String::new(),
+            roster: None,
         };
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&label);
@@ -263,6 +310,7 @@ impl RedisNode {
         let settings = Settings {
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
+            enrols: false,
             drift: 0.01,
             client_name: "alone".into(),
             record: crate::node::operation::record_key("").into(),
@@ -302,6 +350,35 @@ impl Node for RedisNode {
         self.shared.registry.changed();
     }
 
+    fn enrols(&self) -> bool {
+        self.shared.settings.enrols
+    }
+
+    fn member(&self) -> Option<Member> {
+        let now = self.shared.host.now();
+        let state = self.shared.state();
+        let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
+        Some(Member { run: self.shared.member(&server.run_id), age: state.guard.age(now) })
+    }
+
+    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+        let mut state = self.shared.state();
+        let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
+        if same && self.shared.settings.enrols {
+            state.standing = standing;
+            run.clone_into(&mut state.enrolled);
+        }
+        if roster.is_some() {
+            state.roster = roster;
+        }
+        drop(state);
+        self.shared.registry.changed();
+    }
+
+    fn raise(&self, max_ttl: Duration, now: Tick) {
+        self.shared.state().guard.raise(max_ttl, now);
+    }
+
     fn close(&self) {
         self.closing.cancel();
     }
@@ -318,6 +395,8 @@ impl Node for RedisNode {
             unreadable: state.unreadable.clone(),
             out_of_memory: state.server.as_ref().and_then(|server| server.full.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
+            roster: state.roster.clone(),
+            listed: self.shared.listed(&state),
         }
     }
 }

@@ -60,6 +60,7 @@ const fn verb(verb: Verb) -> u8 {
         Verb::Teach => 6,
         Verb::Record => 7,
         Verb::Revoke => 8,
+        Verb::Enrol => 9,
     }
 }
 

@@ -7,6 +7,7 @@ use super::transport::{Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply};
 use crate::quorum::ballot;
+use crate::quorum::roster::Roster;
 
 /// The script. Its header lists operations, arguments and replies.
 pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");
@@ -143,6 +144,8 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
         }
         (Verb::Teach, "taught") => Some(Outcome::Taught),
+        (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
+        (Verb::Enrol, "unlisted") => roster(items).map(Outcome::Unlisted),
         (Verb::Record, "record") => Some(Outcome::Record {
             high: fence(items.get(1)?)?,
             floor: fence(items.get(2)?)?,
@@ -150,6 +153,15 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         }),
         _ => None,
     }
+}
+
+fn roster(items: &[Value]) -> Option<Roster> {
+    let [_, nodes, protocol, max_ttl, servers @ ..] = items else { return None };
+    let (nodes, protocol) = (number(nodes)?, number(protocol)?);
+    let max_ttl = Duration::from_millis(unsigned(max_ttl)?);
+    let mut servers = servers.iter().map(text).collect::<Option<Vec<_>>>()?;
+    servers.sort_unstable();
+    Some(Roster { nodes, protocol, max_ttl, servers })
 }
 
 /// Ends the owner of a hold that was revoked, as the script stores it. Owners end with a digit.

@@ -16,6 +16,7 @@ use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
 use crate::quorum::Backoff;
+use crate::quorum::roster::Standing;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
@@ -123,6 +124,11 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
+    let run = shared.member(&server.run_id);
+    if state.enrolled != run && state.standing != Standing::Exempt {
+        state.standing = Standing::Unknown;
+        state.enrolled = run;
+    }
     state.server = Some(server);
     state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
@@ -142,6 +148,7 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();
     shared.tell_doubt(doubted);
+    shared.settings.listener.connected(shared.index);
 }
 
 fn down(fault: Fault) -> NodeState {
@@ -163,4 +170,7 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     }
     shared.meters.up(false);
     shared.registry.changed();
+    if news {
+        shared.settings.listener.connected(shared.index);
+    }
 }

@@ -143,6 +143,7 @@ pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl
     let settings = Settings {
         timeout: SECOND,
         max_ttl,
+        enrols: false,
         drift: 0.01,
         record: "node".into(),
         client_name: "test".into(),

@@ -17,6 +17,11 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
     /// The server's address without user and password.
     fn address(&self) -> String;
 
+    /// The database of the server that it selects.
+    fn database(&self) -> u8 {
+        0
+    }
+
     /// Opens a connection and authenticates on it. No step of that, and later no command, may take
     /// longer than `timeout`.
     ///

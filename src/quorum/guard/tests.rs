@@ -314,3 +314,33 @@ fn a_slow_reply_widens_what_is_believed_of_the_clock() {
     // Answered somewhere within these five seconds.
     assert!(!guard.observe(104 * SECOND, at(1), at(6)));
 }
+
+#[test]
+fn a_larger_max_ttl_is_no_new_doubt_and_lengthens_those_under_way() {
+    let left = |longest: Duration, when| {
+        let mut guard = guard();
+        guard.admit("a", 1_000 * SECOND, at(0));
+        guard.admit("b", SECOND, at(100));
+        guard.raise(MAX_TTL, at(101));
+        guard.raise(longest, at(when));
+        guard.quarantined(at(when)).map(|(left, _)| left)
+    };
+    assert_eq!(left(MAX_TTL * 2, 110), Some(110 * SECOND), "the doubt began when it did");
+    assert_eq!(left(MAX_TTL / 2, 110), Some(20 * SECOND), "who told more has gone");
+    assert_eq!(left(MAX_TTL / 2, 133), None);
+    assert_eq!(left(MAX_TTL * 2, 163), None, "it was over, and nobody had such locks then");
+}
+
+#[test]
+fn a_node_that_is_met_is_doubted_for_as_long_as_the_longest_locks_last_that_it_tells_of() {
+    let mut old = guard();
+    old.admit("a", 100 * SECOND, at(0));
+    assert_eq!(old.quarantined(at(1)), None);
+    old.raise(MAX_TTL * 2, at(1));
+    let left = old.quarantined(at(1)).unwrap().0;
+    assert_eq!(left, 20 * SECOND, "up for 99 seconds at least, then");
+    let mut off = Guard::new(Duration::ZERO, 0.01);
+    off.admit("a", SECOND, at(0));
+    off.raise(MAX_TTL, at(0));
+    assert_eq!(off.quarantined(at(0)), None);
+}

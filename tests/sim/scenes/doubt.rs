@@ -73,16 +73,19 @@ pub fn rolling_restart_under_a_holder(script: &mut Script) {
 }
 
 /// A process that never saw a node before it restarted: that node may not vote for it either.
+/// (It enrols nothing before that node has been up for ten seconds.)
 pub fn newcomer_meets_a_restarted_node(script: &mut Script) {
-    script.world(3, 1, 2_000, 3_000);
+    script.world(3, 0, 20_000, 30_000);
+    // The holder never reaches n2, which so has nothing in its roster.
     script.hold_back(0, &[2], 0..NEVER, NEVER);
-    script.asks(0, 0, Part::default());
-    script.at(150, forgets(0));
-    script.at(180, Cue::Starts);
+    script.at(100, Cue::Starts);
+    script.asks(1_500, 0, Part { renewed: false, ..Part::default() });
+    script.at(1_650, forgets(0));
+    script.at(1_680, Cue::Starts);
     // Its connections stand by then; n1 it cannot reach.
-    let at = script.about(500, 300);
-    script.hold_back(1, &[1], 300..NEVER, NEVER);
-    script.asks(at, 1, Part { timeout: millis(1_000), ..Part::default() });
+    let at = script.about(2_000, 300);
+    script.hold_back(1, &[1], 1_800..NEVER, NEVER);
+    script.asks(at, 1, Part { timeout: millis(17_000), ..Part::default() });
 }
 
 /// The node on which a round got its first vote restarts before the second vote comes: that vote is

@@ -3,6 +3,7 @@
 
 mod doubt;
 mod handover;
+mod lists;
 pub mod part;
 mod proxies;
 pub mod script;
@@ -64,6 +65,18 @@ pub static SCENES: &[Scene] = &[
     scene!(tokens::who_forgot_does_not_teach),
     scene!(tokens::a_node_that_forgot_unseen_is_taught),
     scene!(tokens::fences_expire_while_a_clock_is_wrong),
+    scene!(lists::two_lists_share_a_node),
+    scene!(lists::stalled_over_a_cold_change),
+    scene!(lists::who_stands_still_holds),
+    scene!(lists::the_common_node_is_slow),
+    scene!(lists::the_common_node_restarts),
+    scene!(lists::an_established_client_beside_a_restart),
+    scene!(lists::an_established_client_tries_once),
+    scene!(lists::a_newcomer_beside_a_restart),
+    scene!(lists::a_newcomer_while_a_machine_is_dead),
+    scene!(lists::votes_of_two_listings),
+    scene!(lists::a_node_that_took_it_cannot_be_reached),
+    scene!(lists::no_guard_beside_others),
     scene!(proxies::one_client_notices_and_the_next_must_too),
     scene!(proxies::replaced_while_it_is_greeted),
 ];

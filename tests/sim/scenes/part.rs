@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use quorumlock::{LockGuard, LockOptions, Quorum};
+use quorumlock::{ErrorKind, LockGuard, LockOptions, Quorum};
 
 use crate::clients::{Client, Ending, Watch, name_of};
 use crate::judge::history::{Micros, What};
@@ -17,6 +17,8 @@ pub struct Part {
     pub timeout: Duration,
     pub round_timeout: Option<Duration>,
     pub renewed: bool,
+    /// It tries once, and does not wait.
+    pub once: bool,
     /// For how long; until it is lost or all faults have ended where this is longer.
     pub hold: Duration,
     pub dropped: bool,
@@ -32,6 +34,7 @@ impl Default for Part {
             timeout: minute,
             round_timeout: None,
             renewed: true,
+            once: false,
             hold: minute,
             dropped: false,
             must: false,
@@ -133,8 +136,13 @@ impl Client {
         let ttl = self.ttl();
         let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
         let ask = self.ask_for(0, &part.options(ttl), round, part.timeout, part.must);
-        match ask.lock.acquire(part.timeout).await {
-            Ok(guard) => {
+        let acquired = match part.once {
+            true => ask.lock.try_acquire().await,
+            false => ask.lock.acquire(part.timeout).await.map(Some),
+        };
+        match acquired {
+            Ok(None) => self.failed(&ask, ErrorKind::Contended),
+            Ok(Some(guard)) => {
                 let watch = self.acquired(&ask, guard.lease());
                 self.keep(guard, watch, part).await;
             }

@@ -65,7 +65,8 @@ pub fn a_node_that_forgot_unseen_is_taught(script: &mut Script) {
     script.asks(30, 0, brief());
     script.at(350, Cue::Kill(0));
     script.at(400, forgets(1));
-    let comes = script.about(3_500, 2_000);
+    // Rosters have forgotten the process before by then.
+    let comes = script.about(18_000, 2_000);
     script.jitter = 6;
     script.at(comes, Cue::Starts);
     // While it is being connected.

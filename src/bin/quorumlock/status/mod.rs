@@ -21,6 +21,8 @@ use verdict::{Verdict, refusal};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for nodes that are far away or hang, until it is known which.
 const FAR: Duration = Duration::from_secs(10);
+/// How long to wait for rosters, which say nothing of this name.
+const ROSTERS: Duration = Duration::from_millis(500);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
 const PROBE: &str = "quorumlock status";
 
@@ -63,6 +65,12 @@ async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let end = Instant::now() + FAR;
     while told.is_none() && connecting() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Rosters are asked for once there is a connection.
+    let untold = || quorum.nodes().iter().any(|node| node.state.is_admitted() && node.roster.is_none());
+    let end = Instant::now() + ROSTERS;
+    while untold() && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -179,6 +187,13 @@ impl Seen {
             "evicts": node.evicts,
             "out_of_memory": node.out_of_memory,
             "no_wake_ups": node.no_wake_ups,
+            "listed": node.listed,
+            "roster": node.roster.as_ref().map(|roster| json!({
+                "n": roster.nodes,
+                "protocol": roster.protocol,
+                "max_ttl_ms": milliseconds(roster.max_ttl),
+                "servers": roster.servers.len(),
+            })),
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
             object["holder"] = json!(said.holder);
@@ -315,6 +330,7 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Down { .. } => "down",
         NodeState::Replica => "replica",
         NodeState::Cluster => "cluster",
+        NodeState::Unlisted { .. } => "unlisted",
         NodeState::Duplicate { .. } => "duplicate",
         _ => "other",
     }

@@ -98,7 +98,7 @@ impl<'a> Verdict<'a> {
             let (failed, fewer) = ((nodes - 1) / 2, nodes - 1);
             format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
         });
-        even.into_iter().chain(self.nodes.iter().flat_map(of_node)).collect()
+        even.into_iter().chain(self.nodes.iter().flat_map(|node| of_node(node, nodes))).collect()
     }
 }
 
@@ -118,7 +118,7 @@ fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }
 
-fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
+fn of_node(node: &NodeStatus, nodes: usize) -> impl Iterator<Item = String> {
     let evicts = node.evicts.as_ref().map(|policy| {
         format!("{} may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction", node.node)
     });
@@ -129,5 +129,20 @@ fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
     let full = node.out_of_memory.as_ref().map(|used| {
         format!("{} is out of memory ({used}) and grants no lock; raise maxmemory or free some", node.node)
     });
-    evicts.into_iter().chain(full).chain(silent)
+    evicts.into_iter().chain(full).chain(silent).chain(of_roster(node, nodes))
+}
+
+/// What its roster says against the list that was given here.
+fn of_roster(node: &NodeStatus, nodes: usize) -> Option<String> {
+    let (roster, listed) = (node.roster.as_ref().filter(|roster| !roster.servers.is_empty())?, node.listed);
+    let (label, theirs) = (&node.node, roster.nodes);
+    if theirs as usize != nodes {
+        return Some(format!("{label} is used by clients whose list has {theirs} nodes; this one has {nodes}"));
+    }
+    (listed == Some(false)).then(|| {
+        format!(
+            "{label} is not listed: its clients count no votes of this server, but of {} others",
+            roster.servers.len()
+        )
+    })
 }

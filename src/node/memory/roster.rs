@@ -1,0 +1,86 @@
+//! Whose votes the clients of a node count: the script's `enrol`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::millis;
+use crate::node::operation::Operation;
+use crate::node::reply::Outcome;
+use crate::quorum::roster::{LASTS, Roster, Server};
+
+/// What is stored of it. It may hold what has expired.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Rostered {
+    nodes: u32,
+    protocol: u64,
+    /// Until when each server is in it.
+    servers: BTreeMap<String, Duration>,
+    /// The longest ttl of some client, and until when that counts.
+    told: BTreeMap<Duration, Duration>,
+}
+
+impl Rostered {
+    /// Writes the servers of a client's list, if they fit, and tells what it held before.
+    pub(super) fn enrol(&mut self, enrol: &Operation, now: Duration) -> Outcome {
+        let ends = now + millis(enrol.grace);
+        let mut it = self.unexpired(now);
+        let told = it.roster();
+        if !it.enter(enrol, ends) {
+            return Outcome::Unlisted(told);
+        }
+        if ends > now && !enrol.owner.is_empty() {
+            (it.nodes, it.protocol) = (enrol.count, enrol.ballot);
+            it.tell(millis(enrol.ttl), ends);
+            *self = it;
+        }
+        Outcome::Listed(told)
+    }
+
+    /// The node is another process now: the clients of the one before come again, or have gone.
+    pub(super) fn restarted(&mut self) {
+        self.servers.clear();
+    }
+
+    /// Without what has expired. Nothing lasts longer than it was told to last: where it does, the clock
+    /// was set back since.
+    fn unexpired(&self, now: Duration) -> Self {
+        let lives = |(_, ends): &(_, &Duration)| **ends > now;
+        let told = self.told.iter().filter(|(_, ends)| **ends > now);
+        let told: BTreeMap<_, _> = told.map(|(&ttl, &ends)| (ttl, ends.min(now + ttl + LASTS))).collect();
+        let longest = now + told.keys().next_back().copied().unwrap_or_default() + LASTS;
+        let servers = self.servers.iter().filter(lives);
+        let servers: BTreeMap<_, _> = servers.map(|(run, &ends)| (run.clone(), ends.min(longest))).collect();
+        let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (self.nodes, self.protocol) };
+        Self { nodes, protocol, servers, told }
+    }
+
+    fn roster(&self) -> Roster {
+        Roster {
+            nodes: self.nodes,
+            protocol: u32::try_from(self.protocol).unwrap_or(u32::MAX),
+            max_ttl: self.told.keys().next_back().copied().unwrap_or_default(),
+            servers: self.servers.keys().cloned().collect(),
+        }
+    }
+
+    /// Puts the servers of a list in, each in the room of those before it. Whether they fit.
+    fn enter(&mut self, enrol: &Operation, ends: Duration) -> bool {
+        let fits = self.servers.is_empty() || (self.nodes, self.protocol) == (enrol.count, enrol.ballot);
+        let servers: Vec<_> = enrol.owner.split_whitespace().map(Server::parse).collect();
+        servers.iter().flat_map(|server| &server.before).for_each(|run| _ = self.servers.remove(run));
+        for Server { run, .. } in servers {
+            let until = self.servers.entry(run).or_default();
+            *until = (*until).max(ends);
+        }
+        fits && self.servers.len() <= enrol.count as usize
+    }
+
+    /// Takes note of a client's longest ttl. Smaller ones that end sooner tell nothing more.
+    fn tell(&mut self, ttl: Duration, ends: Duration) {
+        self.told.retain(|&known, &mut till| known > ttl || till > ends);
+        let needed = !self.told.iter().any(|(&known, &till)| known >= ttl && till >= ends);
+        if needed && !ttl.is_zero() {
+            self.told.insert(ttl, ends);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Enrols the servers of this client's list in the nodes' rosters: only while all nodes that it is
+//! connected to have taken a server lately do that server's votes count.
+
+mod history;
+mod ring;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use self::history::History;
+use self::ring::{Answers, Ring};
+use super::hints::Doubts;
+use super::voters::Voters;
+use crate::host::{Host, sleep_until};
+use crate::node::Member;
+use crate::quorum::roster::{Answer, EVERY, FRESH, LASTS, Roster, Standing, Verdict, conflict, decide, vouched, young};
+use crate::quorum::{NodeSet, Tick};
+
+/// For how long nodes are waited for that are being connected to for the first time; and where another client of the
+/// same list has been enrolled.
+const TRIED: Duration = Duration::from_secs(5);
+const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
+/// When a round that failed is made again, and when rosters are looked at again while clients of
+/// another list may come.
+const AGAIN: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_millis(250);
+/// How often one round writes at most.
+const WRITES: u32 = 3;
+
+/// Enrols whenever a node was connected to or has gone, and every few seconds, until `closing`.
+pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, news: Arc<Doubts>, closing: CancellationToken) {
+    let (mut book, mut due) = (Book::default(), Tick::NEVER);
+    loop {
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            _ = news.next() => {}
+            () = sleep_until(&host, due), if due != Tick::NEVER => {}
+        }
+        let Some(voters) = voters.upgrade() else { return };
+        match closing.run_until_cancelled(book.round(&voters)).await {
+            Some(next) => due = next,
+            None => return,
+        }
+        voters.members.tell();
+    }
+}
+
+/// What is remembered from round to round.
+#[derive(Debug, Default)]
+struct Book {
+    nodes: Vec<History>,
+    /// When the last enrolment began that all nodes took.
+    listed: Option<Tick>,
+    /// Since when this client waits for nodes that it has not connected to, with nothing enrolled.
+    tries: Option<Tick>,
+    /// Since when this client waits for a young server, with nothing enrolled.
+    waits: Option<Tick>,
+    /// The longest ttl that was told, and until when it may be somebody's.
+    told: Option<(Duration, Tick)>,
+}
+
+/// What to write, and which nodes to wait for.
+struct Choice {
+    servers: NodeSet,
+    answer: NodeSet,
+}
+
+impl Book {
+    /// Enrols what is connected. When to do so again.
+    async fn round(&mut self, voters: &Arc<Voters>) -> Tick {
+        let now = voters.host.now();
+        let ring = self.ring(voters, now);
+        if ring.connected.is_empty() {
+            return Tick::NEVER;
+        }
+        if voters.members.onlooker {
+            ring.look().await;
+            return now + EVERY;
+        }
+        let all = match self.choice(&ring, now).await {
+            Ok(choice) => self.enrol(&ring, choice).await,
+            Err(Some(again)) => return again,
+            Err(None) => false,
+        };
+        let spread = u32::try_from(voters.host.random() % 200).unwrap_or(0);
+        now + if all { ring.every() } else { AGAIN } * (1_000 - spread) / 1_000
+    }
+
+    fn ring<'a>(&mut self, voters: &'a Arc<Voters>, now: Tick) -> Ring<'a> {
+        let members: Vec<_> = voters.nodes.iter().map(|node| node.member()).collect();
+        self.nodes.resize_with(members.len(), History::default);
+        let longest = self.told(now).max(voters.members.longest());
+        for (history, member) in self.nodes.iter_mut().zip(&members) {
+            if let Some(member) = member {
+                history.meet(member, longest, now);
+            }
+        }
+        let lives = |run: &str| members.iter().flatten().any(|member| member.run == run);
+        let server =
+            |(history, member): (&History, &Option<Member>)| Some(history.server(member.as_ref()?, now, lives));
+        let servers = self.nodes.iter().zip(&members).map(server).collect();
+        Ring::new(voters, members, servers)
+    }
+
+    fn is_fresh(&self, now: Tick) -> bool {
+        self.listed.is_some_and(|listed| now < listed + FRESH)
+    }
+
+    /// Which servers to write: what is enrolled already, or as many as all would take. Else when to look again, if
+    /// that is known.
+    async fn choice(&mut self, ring: &Ring<'_>, now: Tick) -> Result<Choice, Option<Tick>> {
+        let known = ring.voters.members.has_all(&ring.servers, ring.connected, now);
+        if known && self.is_fresh(now) && self.refused(now).next().is_none() {
+            return Ok(Choice { servers: ring.connected, answer: ring.connected });
+        }
+        // What is written for nothing keeps others out.
+        let may_vouch = self.others_refuse(ring, now).next().is_none();
+        let mut answers = ring.look_for(ring.connected, may_vouch).await;
+        let mut wanted = ring.connected;
+        if !self.is_fresh(now) {
+            let vouched = self.vouched(ring, &answers, now);
+            if let Some(until) = self.waits(ring, vouched, now) {
+                self.hear(&answers, now, false);
+                return Err(Some(until.min(now + SOON)));
+            }
+            match vouched {
+                // It is in quarantine anyway.
+                Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
+                // This process may have stood still: then the answers are there, and were not read.
+                None if ring.is_silent(&answers) => answers = ring.look_for(ring.connected, false).await,
+                None => {}
+            }
+        }
+        self.hear(&answers, now, true);
+        let answer = (0..answers.len()).filter(|&node| answers[node].is_some()).collect();
+        match self.verdict(ring, wanted, &answers, now) {
+            Verdict::Listed(listed) if self.enough(ring, listed, &answers, now) => {
+                Ok(Choice { servers: wanted, answer })
+            }
+            Verdict::Listed(_) => Err(None),
+            Verdict::Fit(servers) => {
+                self.drop_out(ring, servers, &answers, now);
+                Ok(Choice { servers, answer })
+            }
+            Verdict::Nobody(node) => {
+                self.end(ring, node, &answers, now);
+                Err(None)
+            }
+        }
+    }
+
+    /// Asks all to take these servers, or fewer where some refuse. Whether all of these answered, and took them.
+    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer }: Choice) -> bool {
+        for left in (0..WRITES).rev() {
+            let began = ring.voters.host.now();
+            let answers = ring.write(chosen, answer).await;
+            self.hear(&answers, began, chosen == ring.connected);
+            match self.verdict(ring, chosen, &answers, began) {
+                Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
+                    self.take(ring, (chosen, listed), began, &answers);
+                    return listed == chosen;
+                }
+                Verdict::Listed(_) => return false,
+                Verdict::Fit(fit) if fit != chosen && left > 0 => {
+                    self.drop_out(ring, fit, &answers, began);
+                    chosen = fit;
+                }
+                Verdict::Fit(_) => {
+                    let node = self.refused(began).next().or_else(|| chosen.iter().next());
+                    self.end(ring, node.unwrap_or_default(), &answers, began);
+                    return false;
+                }
+                Verdict::Nobody(node) => {
+                    self.end(ring, node, &answers, began);
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Which servers a roster has that vouches for this list. Nobody vouches for who was refused by clients of another.
+    fn vouched(&self, ring: &Ring<'_>, answers: &Answers, now: Tick) -> Option<NodeSet> {
+        let vouches = |roster: &Roster| roster.vouches(ring.voters.size, &ring.servers);
+        let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
+        let refused = refuses || self.others_refuse(ring, now).next().is_some();
+        let rosters = answers.iter().flatten().map(|(_, roster)| roster);
+        vouched(ring.voters.size, &ring.servers, rosters).filter(|_| !refused)
+    }
+
+    /// Until when nothing is written by a client that has nothing enrolled: clients of another list may be
+    /// found on nodes that are still being connected to, or come back to a server that has just started.
+    fn waits(&mut self, ring: &Ring<'_>, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
+        let tried = if vouched.is_some() { TRIED_BRIEFLY } else { TRIED };
+        let until = *self.tries.get_or_insert(now) + tried;
+        if now < until && ring.others_come() {
+            return Some(until);
+        }
+        let until = vouched.is_none().then(|| self.newcomer(ring, now)).flatten()?;
+        ring.tell_all(&Standing::Newcomer(until));
+        Some(until)
+    }
+
+    /// For how long a server is young still.
+    fn young_for(&self, ring: &Ring<'_>, node: usize, now: Tick) -> Option<Duration> {
+        let age = self.nodes[node].age(ring.members[node].as_ref()?, now);
+        young(ring.voters.members.max_ttl).checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    /// The young servers that nobody vouches for.
+    fn young(&self, ring: &Ring<'_>, vouched: NodeSet, now: Tick) -> NodeSet {
+        ring.connected.without(vouched).iter().filter(|&node| self.young_for(ring, node, now).is_some()).collect()
+    }
+
+    /// Until when to wait for a young server.
+    fn newcomer(&mut self, ring: &Ring<'_>, now: Tick) -> Option<Tick> {
+        let Some(left) = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max() else {
+            self.waits = None;
+            return None;
+        };
+        // One that restarts again and again delays a start by so long once, but for those who were refused.
+        let waits = *self.waits.get_or_insert(now) + young(ring.voters.members.max_ttl);
+        let limit = if self.refused(now).next().is_some() { Tick::NEVER } else { waits };
+        let until = (now + left).min(limit);
+        (now < until).then_some(until)
+    }
+
+    /// The nodes that refused lately.
+    fn refused(&self, now: Tick) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(move |&node| self.nodes[node].refused(now).is_some())
+    }
+
+    /// Those of them whose clients have another list.
+    fn others_refuse(&self, ring: &Ring<'_>, now: Tick) -> impl Iterator<Item = usize> {
+        let vouches = |roster: &Roster| roster.vouches(ring.voters.size, &ring.servers);
+        let others = move |node: &usize| self.nodes[*node].refused(now).is_some_and(|(roster, _)| !vouches(roster));
+        self.refused(now).filter(others)
+    }
+
+    fn hear(&mut self, answers: &Answers, now: Tick, forgiven: bool) {
+        let heard = self.nodes.iter_mut().zip(answers);
+        heard.for_each(|(node, answer)| _ = answer.as_ref().map(|answer| node.hear(answer, now, forgiven)));
+    }
+
+    /// What follows from the answers, and from what those told before that did not answer, or are not connected.
+    fn verdict(&self, ring: &Ring<'_>, chosen: NodeSet, answers: &Answers, now: Tick) -> Verdict {
+        let said = answers.iter().enumerate().filter_map(|(node, answer)| match answer {
+            Some((true, roster)) => Some((node, Answer::Listed(roster))),
+            Some((false, roster)) => Some((node, Answer::Unlisted(roster))),
+            None => self.nodes[node].told(now).map(|roster| (node, Answer::Remembered(roster))),
+        });
+        decide(ring.voters.size, &ring.servers, chosen, &said.collect::<Vec<_>>())
+    }
+
+    /// Whether so many answered that they may vote. If not, what was listed before is so until its time is over.
+    fn enough(&self, ring: &Ring<'_>, listed: NodeSet, answers: &Answers, now: Tick) -> bool {
+        let enough = listed.len() >= ring.voters.size.quorum();
+        if !enough && !self.is_fresh(now) {
+            listed.iter().for_each(|node| ring.tell(node, Standing::Few, answers));
+        }
+        enough
+    }
+
+    /// No vote counts any more, because of this node.
+    fn end(&mut self, ring: &Ring<'_>, node: usize, answers: &Answers, now: Tick) {
+        self.listed = None;
+        ring.voters.members.unlisted();
+        ring.tell_all(&Standing::Unlisted(self.why(ring, node, answers, now).into()));
+    }
+
+    /// Some do not take all: the others' votes do not count from now on.
+    fn drop_out(&self, ring: &Ring<'_>, fit: NodeSet, answers: &Answers, now: Tick) {
+        ring.voters.members.keep(fit);
+        self.leave_out(ring, fit, answers, now);
+    }
+
+    /// Tells the nodes that are connected, and not among these, that they are left out, and why.
+    fn leave_out(&self, ring: &Ring<'_>, fit: NodeSet, answers: &Answers, now: Tick) {
+        for node in ring.connected.without(fit).iter() {
+            let refused = self.refused(now).next().unwrap_or(node);
+            ring.tell(node, Standing::Unlisted(self.why(ring, refused, answers, now).into()), answers);
+        }
+    }
+
+    /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
+    fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
+        (self.listed, self.waits, self.tries) = (Some(began), None, None);
+        // First: a node may have to be doubted for longer.
+        self.raise(ring, answers, began);
+        ring.voters.members.listed(&ring.servers, (chosen, listed), began, ring.longest);
+        listed.iter().for_each(|node| ring.tell(node, Standing::Listed(began + FRESH), answers));
+        self.leave_out(ring, chosen, answers, began);
+    }
+
+    /// Nodes are doubted for as long as the longest locks last that those told of that took the servers.
+    fn raise(&mut self, ring: &Ring<'_>, answers: &Answers, now: Tick) {
+        let told = answers.iter().flatten().map(|(_, roster)| roster.max_ttl).max().unwrap_or_default();
+        if told >= self.told(now) {
+            self.told = Some((told, now + told + LASTS));
+        }
+        let longest = self.told(now).max(ring.voters.members.max_ttl);
+        ring.voters.nodes.iter().for_each(|node| node.raise(longest, now));
+    }
+
+    /// The longest ttl that was told, for as long as it may be somebody's.
+    fn told(&self, now: Tick) -> Duration {
+        self.told.filter(|(_, until)| now < *until).map_or(Duration::ZERO, |(told, _)| told)
+    }
+
+    fn why(&self, ring: &Ring<'_>, node: usize, answers: &Answers, now: Tick) -> String {
+        let remembered = self.nodes[node].refused(now).map(|(roster, until)| (roster.clone(), until.since(now)));
+        let told = || answers[node].as_ref().map(|(_, roster)| (roster.clone(), roster.max_ttl + LASTS));
+        let known = || self.nodes[node].told(now).map(|roster| (roster.clone(), roster.max_ttl + LASTS));
+        let (roster, lasts) = remembered.or_else(told).or_else(known).unwrap_or_default();
+        conflict(ring.voters.size, &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
+    }
+}

@@ -1,0 +1,169 @@
+//! The nodes that one round of enrolling asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::host::before;
+use crate::node::{FaultKind, Member, NodeState, Operation, Outcome, Reply};
+use crate::protocol::round::{Count, Round};
+use crate::protocol::voters::Voters;
+use crate::quorum::roster::{EVERY, Enrolment, LASTS, PROTOCOL, Roster, Server, Standing, of, vouched};
+use crate::quorum::{NodeSet, Tick};
+
+/// For how long answers are waited for at least, and at most: longer than that nodes may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(5);
+/// How much longer than a quorum the others may take where this client is vouched for.
+const OTHERS: Duration = Duration::from_millis(250);
+
+/// What nodes said: whether they took the servers, and their rosters as they were before.
+pub(super) type Answers = Vec<Option<(bool, Roster)>>;
+
+/// One round.
+pub(super) struct Ring<'a> {
+    pub(super) voters: &'a Arc<Voters>,
+    pub(super) members: Vec<Option<Member>>,
+    pub(super) servers: Vec<Option<Server>>,
+    pub(super) connected: NodeSet,
+    /// The longest ttl that this client guards against or uses.
+    pub(super) longest: Duration,
+}
+
+impl<'a> Ring<'a> {
+    pub(super) fn new(voters: &'a Arc<Voters>, members: Vec<Option<Member>>, servers: Vec<Option<Server>>) -> Self {
+        let connected = (0..members.len()).filter(|&node| members[node].is_some()).collect();
+        Self { voters, members, servers, connected, longest: voters.members.longest() }
+    }
+
+    /// Whether a node is being connected to for the first time.
+    pub(super) fn others_come(&self) -> bool {
+        let comes = |(node, member): (usize, &Option<Member>)| {
+            member.is_none() && self.voters.nodes[node].status().state == NodeState::Connecting
+        };
+        self.members.iter().enumerate().any(comes)
+    }
+
+    /// Whether some node did not answer.
+    pub(super) fn is_silent(&self, answers: &Answers) -> bool {
+        self.connected.iter().any(|node| answers[node].is_none())
+    }
+
+    /// How often servers are enrolled, so that a round that takes long is over in time.
+    pub(super) fn every(&self) -> Duration {
+        EVERY.saturating_sub(self.patience().saturating_sub(PATIENCE))
+    }
+
+    fn patience(&self) -> Duration {
+        self.voters.members.node_timeout.clamp(PATIENCE, LONGEST)
+    }
+
+    /// Asks all nodes whether they would take the servers of `wanted`. Where this client may be vouched for and is, those
+    /// that take much longer than a quorum are not waited for.
+    pub(super) async fn look_for(&self, wanted: NodeSet, may_vouch: bool) -> Answers {
+        let host = &self.voters.host;
+        let began = host.now();
+        let (round, end) = (self.put(&self.enrolment(wanted, Duration::ZERO)), began + self.patience());
+        let _ = before(host, end, round.verdict()).await;
+        let answers = told(&round);
+        let rosters = answers.iter().flatten().map(|(_, roster)| roster);
+        let is_vouched = may_vouch && vouched(self.voters.size, &self.servers, rosters).is_some();
+        let soon = host.now() + (host.now().since(began) * 4).max(OTHERS);
+        self.rest(&round, self.connected, if is_vouched { end.min(soon) } else { end }).await
+    }
+
+    /// Asks all nodes to take the servers of `chosen`, and waits for these.
+    pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet) -> Answers {
+        let end = self.voters.host.now() + self.patience();
+        let round = self.put(&self.enrolment(chosen, self.longest + LASTS));
+        self.rest(&round, answer, end).await
+    }
+
+    fn enrolment(&self, chosen: NodeSet, lasts: Duration) -> Enrolment {
+        let servers = of(&self.servers, chosen).into_iter().cloned().collect();
+        Enrolment { nodes: self.voters.size.nodes(), protocol: PROTOCOL, max_ttl: self.longest, lasts, servers }
+    }
+
+    /// Asks all nodes for their rosters.
+    pub(super) async fn look(&self) {
+        let (nodes, protocol) = (self.voters.size.nodes(), PROTOCOL);
+        let round = self.put(&Enrolment { nodes, protocol, ..Enrolment::default() });
+        let end = self.voters.host.now() + self.patience();
+        let answers = self.rest(&round, self.connected, end).await;
+        self.connected.iter().for_each(|node| self.tell(node, Standing::Exempt, &answers));
+    }
+
+    /// Asks all that are connected.
+    fn put(&self, enrolment: &Enrolment) -> Arc<Round<Answered>> {
+        let enough = self.connected.len().min(self.voters.size.quorum());
+        let round = Round::new(self.voters.nodes.len(), 0, Answered { nodes: NodeSet::default(), enough });
+        self.voters.ask(self.connected, &Arc::new(Operation::enrol(enrolment)), &round);
+        round
+    }
+
+    /// Waits for these.
+    async fn rest(&self, round: &Round<Answered>, nodes: NodeSet, end: Tick) -> Answers {
+        let missing = |answered: &Answered| nodes.without(answered.nodes).is_empty().then_some(());
+        let _ = before(&self.voters.host, end, round.until(missing)).await;
+        self.note_faults(round);
+        told(round)
+    }
+
+    /// A node that answers with an error says why its votes do not count.
+    fn note_faults(&self, round: &Round<Answered>) {
+        let rejected = |reply: &Option<Reply>| match reply {
+            Some(Err(fault)) if fault.kind() == FaultKind::Rejected => Some(fault.to_string()),
+            _ => None,
+        };
+        let faults: Vec<_> = round.replies(|replies| replies.iter().map(rejected).collect());
+        let nobody = vec![None; self.servers.len()];
+        for (node, fault) in faults.into_iter().enumerate() {
+            if let Some(fault) = fault {
+                let why = format!("it does not let this client read and write its roster: {fault}");
+                self.tell(node, Standing::Unlisted(why.into()), &nobody);
+            }
+        }
+    }
+
+    pub(super) fn tell(&self, node: usize, standing: Standing, answers: &Answers) {
+        if let Some(server) = &self.servers[node] {
+            let roster = answers[node].as_ref().map(|(_, roster)| roster.clone());
+            self.voters.nodes[node].enrolled(&server.run, standing, roster);
+        }
+    }
+
+    pub(super) fn tell_all(&self, standing: &Standing) {
+        let nobody = vec![None; self.servers.len()];
+        self.connected.iter().for_each(|node| self.tell(node, standing.clone(), &nobody));
+    }
+}
+
+fn answer(reply: &Option<Reply>) -> Option<(bool, Roster)> {
+    match reply {
+        Some(Ok(Outcome::Listed(roster))) => Some((true, roster.clone())),
+        Some(Ok(Outcome::Unlisted(roster))) => Some((false, roster.clone())),
+        _ => None,
+    }
+}
+
+fn told(round: &Round<Answered>) -> Answers {
+    round.replies(|replies| replies.iter().map(answer).collect())
+}
+
+/// Who has answered.
+struct Answered {
+    nodes: NodeSet,
+    /// How many are a quorum, or all that are asked.
+    enough: u32,
+}
+
+impl Count for Answered {
+    type Verdict = ();
+
+    fn count(&mut self, node: usize, _: &Reply, _: u64) {
+        self.nodes.insert(node);
+    }
+
+    fn verdict(&self) -> Option<()> {
+        (self.nodes.len() >= self.enough).then_some(())
+    }
+}

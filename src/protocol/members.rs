@@ -1,0 +1,97 @@
+//! What one client enrolled last, and whose votes count by that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::quorum::roster::{Electorate, Listing, Server};
+use crate::quorum::{NodeSet, Tick};
+
+/// What this client tells rosters, and what they took.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// Its own; zero where it has no restart guard.
+    pub(super) max_ttl: Duration,
+    /// It only looks, and acquires nothing.
+    pub(crate) onlooker: bool,
+    /// Milliseconds: the longest ttl that it guards against or uses.
+    longest: AtomicU64,
+    pub(super) node_timeout: Duration,
+    listing: Mutex<Listing>,
+    news: Notify,
+}
+
+impl Members {
+    pub(crate) fn new(max_ttl: Duration, ttl: Duration, node_timeout: Duration, onlooker: bool) -> Self {
+        let longest = AtomicU64::new(millis(max_ttl.max(ttl)));
+        Self { max_ttl, onlooker, longest, node_timeout, listing: Mutex::default(), news: Notify::new() }
+    }
+
+    /// A lock of this client has that ttl. Returns whether nodes are to be told.
+    pub(super) fn use_ttl(&self, ttl: Duration) -> bool {
+        self.longest.fetch_max(millis(ttl), Ordering::Relaxed) < millis(ttl)
+    }
+
+    /// The longest ttl that it guards against or uses.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_millis(self.longest.load(Ordering::Relaxed))
+    }
+
+    /// All that answered took the servers of `chosen`, those of `took` themselves. See [`Listing::take`].
+    pub(super) fn listed(
+        &self,
+        servers: &[Option<Server>],
+        (chosen, took): (NodeSet, NodeSet),
+        began: Tick,
+        longest: Duration,
+    ) {
+        self.listing().take(servers, (chosen, took), began, longest);
+    }
+
+    /// Only the votes of these count still.
+    pub(super) fn keep(&self, fit: NodeSet) {
+        self.listing().keep(fit);
+    }
+
+    /// Nobody's votes count any more.
+    pub(super) fn unlisted(&self) {
+        self.listing().clear();
+    }
+
+    /// Whether every server of `chosen` counts at `now`.
+    pub(super) fn has_all(&self, servers: &[Option<Server>], chosen: NodeSet, now: Tick) -> bool {
+        self.listing().has_all(servers, chosen, now)
+    }
+
+    /// Whose votes count at `now`, beside those of `exempt`.
+    pub(super) fn electorate(&self, exempt: NodeSet, ttl: Duration, now: Tick) -> Electorate {
+        self.listing().electorate(exempt, ttl, now)
+    }
+
+    /// A round of enrolling has ended.
+    pub(super) fn tell(&self) {
+        self.news.notify_waiters();
+    }
+
+    /// Waits until a round of enrolling ends, after `begin` has asked for one.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn round(&self, begin: impl FnOnce()) {
+        let news = self.news.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        begin();
+        news.await;
+    }
+
+    fn listing(&self) -> MutexGuard<'_, Listing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

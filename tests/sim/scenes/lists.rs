@@ -1,0 +1,187 @@
+//! Clients of different lists that share one node: one of the lists has the name, and the other never.
+
+use super::part::Part;
+use super::script::{NEVER, Script, forgets, millis, pause};
+use crate::cue::Cue;
+use crate::judge::history::{Answer, Memory, Verb};
+
+fn asks_for(timeout: u64, hold: u64) -> Part {
+    Part { timeout: millis(timeout), hold: millis(hold), ..Part::default() }
+}
+
+/// The second comes when the first has its list.
+fn first_alone(script: &mut Script) {
+    script.processes = 1;
+    script.at(10, Cue::Starts);
+}
+
+/// Both start when what is held back is held back.
+fn both_later(script: &mut Script) {
+    script.at(10, Cue::Starts);
+    script.at(200, Cue::Starts);
+}
+
+/// Both start at the same moment and ask again and again. In the end one of them goes, and the other has
+/// it in bounded time.
+pub fn two_lists_share_a_node(script: &mut Script) {
+    script.two_lists(3_000, 5_000);
+    for process in 0..2 {
+        for at in [0, 1_500, 4_000, 9_000] {
+            script.asks(at, process, asks_for(2_000, 1_500));
+        }
+    }
+    let goes = script.dice.index(2);
+    script.at(14_000, Cue::Kill(goes));
+}
+
+/// The first has its list, and stands still for so long that the second may have its own. When it goes
+/// on it asks at once, with its connections alive.
+pub fn stalled_over_a_cold_change(script: &mut Script) {
+    script.two_lists(3_000, 5_000);
+    first_alone(script);
+    let length = script.about(30_000, 4_000);
+    script.at(1_000, pause(0, length));
+    script.asks(1_500, 1, asks_for(60_000, 60_000));
+    script.asks(2_000, 0, asks_for(5_000, 2_000));
+    // What it is told by the node that they share comes late.
+    script.hold_one_way(0, &[2], 1, 20_000..length + 1_500, length + 2_000);
+    script.at(length + 8_000, Cue::Kill(0));
+}
+
+/// The first is granted the name late in the life of its enrolment, and stands still.
+pub fn who_stands_still_holds(script: &mut Script) {
+    script.two_lists(20_000, 20_000);
+    first_alone(script);
+    script.once_answered(Verb::Claim, 0, Answer::Granted, 2, pause(0, 40_000));
+    let at = script.about(0, 9_000);
+    script.asks(at, 0, Part { renewed: false, ..asks_for(3_000, 60_000) });
+    script.asks(at + 500, 1, asks_for(60_000, 5_000));
+    script.at(at + 70_000, Cue::Kill(0));
+}
+
+/// The second starts later, and asks before it has heard of the node that they share. (Its nodes were taught by one of
+/// the same list that has gone: else its votes would wait for that.)
+pub fn the_common_node_is_slow(script: &mut Script) {
+    script.two_lists(3_000, 5_000);
+    script.plan.lists.swap(0, 1);
+    script.processes = 1;
+    script.at(3_000, Cue::Kill(0));
+    script.at(24_000, Cue::Starts);
+    script.asks(25_000, 1, asks_for(5_000, 20_000));
+    script.at(30_000, Cue::Starts);
+    let late = script.about(200, 600);
+    script.hold_one_way(2, &[2], 0, 29_900..30_700, 30_000 + late);
+    for at in [30_050, 30_200, 30_500] {
+        script.asks(at, 2, asks_for(1_500, 1_000));
+    }
+    script.at(38_000, Cue::Kill(2));
+}
+
+/// The second was refused. The node that they share restarts, and forgets its roster; the first comes
+/// back to it a little later than the second.
+pub fn the_common_node_restarts(script: &mut Script) {
+    script.two_lists(3_000, 5_000);
+    script.asks(0, 0, asks_for(5_000, 30_000));
+    script.processes = 1;
+    script.at(2_000, Cue::Starts);
+    let down = script.about(1, 1_500);
+    script.at(5_000, Cue::Crash { node: 2, memory: Memory::Empty, down: millis(down) });
+    script.hold_back(0, &[2], 5_000..5_000 + down + 1_000, 5_000 + down + 1_000);
+    for at in [3_000, 5_100, 6_000, 8_000] {
+        script.asks(at, 1, asks_for(1_500, 1_000));
+    }
+    let again = script.about(12_000, 1_000);
+    script.at(again, forgets(2));
+    script.asks(again + 50, 1, asks_for(1_500, 1_000));
+    script.at(20_000, Cue::Kill(1));
+}
+
+/// It stands still for longer than its enrolment lasts, and one of its nodes has restarted when it goes on: it
+/// is enrolled at once.
+pub fn an_established_client_beside_a_restart(script: &mut Script) {
+    script.world(3, 1, 3_000, 20_000);
+    script.at(1_000, pause(0, 11_000));
+    let (at, node) = (script.about(10_500, 1_400), script.dice.index(3));
+    script.at(at, forgets(node));
+    script.asks(12_300, 0, Part { must: true, ..asks_for(5_000, 500) });
+}
+
+/// It stands still for longer than its enrolment lasts, and tries once as soon as it goes on.
+pub fn an_established_client_tries_once(script: &mut Script) {
+    script.world(3, 1, 3_000, 20_000);
+    script.jitter = 0;
+    let length = script.about(10_500, 4_000);
+    script.at(1_000, pause(0, length));
+    script.asks(1_000 + length, 0, Part { must: true, once: true, ..asks_for(5_000, 500) });
+}
+
+/// A process starts beside one that runs, while one of the nodes has just restarted: it is enrolled as soon as that
+/// one has enrolled the new server.
+pub fn a_newcomer_beside_a_restart(script: &mut Script) {
+    script.world(3, 1, 3_000, 20_000);
+    let node = script.dice.index(3);
+    script.at(2_000, forgets(node));
+    let starts = script.about(2_050, 900);
+    script.at(starts, Cue::Starts);
+    script.asks(starts + 100, 1, Part { must: true, ..asks_for(4_500, 500) });
+}
+
+/// A process starts beside one that runs, while a machine is dead.
+pub fn a_newcomer_while_a_machine_is_dead(script: &mut Script) {
+    script.world(3, 1, 3_000, 20_000);
+    let node = script.dice.index(3);
+    script.at(2_000, Cue::Crash { node, memory: Memory::Empty, down: millis(20_000) });
+    let starts = script.about(2_100, 4_000);
+    script.at(starts, Cue::Starts);
+    script.asks(starts + 100, 1, Part { must: true, ..asks_for(2_500, 500) });
+}
+
+/// The first enrols n0 and n1, since it cannot reach n2, and n1 grants. Then it reaches n2, which takes n0 and not n1: with
+/// n0's vote, which comes after that, n1's must not decide. The second has the name on n2 and n3.
+pub fn votes_of_two_listings(script: &mut Script) {
+    script.world(5, 0, 20_000, 20_000);
+    both_later(script);
+    script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 1]];
+    script.node_timeout(20_000);
+    script.jitter = 5;
+    let meets = script.about(11_050, 200);
+    script.hold_back(0, &[2], 0..meets, meets);
+    script.hold_back(1, &[1], 0..NEVER, NEVER);
+    script.asks(7_000, 1, asks_for(3_000, 30_000));
+    script.asks(11_000, 0, Part { round_timeout: Some(millis(5_000)), ..asks_for(5_500, 5_000) });
+    let late = script.about(14_000, 1_000);
+    script.hold_one_way(0, &[0], 1, 10_990..late, late);
+    script.at(40_000, Cue::Kill(1));
+}
+
+/// The first enrols n0 and n2, and knows that clients of another list have n3 beside them there. It cannot reach n2 any more when it
+/// reaches n1 for the first time: n0 and n1 are no listing beside that one's n2 and n3.
+pub fn a_node_that_took_it_cannot_be_reached(script: &mut Script) {
+    script.world(5, 0, 20_000, 20_000);
+    both_later(script);
+    script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4]];
+    let heals = script.about(18_000, 1_000);
+    script.hold_back(0, &[1], 0..heals, heals);
+    script.hold_back(1, &[4], 0..NEVER, NEVER);
+    script.asks(8_000, 1, asks_for(3_000, 40_000));
+    script.at(heals - 10, Cue::Cut { process: 0, node: 2, ways: [true; 2], last: millis(40_000) });
+    for at in [heals + 2_000, heals + 5_000, heals + 8_000] {
+        script.asks(at, 0, asks_for(2_500, 1_000));
+    }
+    script.at(45_000, Cue::Kill(1));
+}
+
+/// The first is granted the name and stands still. Another of its list, without a restart guard and with shorter locks,
+/// does not cut short what it enrolled.
+pub fn no_guard_beside_others(script: &mut Script) {
+    script.two_lists(20_000, 20_000);
+    script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![2, 3, 4]];
+    script.plan.unguarded = vec![1];
+    script.once_answered(Verb::Claim, 0, Answer::Granted, 2, pause(0, 40_000));
+    let at = script.about(500, 4_000);
+    script.asks(at, 0, Part { renewed: false, ..asks_for(3_000, 60_000) });
+    script.at(at + 6_000, Cue::Kill(1));
+    script.at(at + 7_000, Cue::Starts);
+    script.asks(at + 7_500, 2, asks_for(60_000, 5_000));
+    script.at(at + 70_000, Cue::Kill(0));
+}
