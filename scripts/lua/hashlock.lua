@@ -47,7 +47,7 @@
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
 --   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when; n, p = how many nodes their list has, their protocol;
---                   r = the RUN in which it was written;
+--                   r = the run id of the process in which it was written;
 --                   '='..longest ttl of some client (ms) -> until when. Gone with its last entry
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
 -- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
@@ -583,10 +583,15 @@ function verbs.record()
   return {'record', high, floor, taught}
 end
 
+-- RUN also names what the process was a replica of, for a while.
+local function process()
+  return string.match(RUN, '^[^/]*')
+end
+
 -- What a roster holds that has not expired. Nothing lasts longer than it was told to last: where it does, the clock was set back since.
 local function roster(key)
   local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0}
-  local servers, seen = {}, {}
+  local servers, seen, written = {}, {}
   for i = 1, #stored, 2 do
     local kind, what, ends = sub(stored[i], 1, 1), sub(stored[i], 2), tonumber(stored[i + 1])
     if kind == '/' then
@@ -597,11 +602,12 @@ local function roster(key)
     elseif kind == '=' then
       it.dead[#it.dead + 1] = stored[i]
     else
-      seen[stored[i]] = ends or stored[i + 1]
+      seen[stored[i]] = ends
+      if kind == 'r' then written = stored[i + 1] end
     end
   end
   -- What another process wrote was loaded from disk: its clients come again, or have gone.
-  local loaded = seen.r and seen.r ~= RUN
+  local loaded = written and written ~= process()
   for run, ends in pairs(servers) do
     if ends > now and not loaded then
       it.entries[run], it.size = math.min(ends, now + it.most + ROSTER), it.size + 1
@@ -658,7 +664,7 @@ function verbs.enrol(op)
   -- First, and whether it is there or not: without memory left Redis refuses a script's HSET, unless the script has written before.
   call('PEXPIRE', key, digits(op.grace))
   for _, field in ipairs(it.dead) do call('HDEL', key, field) end
-  call('HSET', key, 'n', digits(op.count), 'p', digits(op.ballot), 'r', RUN)
+  call('HSET', key, 'n', digits(op.count), 'p', digits(op.ballot), 'r', process())
   local last = 0
   for kind, all in pairs({['/'] = it.entries, ['='] = it.told}) do
     for what, till in pairs(all) do

@@ -58,6 +58,10 @@ struct Book {
     tries: Option<Tick>,
     /// Since when this client waits for a young server, with nothing enrolled.
     waits: Option<Tick>,
+    /// What was enrolled last, as a roster has it: for as long as its entries last this client vouches for itself.
+    own: Option<(Roster, Tick)>,
+    /// How many listings in a row somebody did not answer to.
+    silent: u32,
     /// The longest ttl that was told, and until when it may be somebody's.
     told: Option<(Duration, Tick)>,
 }
@@ -80,13 +84,20 @@ impl Book {
             ring.look().await;
             return now + EVERY;
         }
-        let all = match self.choice(&ring, now).await {
+        let listed = match self.choice(&ring, now).await {
             Ok(choice) => self.enrol(&ring, choice).await,
             Err(Some(again)) => return again,
             Err(None) => false,
         };
         let spread = u32::try_from(voters.host.random() % 200).unwrap_or(0);
-        now + if all { ring.every() } else { AGAIN } * (1_000 - spread) / 1_000
+        // Who does not answer is asked again soon, and less and less often.
+        let soon = AGAIN * 2u32.pow(self.silent.saturating_sub(1).min(4));
+        let pause = match listed {
+            true if self.silent == 0 => ring.every(),
+            true => soon.min(ring.every()),
+            false => AGAIN,
+        };
+        now + pause * (1_000 - spread) / 1_000
     }
 
     fn ring<'a>(&mut self, voters: &'a Arc<Voters>, now: Tick) -> Ring<'a> {
@@ -119,7 +130,7 @@ impl Book {
         // What is written for nothing keeps others out.
         let may_vouch = self.others_refuse(ring, now).next().is_none();
         let mut answers = ring.look_for(ring.connected, may_vouch).await;
-        let mut wanted = ring.connected;
+        let mut wanted = ring.connected.without(ring.rejecting());
         if !self.is_fresh(now) {
             let vouched = self.vouched(ring, &answers, now);
             if let Some(until) = self.waits(ring, vouched, now) {
@@ -152,7 +163,7 @@ impl Book {
         }
     }
 
-    /// Asks all to take these servers, or fewer where some refuse. Whether all of these answered, and took them.
+    /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took some.
     async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer }: Choice) -> bool {
         for left in (0..WRITES).rev() {
             let began = ring.voters.host.now();
@@ -161,7 +172,7 @@ impl Book {
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
-                    return listed == chosen;
+                    return true;
                 }
                 Verdict::Listed(_) => return false,
                 Verdict::Fit(fit) if fit != chosen && left > 0 => {
@@ -187,7 +198,8 @@ impl Book {
         let vouches = |roster: &Roster| roster.vouches(ring.voters.size, &ring.servers);
         let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
         let refused = refuses || self.others_refuse(ring, now).next().is_some();
-        let rosters = answers.iter().flatten().map(|(_, roster)| roster);
+        let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
+        let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
         vouched(ring.voters.size, &ring.servers, rosters).filter(|_| !refused)
     }
 
@@ -279,15 +291,22 @@ impl Book {
 
     /// Tells the nodes that are connected, and not among these, that they are left out, and why.
     fn leave_out(&self, ring: &Ring<'_>, fit: NodeSet, answers: &Answers, now: Tick) {
-        for node in ring.connected.without(fit).iter() {
-            let refused = self.refused(now).next().unwrap_or(node);
-            ring.tell(node, Standing::Unlisted(self.why(ring, refused, answers, now).into()), answers);
+        for node in ring.connected.without(fit).without(ring.rejecting()).iter() {
+            let refused = self.refused(now).next();
+            let young = self.young_for(ring, node, now).filter(|_| refused.is_none());
+            let standing = match young {
+                Some(left) => Standing::Newcomer(now + left),
+                None => Standing::Unlisted(self.why(ring, refused.unwrap_or(node), answers, now).into()),
+            };
+            ring.tell(node, standing, answers);
         }
     }
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
     fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
         (self.listed, self.waits, self.tries) = (Some(began), None, None);
+        self.own = Some((ring.roster(chosen), began + ring.longest + LASTS));
+        self.silent = if listed == chosen { 0 } else { self.silent.saturating_add(1) };
         // First: a node may have to be doubted for longer.
         self.raise(ring, answers, began);
         ring.voters.members.listed(&ring.servers, (chosen, listed), began, ring.longest);

@@ -115,7 +115,14 @@ impl Voters {
         let (all, quorum) = (self.everyone(), self.size.quorum());
         let connected = all.iter().filter(|&node| self.exempt.contains(node) || self.nodes[node].member().is_some());
         let may_vote = || self.electorate(ttl).of(all, self.host.now()).len() >= quorum;
-        if !may_vote() && connected.collect::<NodeSet>().len() >= quorum {
+        if connected.collect::<NodeSet>().len() < quorum {
+            return;
+        }
+        // The first may have begun before this process stood still.
+        for _ in 0..2 {
+            if may_vote() {
+                return;
+            }
             self.members.round(|| self.hints.enrol()).await;
         }
     }

@@ -24,7 +24,7 @@ use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::{Job, Shared, State};
 use crate::host::before;
 use crate::node::Request;
-use crate::node::operation::Operation;
+use crate::node::operation::{Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
 use crate::node::trust::{trusted, unlisted};
 use crate::quorum::Tick;
@@ -195,6 +195,16 @@ impl Batcher {
     /// left of the call's time. Whoever answers now must not know the loaded script from this: another
     /// client's connection may not have met NOSCRIPT yet.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
+        // It would write the old one's run to a new one's roster. It is asked again when it is known who answers.
+        let enrols = |job: &Job| job.request.operation.verb == Verb::Enrol;
+        let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(enrols);
+        self.fail_all(
+            enrolments,
+            &Fault::new(FaultKind::Down, "the server does not know the script, and may be another"),
+        );
+        if jobs.is_empty() {
+            return;
+        }
         let answer = self.connection.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
         self.launch(What::Again(jobs), sent, self.in_time(sent, answer));
     }
@@ -469,7 +479,6 @@ fn demoted(reply: &Reply) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::node::operation::Verb;
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {

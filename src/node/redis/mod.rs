@@ -238,18 +238,24 @@ impl State {
             Link::Up(_) if !self.standing.counts(now) => match &self.standing {
                 Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
                 Standing::Few => NodeState::Up,
-                Standing::Newcomer(until) if now < *until => {
-                    NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer }
-                }
+                Standing::Newcomer(until) if now < *until => match self.memory(now) {
+                    NodeState::Up => NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer },
+                    state => state,
+                },
                 _ => NodeState::Connecting,
             },
-            Link::Up(_) => match self.guard.quarantined(now) {
-                // For a moment, as it is with what comes before.
-                Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
-                Some((left, doubt)) => NodeState::Quarantined { left, doubt },
-                None => NodeState::Up,
-            },
+            Link::Up(_) => self.memory(now),
             Link::Out(state) => state.clone(),
+        }
+    }
+
+    /// How a node that is connected to is, as far as its memory and its clock go.
+    fn memory(&self, now: Tick) -> NodeState {
+        match self.guard.quarantined(now) {
+            // For a moment, as it is with what comes before.
+            Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
+            Some((left, doubt)) => NodeState::Quarantined { left, doubt },
+            None => NodeState::Up,
         }
     }
 }

@@ -134,7 +134,7 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(sender);
-    let told = state.node_state(now);
+    let told = state.memory(now);
     drop(state);
     // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of it.
     match lost {

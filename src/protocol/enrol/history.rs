@@ -21,7 +21,7 @@ struct Told {
 /// One node.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Which server it is or was, and when it was connected last.
+    /// Which server it is or was, and when it answered last.
     last: Option<(String, Tick)>,
     /// Those before it, and from when on they have certainly gone.
     gone: Vec<(String, Tick)>,
@@ -34,8 +34,10 @@ impl History {
     /// It is that server at `now`. Where that is another one than before, and was running already when the one before
     /// still was, that one may be so still: what it holds is over after the longest ttl.
     pub(super) fn meet(&mut self, member: &Member, longest: Duration, now: Tick) {
-        let last = self.last.replace((member.run.clone(), now));
-        let Some((before, seen)) = last.filter(|(before, _)| *before != member.run) else { return };
+        if self.last.as_ref().is_some_and(|(last, _)| *last == member.run) {
+            return;
+        }
+        let Some((before, seen)) = self.last.replace((member.run.clone(), now)) else { return };
         let successor = now.since(seen) >= member.age;
         self.gone.push((before, if successor { now } else { now + longest }));
         self.since = Some(now);
@@ -57,6 +59,9 @@ impl History {
     /// It told its roster, and whether it takes this client's servers. What it refused stands, unless that is `forgiven`:
     /// a node that has restarted takes everybody, and so does one that is asked for less.
     pub(super) fn hear(&mut self, (took, roster): &(bool, Roster), now: Tick, forgiven: bool) {
+        if let Some((_, answered)) = &mut self.last {
+            *answered = now;
+        }
         if *took && !forgiven && self.refused(now).is_some() {
             return;
         }
@@ -91,7 +96,9 @@ mod tests {
     fn a_successor_has_its_predecessors_room_at_once_where_it_is_younger_and_else_after_the_longest_ttl() {
         let before = |age, now| {
             let (mut history, longest) = (History::default(), Duration::from_secs(60));
-            history.meet(&met("a", 1_000), longest, at(100));
+            history.meet(&met("a", 990), longest, at(90));
+            history.hear(&(true, Roster::default()), at(100), true);
+            history.meet(&met("a", 1_005), longest, at(105));
             history.meet(&met("b", age), longest, at(110));
             history.server(&met("b", age), at(now), |_| false).before
         };

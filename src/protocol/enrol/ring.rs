@@ -1,6 +1,6 @@
 //! The nodes that one round of enrolling asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::host::before;
@@ -12,7 +12,7 @@ use crate::quorum::{NodeSet, Tick};
 
 /// For how long answers are waited for at least, and at most: longer than that nodes may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-const LONGEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(4);
 /// How much longer than a quorum the others may take where this client is vouched for.
 const OTHERS: Duration = Duration::from_millis(250);
 
@@ -27,12 +27,14 @@ pub(super) struct Ring<'a> {
     pub(super) connected: NodeSet,
     /// The longest ttl that this client guards against or uses.
     pub(super) longest: Duration,
+    /// Who answered with an error.
+    rejecting: Mutex<NodeSet>,
 }
 
 impl<'a> Ring<'a> {
     pub(super) fn new(voters: &'a Arc<Voters>, members: Vec<Option<Member>>, servers: Vec<Option<Server>>) -> Self {
         let connected = (0..members.len()).filter(|&node| members[node].is_some()).collect();
-        Self { voters, members, servers, connected, longest: voters.members.longest() }
+        Self { voters, members, servers, connected, longest: voters.members.longest(), rejecting: Mutex::default() }
     }
 
     /// Whether a node is being connected to for the first time.
@@ -41,6 +43,17 @@ impl<'a> Ring<'a> {
             member.is_none() && self.voters.nodes[node].status().state == NodeState::Connecting
         };
         self.members.iter().enumerate().any(comes)
+    }
+
+    /// The nodes that answered with an error.
+    pub(super) fn rejecting(&self) -> NodeSet {
+        *self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a roster has where these were enrolled.
+    pub(super) fn roster(&self, chosen: NodeSet) -> Roster {
+        let servers = of(&self.servers, chosen).into_iter().map(|server| server.run.clone()).collect();
+        Roster { nodes: self.voters.size.nodes(), protocol: PROTOCOL, max_ttl: self.longest, servers }
     }
 
     /// Whether some node did not answer.
@@ -119,6 +132,7 @@ impl<'a> Ring<'a> {
         for (node, fault) in faults.into_iter().enumerate() {
             if let Some(fault) = fault {
                 let why = format!("it does not let this client read and write its roster: {fault}");
+                self.rejecting.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
                 self.tell(node, Standing::Unlisted(why.into()), &nobody);
             }
         }

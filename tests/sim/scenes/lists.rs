@@ -115,6 +115,18 @@ pub fn an_established_client_tries_once(script: &mut Script) {
     script.asks(1_000 + length, 0, Part { must: true, once: true, ..asks_for(5_000, 500) });
 }
 
+/// All nodes restart at once with what they have stored, and are down for eight seconds: a lock outlives that.
+pub fn all_restart_with_their_memory(script: &mut Script) {
+    let nodes = [1, 3][script.dice.index(2)];
+    script.world(nodes, 1, 20_000, 20_000);
+    script.asks(100, 0, Part { must_keep: true, ..asks_for(5_000, 25_000) });
+    let (at, down) = (script.about(3_000, 3_000), script.about(6_000, 2_000));
+    for node in 0..nodes {
+        script.at(at, Cue::Crash { node, memory: Memory::Kept, down: millis(down) });
+    }
+    script.at(30_000, Cue::Starts);
+}
+
 /// A process starts beside one that runs, while one of the nodes has just restarted: it is enrolled as soon as that
 /// one has enrolled the new server.
 pub fn a_newcomer_beside_a_restart(script: &mut Script) {

@@ -72,6 +72,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::the_common_node_restarts),
     scene!(lists::an_established_client_beside_a_restart),
     scene!(lists::an_established_client_tries_once),
+    scene!(lists::all_restart_with_their_memory),
     scene!(lists::a_newcomer_beside_a_restart),
     scene!(lists::a_newcomer_while_a_machine_is_dead),
     scene!(lists::votes_of_two_listings),

@@ -17,6 +17,8 @@ pub struct Part {
     pub timeout: Duration,
     pub round_timeout: Option<Duration>,
     pub renewed: bool,
+    /// Whether it is broken a promise if it loses the lock.
+    pub must_keep: bool,
     /// It tries once, and does not wait.
     pub once: bool,
     /// For how long; until it is lost or all faults have ended where this is longer.
@@ -35,6 +37,7 @@ impl Default for Part {
             round_timeout: None,
             renewed: true,
             once: false,
+            must_keep: false,
             hold: minute,
             dropped: false,
             must: false,
@@ -162,6 +165,9 @@ impl Client {
             let lost = std::pin::pin!(lease.lost());
             if let Either::Left(_) = select(lost, rest).await {
                 self.lost(&watch);
+                if part.must_keep {
+                    self.world.record(What::Unfinished { clients: 1 });
+                }
                 drop(guard);
                 return self.world.leases.remove(watch.number);
             }
