@@ -86,9 +86,11 @@ impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
     /// lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
-        self.enrolled(patience).await?;
+        // A try waits for its enrolment and its turn together no longer than for a round.
+        let whole = self.voters.host.now() + self.rules.round_timeout;
+        self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
-        let place = self.turn(patience).await?;
+        let place = self.turn(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
@@ -150,13 +152,12 @@ impl Claimant<'_> {
     }
 
     /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this process stood still.
-    async fn enrolled(&self, patience: Patience) -> Result<()> {
+    async fn enrolled(&self, patience: Patience, whole: Tick) -> Result<()> {
         if self.voters.members.onlooker {
             return Err(Error::config(
                 "this client only looks; connect one without QuorumBuilder::onlooker to acquire",
             ));
         }
-        let whole = self.voters.host.now() + self.rules.round_timeout;
         let end = patience.end().map_or(whole, |end| end.min(whole));
         let _ = before(&self.voters.host, end, self.voters.enrolled(self.rules.validity.ttl())).await;
         Ok(())
@@ -212,8 +213,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is this caller's turn in this process.
-    async fn turn(&self, patience: Patience) -> Result<Place> {
+    /// Waits until it is this caller's turn in this process; a try does so until `whole`.
+    async fn turn(&self, patience: Patience, whole: Tick) -> Result<Place> {
         let started = self.voters.host.now();
         let mut place = self.queue.join(self.names[0].text())?;
         if matches!(patience, Patience::Once) && place.is_held() {
@@ -221,7 +222,7 @@ impl Claimant<'_> {
         }
         if !place.try_turn() {
             let _waiting = Waiting::new(self.voters);
-            let end = patience.end().unwrap_or(started + self.rules.round_timeout);
+            let end = patience.end().unwrap_or(whole);
             let waited = match patience {
                 Patience::Once => before(&self.voters.host, end, self.hear(&mut place)).await,
                 Patience::Until(_) => before(&self.voters.host, end, place.turn()).await.map(|()| true),

@@ -92,6 +92,19 @@ impl Members {
     }
 }
 
+/// Rounded up: a ttl with a fraction is not longer than what was told.
 fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_with_a_fraction_of_a_millisecond_is_told_whole() {
+        let ttl = Duration::from_secs(10) / 3;
+        let members = Members::new(Duration::ZERO, ttl, Duration::from_secs(2), false);
+        assert!(members.longest() >= ttl && members.longest() < ttl + Duration::from_millis(1));
+    }
 }
