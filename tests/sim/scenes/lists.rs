@@ -120,7 +120,8 @@ pub fn all_restart_with_their_memory(script: &mut Script) {
     let nodes = [1, 3][script.dice.index(2)];
     script.world(nodes, 1, 20_000, 20_000);
     script.asks(100, 0, Part { must_keep: true, ..asks_for(5_000, 25_000) });
-    let (at, down) = (script.about(3_000, 3_000), script.about(6_000, 2_000));
+    // A node that is met again extends after 5 s, and the connection takes up to a second: before the ttl is over.
+    let (at, down) = (script.about(3_000, 1_000), script.about(6_000, 1_500));
     for node in 0..nodes {
         script.at(at, Cue::Crash { node, memory: Memory::Kept, down: millis(down) });
     }
