@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::node::redis::Endpoint;
+use crate::quorum::roster::{LONGEST, PROTOCOL};
 use crate::quorum::validity::MAX_ROUND;
 use crate::quorum::{Backoff, Drift, Validity};
 use crate::words::exact;
@@ -13,8 +14,8 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
-/// The longest ttl, where the restart guard does not set a shorter one.
-pub const MAX_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The longest ttl, where the restart guard does not set a shorter one: nodes enrol nobody with longer locks.
+pub const MAX_TTL: Duration = LONGEST;
 /// The most nodes.
 pub const MAX_NODES: usize = 64;
 
@@ -42,7 +43,8 @@ pub struct LockOptions {
 
 impl LockOptions {
     /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the quorum's
-    /// [`max_ttl`](crate::QuorumBuilder::max_ttl). Nodes count whole milliseconds.
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes count whole milliseconds. Locks may
+    /// be held for longer: they are [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -138,6 +140,7 @@ impl LockOptions {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
         let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
         require(ttl >= MIN_TTL, || format!("ttl is {}; use at least {}", exact(ttl), exact(MIN_TTL)))?;
+        require(ttl <= MAX_TTL, || too_long("ttl", ttl))?;
         require(ttl <= longest, || {
             format!(
                 "ttl is {}, above max_ttl; use at most {}, or raise max_ttl (restarted nodes then wait that long)",
@@ -225,6 +228,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) onlooker: bool,
+    /// Which protocol it says it speaks: another than this build's in tests only.
+    pub(crate) protocol: u32,
 }
 
 impl Default for Settings {
@@ -239,6 +244,7 @@ impl Default for Settings {
             connect_timeout: 10 * SECOND,
             max_waiters: 65_536,
             onlooker: false,
+            protocol: PROTOCOL,
         }
     }
 }
@@ -262,9 +268,7 @@ impl Settings {
             format!("node_timeout is {}; use 1 ms to 60 s", exact(self.node_timeout))
         })?;
         require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
-        require(self.max_ttl <= MAX_TTL, || {
-            format!("max_ttl is {}; use at most {}", exact(self.max_ttl), exact(MAX_TTL))
-        })?;
+        require(self.max_ttl <= MAX_TTL, || too_long("max_ttl", self.max_ttl))?;
         require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
         self.options.checked(self.max_ttl)
     }
@@ -287,6 +291,15 @@ impl Settings {
         }
         Ok(endpoints)
     }
+}
+
+fn too_long(what: &str, time: Duration) -> String {
+    format!(
+        "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is renewed \
+         by itself (auto_renew)",
+        exact(time),
+        exact(MAX_TTL)
+    )
 }
 
 fn require(right: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
@@ -331,7 +344,15 @@ mod tests {
     #[test]
     fn without_the_restart_guard_a_ttl_may_be_long_but_not_endless() {
         assert!(LockOptions::default().ttl(3_600 * SECOND).checked(Duration::ZERO).is_ok());
-        assert!(LockOptions::default().ttl(Duration::MAX).checked(Duration::ZERO).unwrap_err().is_config());
+        assert!(LockOptions::default().ttl(MAX_TTL).checked(Duration::ZERO).is_ok());
+        for ttl in [MAX_TTL + MS, 365 * MAX_TTL, Duration::MAX] {
+            let refused = LockOptions::default().ttl(ttl).checked(Duration::ZERO).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().contains("use at most 24 h"), "{refused}");
+            assert!(
+                refused.to_string().contains("auto_renew") && !refused.to_string().contains("raise max_ttl"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]
@@ -366,6 +387,7 @@ mod tests {
         assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));
         assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
         assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
+        assert!(check(|settings| settings.max_ttl = MAX_TTL + MS).contains("use at most 24 h"));
         assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30 s, above max_ttl"));
         assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
     }

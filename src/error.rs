@@ -1,5 +1,6 @@
 //! The one error type: what went wrong, what each node said, and so what to do next.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -125,11 +126,22 @@ impl Error {
     }
 }
 
+/// What keeps several nodes from voting takes some lines: it is told of the first of them.
+fn told_once(nodes: &[NodeReport], index: usize) -> Cow<'_, str> {
+    let report = &nodes[index];
+    let same = |first: &&NodeReport| first.said == report.said && first.said.starts_with("unlisted: ");
+    match nodes[..index].iter().find(same) {
+        Some(first) => format!("unlisted, as {} is", first.node).into(),
+        None => report.said.as_str().into(),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         for (index, report) in self.0.nodes.iter().enumerate() {
-            write!(f, "{} {}: {}", if index == 0 { ":" } else { ";" }, report.node, report.said)?;
+            let said = told_once(&self.0.nodes, index);
+            write!(f, "{} {}: {said}", if index == 0 { ":" } else { ";" }, report.node)?;
         }
         Ok(())
     }
@@ -160,5 +172,16 @@ mod tests {
         assert_eq!(error.to_string(), "no quorum: redis://eu:6379: granted; redis://us:6379: down");
         assert!(error.is_unavailable() && !error.is_timeout());
         assert_eq!(format!("{error:?}"), format!("Unavailable: {error}"));
+    }
+
+    #[test]
+    fn why_nodes_are_unlisted_is_told_once() {
+        let report = |node: &str, said: &str| NodeReport { node: node.into(), said: said.into() };
+        let said = ["unlisted: why", "down", "unlisted: why", "unlisted: other", "unlisted: why", "down"];
+        let nodes = ["a", "b", "c", "d", "e", "f"].iter().zip(said).map(|(node, said)| report(node, said)).collect();
+        let error = Error::new(ErrorKind::Unavailable, "no quorum").with_nodes(nodes);
+        let told = "no quorum: a: unlisted: why; b: down; c: unlisted, as a is; d: unlisted: other; e: unlisted, as a is; f: down";
+        assert_eq!(error.to_string(), told);
+        assert_eq!(error.nodes()[4].said, "unlisted: why", "who tells of each node tells all");
     }
 }

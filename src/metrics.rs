@@ -138,6 +138,8 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Record => &["record"],
         Verb::Revoke => &["revoked"],
         Verb::Enrol => &["listed", "unlisted"],
+        Verb::Retire => &["retired"],
+        Verb::Reset => &["reset"],
     }
 }
 

@@ -16,7 +16,7 @@ use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb};
 use quorumlock::quorum::handover::Stamp;
-use quorumlock::quorum::roster::{self, Enrolment};
+use quorumlock::quorum::roster::{self, Enrolment, Roster};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
@@ -52,6 +52,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
         3 => Just(Verb::Enrol),
+        1 => prop_oneof![Just(Verb::Retire), Just(Verb::Reset)],
     ];
     // Rarely: what is taught lies above most ballots from then on.
     let verb = prop_oneof![40 => verb, 1 => Just(Verb::Teach)];
@@ -103,15 +104,58 @@ fn sketch() -> impl Strategy<Value = Sketch> {
 
 /// Batches, each of which the adapter sends in one script call.
 fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
-    proptest::collection::vec(proptest::collection::vec(sketch(), 1..6), 1..12)
+    let any = proptest::collection::vec(sketch(), 1..6).prop_map(|batch| vec![batch]);
+    let several = proptest::collection::vec(prop_oneof![4 => any, 1 => contended()], 1..12);
+    several.prop_map(|batches| batches.concat())
+}
+
+/// One holds a name, two wait for it, who may want a hand-over or hear nothing, and it is released for the first: in one
+/// call, or in a call each, where what one leaves to be handled slowly slows no other.
+fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
+    let handover = || prop_oneof![1 => Just(Duration::ZERO), 3 => Just(Duration::from_secs(600))];
+    // Above what the record is ahead of a ballot, and not.
+    let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
+    let waiters = [(1u8..4, handover()), (1u8..4, handover())];
+    (98u64..104, 0u64..3, above, waiters, 1usize..5).prop_map(|(ballot, raised, above, waiters, size)| {
+        let mut all = contention(ballot, above, waiters);
+        all[3].ballot += raised;
+        all.chunks(size).map(<[_]>::to_vec).collect()
+    })
+}
+
+fn contention(ballot: u64, above: u64, waiters: [(u8, Duration); 2]) -> Vec<Sketch> {
+    let minutes = Duration::from_secs(600);
+    let holds = Sketch {
+        verb: Verb::Claim,
+        names: vec![0],
+        owner: 0,
+        ttl: minutes,
+        ballot,
+        count: 1,
+        next: 0,
+        stance: Stance::Barge,
+        grace: minutes / 10,
+        handover: Duration::ZERO,
+    };
+    let waits = |(ticket, (owner, handover))| Sketch {
+        owner,
+        stance: Stance::Wait { ticket, patience: minutes },
+        handover,
+        ..holds.clone()
+    };
+    let release = Sketch { verb: Verb::Release, stance: Stance::Once, next: ballot + above, ..holds.clone() };
+    [holds.clone()].into_iter().chain((1..).zip(waiters).map(waits)).chain([release]).collect()
 }
 
 fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     match sketch.verb {
         // What is a day ahead is cut, by clocks that differ here.
+        Verb::Teach if sketch.count.is_multiple_of(2) => return Operation::teach_by_hand(sketch.ballot.min(101), 1),
         Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
         Verb::Record => return Operation::record(),
         Verb::Enrol => return enrolment(&sketch),
+        Verb::Retire => return Operation::retire(),
+        Verb::Reset => return Operation::reset(),
         _ => {}
     }
     Operation {
@@ -138,9 +182,11 @@ fn enrolment(sketch: &Sketch) -> Operation {
     let servers = sketch.names.iter().map(server).collect();
     let nodes = if sketch.count == 4 { 5 } else { 3 };
     let protocol = if sketch.ballot == 3 { 3 } else { 2 };
-    let lasts =
-        if sketch.grace.is_zero() { Duration::ZERO } else { Duration::from_secs(900 + u64::from(sketch.count)) };
     let max_ttl = Duration::from_secs(900) - sketch.grace * sketch.count;
+    // As clients do it, or for longer than such locks need.
+    let more =
+        if sketch.stance == Stance::Barge { Duration::from_secs(u64::from(sketch.count)) } else { roster::LASTS };
+    let lasts = if sketch.grace.is_zero() { Duration::ZERO } else { max_ttl + more };
     Operation::enrol(&Enrolment { nodes, protocol, max_ttl, lasts, servers })
 }
 
@@ -169,8 +215,12 @@ fn rank(queued: &Option<Queued>) -> Option<u32> {
 /// But for the times, and for what it is worth.
 fn told(hints: &[Hint]) -> Vec<Hint> {
     let told = |hint: &Hint| {
-        let granted =
-            hint.granted.clone().map(|granted| HandedOver { stamp: Stamp::default(), counts: true, ..granted });
+        let granted = hint.granted.clone().map(|granted| HandedOver {
+            stamp: Stamp::default(),
+            lasts: Duration::ZERO,
+            counts: true,
+            ..granted
+        });
         Hint { granted, ..hint.clone() }
     };
     hints.iter().map(told).collect()
@@ -193,8 +243,19 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }
+        (Outcome::Listed(one), Outcome::Listed(other))
+        | (Outcome::Unlisted(one), Outcome::Unlisted(other))
+        | (Outcome::Retired(one), Outcome::Retired(other))
+        | (Outcome::Reset(one), Outcome::Reset(other)) => same_roster(one, other),
         (one, other) => one == other,
     }
+}
+
+fn same_roster(one: &Roster, other: &Roster) -> bool {
+    let bare = |roster: &Roster| Roster { lasts: Duration::ZERO, retired: None, ..roster.clone() };
+    bare(one) == bare(other)
+        && near(Some(one.lasts), Some(other.lasts))
+        && one.retired.is_some() == other.retired.is_some()
 }
 
 /// The memory node and the real one, each with its own time.
@@ -212,7 +273,7 @@ impl Pair {
         let names = ["a", "b", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
         // All names of a server share its record.
-        self.server.command(&["DEL", "node", "node:roster"]);
+        self.server.command(&["DEL", "node", "node:roster", "node:retired"]);
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
             let real = ask_all(&self.node, &batch).await;
@@ -278,9 +339,20 @@ fn a_user_who_may_not_publish_gets_the_same_replies_and_no_wake_up() {
     compare(CASES / 4, false);
 }
 
-fn compare(cases: u32, publishes: bool) {
+/// Each would ask all nodes at once.
+#[test]
+fn a_hand_over_tells_nobody_who_is_not_registered_to_register_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let pair = runtime.block_on(async {
+    let (pair, minutes) = (pair(&runtime, true), Duration::from_secs(600));
+    let handed_over = contention(5, 1, [(1, minutes), (2, Duration::ZERO)]);
+    let given_a_turn = Sketch { owner: 1, ballot: 6, next: 7, ..handed_over[3].clone() };
+    // What came behind the first is told with the second.
+    let calls = handed_over.into_iter().chain([given_a_turn]).map(|asked| vec![asked]);
+    runtime.block_on(pair.check(0, calls.collect())).unwrap();
+}
+
+fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {
+    runtime.block_on(async {
         let server = Server::start().await;
         let hints = Recorder::of(CLIENT);
         let channels = if publishes { "allchannels" } else { "resetchannels" };
@@ -288,7 +360,12 @@ fn compare(cases: u32, publishes: bool) {
         let url = format!("redis://twin:pw@127.0.0.1:{}", server.port());
         let node = heard(&url, hints.clone()).await;
         Pair { server, node, hints, publishes }
-    });
+    })
+}
+
+fn compare(cases: u32, publishes: bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pair = pair(&runtime, publishes);
     let (before, case) = (calls(&pair.server), AtomicU32::new(0));
     let operations = AtomicU32::new(0);
     let mut runner =

@@ -1,15 +1,15 @@
 -- The hash lock, on one node. Several operations a call; each is atomic, and all or nothing over its names.
 --
 -- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
--- ARGV   [1] for every operation, packed as '<BI4dI4dsHdddd', numbers below 2^53, the text ending with a zero byte:
---          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record | 8 revoke | 9 enrol; 64 is added where it is about no or
---                  several names, or is a release that requeues
---          size    bytes of this operation
+-- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending with a zero byte:
+--          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record | 8 revoke | 9 enrol | 10 retire | 11 reset; 64 is
+--                  added where it is about no or several names, is a release that requeues, or is a claim with another hold count than 1; 32
+--                  where an operation before it in this call may be about one of its names
 --          ttl     ms
---          count   hold count
 --          ballot  of teach the highest ballot that other nodes know
 --          owner   who asks: {client}/{acquisition}.{round}
---          names   how many names; of teach, record and enrol 0
+--          count   hold count
+--          names   how many names; of teach, record, enrol, retire and reset 0
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues,
 --                  0 leaves the queue, -1 keeps what place there is
 --          grace   ms that a turn lasts
@@ -17,44 +17,51 @@
 --          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none; of a release: the ballot of whom it hands over to,
 --                  0 if to nobody
 --        of enrol: owner the servers, with spaces between, each a run id and, behind a '<' each, those of its predecessors at the same address;
---        count how many nodes the list has; ballot the protocol; ttl the longest ttl of the client's locks; grace how long an entry lasts: 0 asks
---        and writes nothing
+--        count how many nodes the list has; ballot the protocol; ttl the longest ttl of the client's locks; grace how long an entry lasts at least:
+--        0 asks and writes nothing. Where ttl is above a day, it is unlisted
+--        of teach: grace more than 0 where it is no lesson of the node's own list: it does not become one that is taught
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
 --
 -- Stored for a name
 --   P{name}         string, packed as '<I4ddI4ds':
 --                   kind     'QLK' and a byte that begins with '@': 1 is added while somebody may wait, 2 while there is more (see below)
 --                   expires  when the key goes, ms of this node's TIME: KEEP after the later of ends and the last change, and at most SPARE
---                            later where it was stored before; where the fence is more than a day ahead of TIME, KEEP after that time
+--                            later where it was stored before; where the fence is more than a day ahead of TIME, KEEP after that time; not
+--                            before taken_till
 --                   ends     until when it is held, ms of this node's TIME: over once ends <= TIME. A release sets 0
 --                   count    hold count
 --                   fence    the highest ballot granted or healed here, or told by a release
 --                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then nothing but a release is its owner's any more
---                   Whatever is behind that has no meaning, unless there is more. Then '<sdssd' follows:
+--                   Whatever is behind that has no meaning, unless there is more. Then '<sdsdsd' follows:
 --                   turn, till         whose turn it is (who may claim the free name first) or '', until when
 --                   released           the owner that was last released here without holding it, or '': like the owner of a released grant it is not
 --                                      healed
---                   taken              the owners that were last revoked here without holding it, up to TAKEN, a line each: they are not healed either
---                   noted              until when these two are kept, where the key is: for KEEP after a release, for REMEMBERED after a revocation
+--                   released_till      until when that is kept: KEEP after the release
+--                   taken              the owners that were last revoked here, up to TAKEN, a line each: they are not healed either
+--                   taken_till         until when these are kept, and the key: REMEMBERED after the last revocation
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
 --                   holders, with an expiry each) have a suffix and a bit of kind of their own, and change nothing of this
---   P{name}:hands   hash: acquisition -> '{owner} {ms that a hand-over lasts} {when it asked, ms of TIME}': who in the queue is registered for a
---                   hand-over; goes with the place in the queue, with a release of that owner, and with the queue
+--   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts at most, when it asked (ms of TIME), and the
+--                   owner: who in the queue is registered for a hand-over; goes with the place in the queue, with a release of that owner, and
+--                   with the queue
 -- Stored for the node, in its record, which does not expire: a string, packed as '<I4dddds'
 --   kind            'QLK#'
 --   high            no ballot that was granted, healed, or told by a release, of any name, is above it, but for those more than a day ahead of TIME.
---                   At most AHEAD above the highest of them, or what the node was taught, so that it is not written each time
+--                   Up to AHEAD above the highest of them, or what the node was taught, so that it is not written each time, but not further
+--                   than AHEAD above TIME: what leads all clocks is led by nothing
 --   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
 --   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
 --   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when; n, p = how many nodes their list has, their protocol;
 --                   r = the run id of the process in which it was written;
 --                   '='..longest ttl of some client (ms) -> until when. Gone with its last entry
+--   P..node:retired string, where the node was retired: since when, ms of TIME. It does not expire
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
 -- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
 --
--- Returns '{seconds of TIME} {microseconds} {one letter for every operation}' if all were of the most frequent kinds (a table costs Redis many
--- times as much), else {TIME in microseconds, why wake-ups could not be published or '', a letter or a table for every operation}:
---   g        a claim was granted with its own ballot; e: a renewal was extended; r: a release freed its only name
+-- Returns '{seconds of TIME} {microseconds} {how many operations, or k for one}' if all went as asked: claims were granted with their own ballots,
+-- renewals extended, releases freed their only names. A line '{number of the operation} {ms left} {bar} {place in the queue} {holder}' follows for each claim that was refused
+-- because the name is held. (A table costs Redis many times as much.) Else {TIME in microseconds, why wake-ups could not be published or '', and
+-- for every operation 'k' where it went as asked, such a line without its number, or a table}:
 --   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar, place in the queue} | {stale, bar}
 --            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not wait}
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
@@ -64,110 +71,212 @@
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
---   enrol    {listed, n, p, m, run ids of the roster as it was} | {unlisted, n, p, m, run ids}: nothing was written. n and p are 0 where it is empty
+--   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was written, nor where all of it is there for as long as
+--            it must last. A roster is told as n, p, the longest ttl, ms until its last entry ends, ms since the node was retired (-1: it was
+--            not), run ids; n and p are 0 where it is empty. No vote of a node that was retired counts
+--   retire   {retired, then the roster}
+--   reset    {reset, then the roster as it was}: the node is retired no more
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes to the client of an acquisition
 --   '{acquisition} {ms}'   it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1, to register again
---   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {P{name}}'   a release has handed the name over to this owner
+--   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'   a release has handed the name over to this owner, for so long
 -- What may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself. Nothing is handed
 -- over to who does not hear of it.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used again and again has its expiry set only
 -- every SPARE.
-local KEEP, SPARE, PERIOD, LONGEST_TURN = 105000, 10000, 35000, 60000
+-- A hand-over lasts no longer than any client counts a vote for: LONGEST_HAND_OVER.
+local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
 -- For how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
--- By how much an entry of a roster lasts longer than its client's longest ttl.
-local ROSTER = 15000
+-- By how much an entry of a roster lasts longer than its client's longest ttl at least, and how much longer it is written for: so that of
+-- many clients one writes it, every ROSTER_SPARE.
+local ROSTER, ROSTER_SPARE = 15000, 5000
+-- No client with longer locks is enrolled: each node that restarts would be kept out for as long.
+local LONGEST_TTL = 86400000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x234b4c51
--- The shortest that are stored. An end that is over: zero as a double.
-local SHORTEST, SHORTEST_RECORD, OVER = 33, 37, '\0\0\0\0\0\0\0\0'
+-- The shortest that are stored of a name, in the record, and of who is registered. An end that is over: zero as a double.
+local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
+-- What the owner of a revoked hold ends with: '!'.
+local REVOKED = 33
+-- From how many keys on one command reads them, and up to how many: Lua's stack ends at 8,000 values.
+local FEW, MOST = 5, 1000
 
+local all = unpack
 local call, try, format, pack, unpack = redis.call, redis.pcall, string.format, struct.pack, struct.unpack
 local find, byte = string.find, string.byte
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
-local tonumber, keys, packed, at, last, key, letters = tonumber, KEYS, ARGV[1], 1, #ARGV[1], 2, ''
+local keys, packed, at, last, key = KEYS, ARGV[1], 1, #ARGV[1], 2
+-- Operations that were carried out, and lines about those that did not go as asked.
+local carried, told = 0, ''
 -- Of the record, once it was read.
 local high, mid, floor, rotated, taught, highest
+-- What the keys hold, by their numbers. A key that holds no string is as one that holds nothing.
+local known
 
--- What nobody contends for is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
+-- For so many, one command costs less than one for each.
+if #keys >= FEW and #keys <= MOST then known = try('MGET', all(keys)) end
+-- This user may not.
+if known and known.err then known = nil end
+
+-- What is frequent is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
 -- What this leaves, from the first operation of another kind on, or that Redis refuses, is done below, where everything is handled. Commands are
--- most of what it costs, then numbers that become text and back, tables, and calls of functions.
+-- most of what it costs, then strings that are made, numbers that become text and back, tables, and calls of functions. Nothing in here raises an
+-- error: what the operations before did must be told.
 while at <= last do
-  local verb, size, ttl, count, ballot, owner = unpack('<BI4dI4ds', packed, at)
-  local lock = keys[key]
-  local letter, done
-  if verb > 4 or verb == 3 then break end
-  local stored = try('GET', lock)
-  if stored and #stored < SHORTEST then break end
-  if verb == 1 then
-    if not floor then
-      local record = try('GET', keys[1])
-      if not record or #record < SHORTEST_RECORD then break end
-      local kind, known, _, below, moved = unpack('<I4dddd', record)
-      if kind ~= RECORD or now - moved >= PERIOD or now < moved then break end
-      high, highest, floor = known, known, below
-    end
-    local ends = now + ttl
-    if ballot <= floor or ballot > micros + FAR then break end
-    if stored then
-      local kind, expires, over, _, fence = unpack('<I4ddI4d', stored)
-      if kind ~= PLAIN or over > now or fence >= ballot then break end
-      local spare = expires - ends - KEEP
-      if spare >= 0 and spare <= SPARE then
-        done = try('SETRANGE', lock, '12', pack('<dI4ds', ends, count, ballot, owner))
-      else
-        done = try('SETRANGE', lock, '4', pack('<ddI4ds', ends + KEEP + SPARE, ends, count, ballot, owner))
-        if tonumber(done) then call('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) end
-      end
-    else
-      local plain = pack('<I4ddI4ds', PLAIN, ends + KEEP, ends, count, ballot, owner)
-      done = try('SET', lock, plain, 'PX', format('%d', ttl + KEEP)).ok and 1
-    end
-    letter = 'g'
-  elseif stored then
-    local kind, expires, ends, _, fence = unpack('<I4ddI4d', stored)
-    if kind ~= PLAIN or ends <= now then break end
-    -- The whole of it: what is behind the zero byte has no meaning.
-    if find(stored, owner, 33, true) ~= 33 or byte(stored, 33 + #owner) ~= 0 then break end
-    if verb == 4 then
-      if ballot > fence then break end
-      done = try('SETRANGE', lock, '12', OVER)
-      letter = 'r'
-    else
-      ends = now + ttl
-      -- Its fence may have been too far ahead for high when it was granted: see keep.
-      if fence > ends * 1000 then break end
-      local spare = expires - ends - KEEP
-      if spare >= 0 and spare <= SPARE then
-        done = try('SETRANGE', lock, '12', pack('<d', ends))
-      else
-        done = try('SETRANGE', lock, '4', pack('<dd', ends + KEEP + SPARE, ends))
-        if tonumber(done) then call('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) end
-      end
-      letter = 'e'
-    end
+  local verb, ttl, ballot, owner, behind = unpack('<Bdds', packed, at)
+  local lock, stored = keys[key]
+  if verb > 4 then
+    if verb <= 32 or verb > 36 then break end
+    verb, stored = verb - 32, try('GET', lock)
+  elseif known then
+    stored = known[key]
   else
-    break
+    stored = try('GET', lock)
   end
-  if not tonumber(done) then break end
-  if verb == 1 and ballot > high then high = math.min(ballot + AHEAD, micros + FAR) end
-  letters = letters .. letter
-  at, key = at + size, key + 1
+  if verb == 3 then break end
+  if stored and #stored < SHORTEST then break end
+  local kind, expires, ends, _, fence = PLAIN, 0, 0, 0, 0
+  if stored then
+    kind, expires, ends, _, fence = unpack('<I4ddI4d', stored)
+    if kind ~= PLAIN and kind ~= PLAIN + QUEUED then break end
+  end
+  if verb ~= 1 then
+    if ends <= now then break end
+    -- The whole of it: what is behind the zero byte has no meaning.
+    if find(stored, owner, 33, true) ~= 33 or #stored > 33 + #owner and byte(stored, 33 + #owner) ~= 0 then break end
+  end
+  if not floor and (verb == 1 or verb == 4 and kind ~= PLAIN) then
+    local record
+    if known then record = known[1] else record = try('GET', keys[1]) end
+    if not record or #record < SHORTEST_RECORD then break end
+    local what, upper, _, below, moved = unpack('<I4dddd', record)
+    if what ~= RECORD or now - moved >= PERIOD or now < moved then break end
+    high, highest, floor = upper, upper, below
+  end
+  if verb == 1 and ends > now then
+    -- Held by another, who has not been revoked; and nothing is to be done for its fence: see keep.
+    local over = find(stored, '\0', 33, true)
+    if not over then break end
+    local holder = string.sub(stored, 33, over - 1)
+    if holder == owner or byte(holder, -1) == REVOKED or expires < ends + KEEP or fence > ends * 1000 then break end
+    local _, _, wait, _, ticket, next = unpack('<I4Hdddd', packed, behind)
+    local place = 0
+    if wait > 0 then
+      if next == 0 then break end
+      local me, line, hands = string.match(owner, '^(.*)%.%d+$') or owner, lock .. ':queue', lock .. ':hands'
+      -- Whatever is refused: what was done by then is done again below.
+      if type(try('ZADD', line, format('%d', ticket), me)) == 'table' then break end
+      local most = math.max(next, math.min(ttl, LONGEST_HAND_OVER))
+      if type(try('HSET', hands, me, pack('<ddds', next, most, now, owner))) == 'table' then break end
+      local left = try('PTTL', line)
+      if type(left) == 'table' then break end
+      if left < wait then
+        left = wait
+        if try('PEXPIRE', line, format('%d', left)) ~= 1 then break end
+      end
+      if try('PEXPIRE', hands, format('%d', left)) ~= 1 then break end
+      if kind == PLAIN and try('SETRANGE', lock, '0', pack('<I4', PLAIN + QUEUED)) ~= #stored then break end
+      local rank = try('ZRANK', line, me)
+      if type(rank) ~= 'number' then break end
+      place = rank + 1
+    end
+    told = format('%s\n%d %d %d %d %s', told, carried + 1, ends - now, fence > floor and fence or floor, place, holder)
+  elseif verb == 1 then
+    if kind ~= PLAIN or fence >= ballot or ballot <= floor or ballot > micros + FAR then break end
+    ends = now + ttl
+    if stored then
+      local spare, size, done = expires - ends - KEEP, 33 + #owner
+      local lasts = spare >= 0 and spare <= SPARE
+      if size < #stored then size = #stored end
+      if lasts then
+        done = try('SETRANGE', lock, '12', pack('<dI4ds', ends, 1, ballot, owner))
+      else
+        done = try('SETRANGE', lock, '4', pack('<ddI4ds', ends + KEEP + SPARE, ends, 1, ballot, owner))
+      end
+      if done ~= size then break end
+      if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
+      if not lasts and try('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) ~= 1 then break end
+    else
+      -- What is there all the same is no string.
+      local done = try('SET', lock, pack('<I4ddI4ds', PLAIN, ends + KEEP, ends, 1, ballot, owner), 'PX', format('%d', ttl + KEEP), 'NX')
+      if not done or done.err then break end
+      if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
+    end
+  elseif verb == 2 then
+    ends = now + ttl
+    -- Its fence may have been too far ahead for high when it was granted: see keep.
+    if fence > ends * 1000 then break end
+    local spare = expires - ends - KEEP
+    if spare >= 0 and spare <= SPARE then
+      if try('SETRANGE', lock, '12', pack('<d', ends)) ~= #stored then break end
+    else
+      if try('SETRANGE', lock, '4', pack('<dd', ends + KEEP + SPARE, ends)) ~= #stored then break end
+      if try('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) ~= 1 then break end
+    end
+  elseif kind == PLAIN then
+    if ballot > fence or try('SETRANGE', lock, '12', OVER) ~= #stored then break end
+  else
+    -- A hand-over, as below.
+    local _, _, wait, _, _, next = unpack('<I4Hdddd', packed, behind)
+    if ballot > fence then fence = ballot end
+    if wait ~= 0 or next <= fence or next <= floor or next > micros + FAR then break end
+    local match, line, hands = string.match, lock .. ':queue', lock .. ':hands'
+    local waiting, me = try('ZRANGE', line, '0', '2'), match(owner, '^(.*)%.%d+$') or owner
+    local first, second, third = waiting[1], waiting[2], waiting[3]
+    if not first or first == me or second == me or third == me then break end
+    local asked = try('HMGET', hands, first, second or first, third or first)
+    if not asked[1] or #asked[1] < REGISTERED or byte(asked[1], -1) ~= 0 then break end
+    local lasts, most, since, to = unpack('<ddds', asked[1])
+    local client, number = match(first, '^(.*)/(%d+)$')
+    lasts = math.max(lasts, now - since + math.ceil(lasts / 2))
+    if not client or now < since or lasts > most or next > (now + lasts) * 1000 then break end
+    -- The first write, which is not refused for want of memory. Who gets a turn instead is registered no more either.
+    if type(try('HDEL', hands, first, me)) == 'table' then break end
+    ends = now + lasts
+    local value = pack('<I4ddI4ds', second and PLAIN + QUEUED or PLAIN, ends + KEEP, ends, 1, next, to)
+    local held = try('SET', lock, value, 'PX', format('%d', lasts + KEEP))
+    if held.err then break end
+    -- What it hears must be true: all is written by then. Where it does not hear, it is put back, as the first to get a turn.
+    local left, channel = try('ZREM', line, first, me), string.sub(keys[1], 1, -5) .. 'wake:'
+    local heard = 0
+    if type(left) == 'number' then
+      heard = try('PUBLISH', channel .. client, format('%s 0 %s %d %d %d %s', number, to, next, micros, lasts, lock))
+    end
+    if heard == 0 or type(heard) == 'table' then
+      try('SET', lock, stored, 'PX', format('%d', expires - now))
+      if type(left) == 'number' then try('ZADD', line, '-inf', first) end
+      break
+    end
+    if fence > high then high = math.max(fence, math.min(fence, micros) + AHEAD) end
+    if next > high then high = math.max(next, math.min(next, micros) + AHEAD) end
+    for behind = 2, #waiting do
+      local long, longest, asks = 0, 0, now
+      if asked[behind] and #asked[behind] >= REGISTERED and byte(asked[behind], -1) == 0 then
+        long, longest, asks = unpack('<ddd', asked[behind])
+      end
+      if now < asks or (now - asks) * 8 + long * 5 > longest * 8 then
+        client, number = match(waiting[behind], '^(.*)/(%d+)$')
+        if client then try('PUBLISH', channel .. client, number .. ' 1') end
+      end
+    end
+  end
+  carried, at, key = carried + 1, behind + 38, key + 1
 end
 if high ~= highest then call('SETRANGE', keys[1], '4', pack('<d', high)) end
-if at > last then return time[1] .. ' ' .. time[2] .. ' ' .. letters end
+if at > last then return time[1] .. ' ' .. time[2] .. ' ' .. (carried == 1 and 'k' or carried) .. told end
 
 local sub = string.sub
 local replies = {micros, ''}
-for i = 1, #letters do replies[i + 2] = sub(letters, i, i) end
+for i = 1, carried do replies[i + 2] = 'k' end
+for number, line in string.gmatch(told, '\n(%d+) ([^\n]*)') do replies[number + 2] = line end
 floor = nil
 
 -- Redis writes a large number with an exponent, if it ends with enough zeros.
@@ -211,7 +320,7 @@ end
 
 local function heard(ballot)
   if ballot > high and ballot <= micros + FAR then
-    local ahead = math.min(ballot + AHEAD, micros + FAR)
+    local ahead = math.max(ballot, math.min(ballot, micros) + AHEAD)
     call('SETRANGE', KEYS[1], '4', pack('<d', ahead))
     high = ahead
   end
@@ -220,7 +329,7 @@ end
 -- What is stored of an operation's name number i.
 local function look(op, i)
   local stored = call('GET', op.locks[i])
-  local it = {expires = 0, ends = 0, count = 0, fence = 0, owner = '', whose = '', till = 0, released = '', taken = '', noted = 0}
+  local it = {expires = 0, ends = 0, count = 0, fence = 0, owner = '', whose = '', till = 0, released = '', released_till = 0, taken = '', taken_till = 0}
   if stored then
     local more
     if #stored < SHORTEST or sub(stored, 1, 3) ~= 'QLK' then
@@ -228,10 +337,11 @@ local function look(op, i)
     end
     it.kind, it.expires, it.ends, it.count, it.fence, it.owner, more = unpack('<I4ddI4ds', stored)
     it.queued = it.kind % MORE >= QUEUED + PLAIN % QUEUED
-    if it.kind >= PLAIN + MORE then it.whose, it.till, it.released, it.taken, it.noted = unpack('<sdssd', stored, more) end
+    if it.kind >= PLAIN + MORE then it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till = unpack('<sdsdsd', stored, more) end
     -- Later than that it is only where this node's clock was set back.
-    it.noted = math.min(it.noted, now + REMEMBERED)
-    if it.noted <= now then it.released, it.taken = '', '' end
+    it.released_till, it.taken_till = math.min(it.released_till, now + KEEP), math.min(it.taken_till, now + REMEMBERED)
+    if it.released_till <= now then it.released = '' end
+    if it.taken_till <= now then it.taken = '' end
   end
   local left = it.till - now
   -- Turns last seconds: this node's clock was set back since, and whoever has it may be gone.
@@ -251,7 +361,7 @@ local function is_gone(it, owner)
   return it.gone[owner] or string.find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
 end
 
--- Who was revoked here last without holding it, with this one behind.
+-- Who was revoked here last, with this one behind.
 local function with_taken(it, owner)
   local known = {}
   for other in string.gmatch(it.taken, '[^\n]+') do
@@ -267,6 +377,7 @@ local function keep(op, i, it)
   local ahead = passed > last
   -- Too far for high: until clocks have passed it.
   if ahead and it.fence > micros + FAR then last = passed end
+  if it.taken ~= '' then last = math.max(last, it.taken_till - KEEP) end
   it.expires = last + KEEP
   local lasts = digits(it.expires - now)
   -- What is held is extended and released whatever the server's memory: see above.
@@ -279,7 +390,7 @@ local function keep(op, i, it)
   local more = ''
   it.kind = PLAIN + (it.queued and QUEUED or 0)
   if it.whose ~= '' or it.released ~= '' or it.taken ~= '' then
-    it.kind, more = it.kind + MORE, pack('<sdssd', it.whose, it.till, it.released, it.taken, it.noted)
+    it.kind, more = it.kind + MORE, pack('<sdsdsd', it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till)
   end
   call('SET', op.locks[i], pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.count, it.fence, it.owner) .. more, 'PX', lasts)
 end
@@ -338,7 +449,8 @@ end
 -- A claim that was refused one name, and waits for it, is who it may be handed over to.
 local function register(op, i)
   if op.wait <= 0 or op.next == 0 or #op.locks > 1 then return end
-  call('HSET', hands(op, i), acquisition(op.owner), op.owner .. ' ' .. digits(op.next) .. ' ' .. digits(now))
+  local most = math.max(op.next, math.min(op.ttl, LONGEST_HAND_OVER))
+  call('HSET', hands(op, i), acquisition(op.owner), pack('<ddds', op.next, most, now, op.owner))
   call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
 end
 
@@ -349,10 +461,12 @@ local function queue_up(op, i, it)
   register(op, i)
 end
 
--- Who is registered, for how long a hand-over to it lasts, and how old that is.
+-- Who is registered, for how long a hand-over to it lasts, and lasts at most, and how old that is.
 local function registered(op, i, who)
-  local owner, lasts, at = string.match(call('HGET', hands(op, i), who) or '', '^(.*) (%d+) (%d+)$')
-  if owner then return owner, tonumber(lasts), now - at end
+  local known = call('HGET', hands(op, i), who)
+  if not known or #known < REGISTERED or byte(known, -1) ~= 0 then return end
+  local lasts, most, at, owner = unpack('<ddds', known)
+  return owner, lasts, most, now - at
 end
 
 local function leave(op, i, it, who)
@@ -388,19 +502,22 @@ local function hand_over(op, i, it)
   if ballot <= math.max(it.fence, floor) then return false end
   local waiting = call('ZRANGE', line, 0, 2)
   if not waiting[1] then return false end
-  local owner, lasts, age = registered(op, i, waiting[1])
+  local owner, asked, most, age = registered(op, i, waiting[1])
   -- A release or a revocation of it must not be undone by what another's release carries.
-  if not owner or is_gone(it, owner) or age < 0 or age * 2 > lasts then return false end
+  if not owner or is_gone(it, owner) or age < 0 then return false end
+  -- It counts from when it registered: half of what it asked for is left.
+  local lasts = math.max(asked, age + math.ceil(asked / 2))
+  if lasts > most then return false end
   -- What it hears must be true: no write behind this can be refused, since this release has written before.
-  if not wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. op.locks[i]) then return false end
+  if not wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. digits(lasts) .. ' ' .. op.locks[i]) then return false end
   call('ZREM', line, waiting[1])
   call('HDEL', hands(op, i), waiting[1])
   it.owner, it.count, it.ends, it.fence, it.whose, it.queued = owner, 1, now + lasts, ballot, '', waiting[2] ~= nil
   heard(ballot)
   keep(op, i, it)
   for next = 2, #waiting do
-    local _, long, since = registered(op, i, waiting[next])
-    if long and (since < 0 or since * 8 > long * 3) then wake(waiting[next], 1) end
+    local _, long, longest, since = registered(op, i, waiting[next])
+    if long and (since < 0 or since * 8 + long * 5 > longest * 8) then wake(waiting[next], 1) end
   end
   return true
 end
@@ -521,7 +638,7 @@ function verbs.release(op)
   for i, it in ipairs(seen) do
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)
-    if not mine[i] then it.released, it.noted = op.owner, math.max(it.noted, now + KEEP) end
+    if not mine[i] then it.released, it.released_till = op.owner, now + KEEP end
     -- What is given back for an earlier owner leaves the acquisition what it has as another.
     if it.turn == me and op.wait >= 0 then it.whose, it.turn = '', nil end
     keep(op, i, it)
@@ -548,10 +665,9 @@ function verbs.revoke(op)
     if it.holder == op.owner then
       held, longest = held + 1, math.max(longest, it.ends - now)
       it.owner = op.owner .. '!'
-    else
-      -- A renewal on its way would take it here, and then count.
-      it.taken, it.noted = with_taken(it, op.owner), now + REMEMBERED
     end
+    -- A renewal would take it here, now or when others had it since, and the next one would count.
+    it.taken, it.taken_till = with_taken(it, op.owner), now + REMEMBERED
     keep(op, i, it)
   end
   return {'revoked', held, longest, other}
@@ -573,7 +689,9 @@ end
 function verbs.teach(op)
   rotate()
   local told = math.min(op.ballot, micros + FAR)
-  high, mid, taught = math.max(high, told), math.max(mid, told), RUN
+  high, mid = math.max(high, told), math.max(mid, told)
+  -- By hand: its own list's clients may know of higher ones, and must teach it still.
+  if op.grace == 0 then taught = RUN end
   store_record(math.max(floor, told))
   return {'taught'}
 end
@@ -590,14 +708,15 @@ end
 
 -- What a roster holds that has not expired. Nothing lasts longer than it was told to last: where it does, the clock was set back since.
 local function roster(key)
-  local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0}
+  local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0, lasts = 0}
   local servers, seen, written = {}, {}
   for i = 1, #stored, 2 do
     local kind, what, ends = sub(stored[i], 1, 1), sub(stored[i], 2), tonumber(stored[i + 1])
     if kind == '/' then
       servers[what] = ends
     elseif kind == '=' and ends > now then
-      it.told[what] = math.min(ends, now + what + ROSTER)
+      local limit = now + what + ROSTER + ROSTER_SPARE
+      it.told[what], it.stepped = math.min(ends, limit), it.stepped or ends > limit
       it.most = math.max(it.most, tonumber(what))
     elseif kind == '=' then
       it.dead[#it.dead + 1] = stored[i]
@@ -608,9 +727,11 @@ local function roster(key)
   end
   -- What another process wrote was loaded from disk: its clients come again, or have gone.
   local loaded = written and written ~= process()
+  local limit = now + it.most + ROSTER + ROSTER_SPARE
   for run, ends in pairs(servers) do
     if ends > now and not loaded then
-      it.entries[run], it.size = math.min(ends, now + it.most + ROSTER), it.size + 1
+      it.entries[run], it.size, it.stepped = math.min(ends, limit), it.size + 1, it.stepped or ends > limit
+      it.lasts = math.max(it.lasts, it.entries[run] - now)
     else
       it.dead[#it.dead + 1] = '/' .. run
     end
@@ -650,16 +771,54 @@ local function tell(it, ttl, ends)
   if needed then it.told[digits(ttl)] = ends end
 end
 
-function verbs.enrol(op)
-  local key, ends = KEYS[1] .. ':roster', now + op.grace
-  local it = roster(key)
-  local reply = {'listed', it.nodes, it.protocol, it.most}
+-- Whether all that is to be written is there until then, and nothing is to go: a clock that was set back must not keep what it let in.
+local function has_all(it, op, till)
+  if it.stepped then return false end
+  for run in string.gmatch(op.owner, '<([^ <]+)') do
+    if it.entries[run] then return false end
+  end
+  for server in string.gmatch(op.owner, '%S+') do
+    if (it.entries[string.match(server, '^[^<]+')] or 0) < till then return false end
+  end
+  for ttl, ends in pairs(it.told) do
+    if tonumber(ttl) >= op.ttl and ends >= till then return true end
+  end
+  return op.ttl <= 0
+end
+
+local function tell_roster(word, it)
+  local since = call('GET', KEYS[1] .. ':retired')
+  local reply = {word, it.nodes, it.protocol, it.most, it.lasts, since and math.max(0, now - (tonumber(since) or now)) or -1}
   for run in pairs(it.entries) do reply[#reply + 1] = run end
-  if not enter(it, op, ends) then
+  return reply
+end
+
+-- From then on its clients count no vote of it. Its roster goes on: clients of other lists must find each other out there.
+function verbs.retire()
+  local key = KEYS[1] .. ':retired'
+  local since = call('GET', key)
+  -- First: without memory left Redis refuses a script's SET, unless the script has written before.
+  call('DEL', key)
+  call('SET', key, since or digits(now))
+  return tell_roster('retired', roster(KEYS[1] .. ':roster'))
+end
+
+function verbs.reset()
+  local reply = tell_roster('reset', roster(KEYS[1] .. ':roster'))
+  call('DEL', KEYS[1] .. ':retired')
+  return reply
+end
+
+function verbs.enrol(op)
+  local key, till = KEYS[1] .. ':roster', now + op.grace
+  local it = roster(key)
+  local known, ends = has_all(it, op, till), till + ROSTER_SPARE
+  local reply = tell_roster('listed', it)
+  if op.ttl > LONGEST_TTL or not enter(it, op, ends) then
     reply[1] = 'unlisted'
     return reply
   end
-  if op.grace <= 0 or op.owner == '' then return reply end
+  if op.grace <= 0 or op.owner == '' or known then return reply end
   tell(it, op.ttl, ends)
   -- First, and whether it is there or not: without memory left Redis refuses a script's HSET, unless the script has written before.
   call('PEXPIRE', key, digits(op.grace))
@@ -684,6 +843,8 @@ local function wrong(op)
     if kind and kind ~= right and kind ~= 'none' then found = found .. (found == '' and ' ' or ', ') .. 'the key ' .. key .. ' is a ' .. kind end
   end
   look(KEYS[1], 'string')
+  look(KEYS[1] .. ':roster', 'hash')
+  look(KEYS[1] .. ':retired', 'string')
   for _, lock in ipairs(op.locks) do
     look(lock, 'string')
     look(lock .. ':queue', 'zset')
@@ -700,17 +861,16 @@ local function said(problem, op)
   return {'error', text}
 end
 
-local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol'}
+local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset'}
 
 while at <= last do
-  local op, verb, size, names = {locks = {}}
-  verb, size, op.ttl, op.count, op.ballot, op.owner, names, op.wait, op.grace, op.ticket, op.next = unpack('<BI4dI4dsHdddd', packed, at)
-  at = at + size
+  local op, verb, names = {locks = {}}
+  verb, op.ttl, op.ballot, op.owner, op.count, names, op.wait, op.grace, op.ticket, op.next, at = unpack('<BddsI4Hdddd', packed, at)
   for name = 1, names do
     op.locks[name] = KEYS[key]
     key = key + 1
   end
-  local ok, reply = pcall(verbs[WORDS[verb % 64]], op)
+  local ok, reply = pcall(verbs[WORDS[verb % 32]], op)
   replies[#replies + 1] = ok and reply or said(reply, op)
 end
 return replies

@@ -58,7 +58,7 @@ struct State {
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
 struct Stopped {
     _open: Open,
-    _listening: Option<Listening>,
+    listening: Option<Listening>,
     _over: Option<DropGuard>,
 }
 
@@ -332,20 +332,21 @@ impl Held {
         }
         Stopped {
             _open: open,
-            _listening: state.listening.take(),
+            listening: state.listening.take(),
             _over: state.over.take().map(CancellationToken::drop_guard),
         }
     }
 
     /// Releases what has ended on every node.
     fn end(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
-        let stopped = self.stop(&mut state);
+        let mut stopped = self.stop(&mut state);
         let voters = &self.leases.voters;
         let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
         // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
         let (ballot, next) = (self.highest, voters.next_ballot(self.highest));
         let release = Operation { ballot, next, ..self.claim.with_verb(Verb::Release) };
         let cleanup = Cleanup::start(voters, release, whom);
+        stopped.listening.take().into_iter().for_each(|listening| cleanup.ends(listening));
         let place = state.place.take();
         drop(state);
         drop((place, stopped));

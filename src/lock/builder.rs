@@ -16,7 +16,7 @@ use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{Hints, LEFTOVERS, Members, Voters};
+use crate::protocol::{GivenBack, Hints, LEFTOVERS, Members, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -66,13 +66,13 @@ impl QuorumBuilder {
         self
     }
 
-    /// The restart guard: the longest ttl of any client of these nodes. Default 60 s.
+    /// The restart guard: the longest ttl of any client of these nodes. Default 60 s; at most 24 h.
     ///
     /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
     /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
     ///
     /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too large keeps restarted
-    /// nodes out for as long, until that long and 15 s after the client that has it was enrolled last.
+    /// nodes out for as long, until that long and 20 s after the client that has it was enrolled last.
     ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
     /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
@@ -86,6 +86,14 @@ impl QuorumBuilder {
     /// nodes' rosters, so it may be connected to any nodes beside clients of any list.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
+        self
+    }
+
+    /// Says to nodes that it speaks this protocol, as a later version would: for tests of upgrades.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub const fn protocol(mut self, protocol: u32) -> Self {
+        self.settings.protocol = protocol;
         self
     }
 
@@ -239,12 +247,13 @@ fn runtime() -> Result<Handle> {
 /// What this client tells nodes' rosters.
 fn members(settings: &Settings, rules: &Rules) -> Members {
     Members::new(settings.max_ttl, rules.validity.ttl(), settings.node_timeout, settings.onlooker)
+        .speaking(settings.protocol)
 }
 
 fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, members: Members) -> Arc<Leases> {
     let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints.clone(), sender, members));
-    hints.attach(&voters);
+    let voters = Arc::new(Voters::new(nodes, host, hints, sender, members));
+    GivenBack::attach(&voters);
     Leases::start(voters, leftovers)
 }
 

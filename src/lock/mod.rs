@@ -3,10 +3,12 @@
 mod builder;
 mod forced;
 mod inspected;
+mod members;
 mod mutex;
 mod quorum;
 
 pub use builder::QuorumBuilder;
 pub use inspected::Inspected;
+pub use members::{Members, NodeMembers, Reset, Retired};
 pub use mutex::QuorumLock;
 pub use quorum::Quorum;

@@ -182,12 +182,7 @@ impl Quorum {
         let admitted = self.changed_until(&mut changes, |nodes| admitted(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_none() {
             self.refuse_duplicates()?;
-            let message = format!(
-                "no quorum within {}: {} of {} nodes must be up",
-                exact(patience),
-                self.quorum(),
-                self.nodes().len()
-            );
+            let message = self.why_not(&self.nodes(), patience);
             return Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.reports()));
         }
         // The others get as long again as the quorum took, if the caller's time allows, so that a server behind two
@@ -257,6 +252,18 @@ impl Quorum {
         }
     }
 
+    /// What keeps a quorum from being ready.
+    fn why_not(&self, nodes: &[NodeStatus], patience: Duration) -> String {
+        let (patience, quorum, all) = (exact(patience), self.quorum(), nodes.len());
+        let unlisted = nodes.iter().filter(|node| matches!(node.state, NodeState::Unlisted { .. })).count();
+        if unlisted > 0 && unlisted + admitted(nodes) >= quorum {
+            return format!(
+                "no quorum within {patience}: {quorum} of {all} nodes must vote, and {unlisted} are unlisted"
+            );
+        }
+        format!("no quorum within {patience}: {quorum} of {all} nodes must be up")
+    }
+
     fn refuse_duplicates(&self) -> Result<()> {
         if self.nodes().iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
             return Err(Error::config("the same server is behind two addresses").with_nodes(self.reports()));
@@ -271,6 +278,14 @@ impl Quorum {
 }
 
 impl Inner {
+    pub(super) const fn max_ttl(&self) -> Duration {
+        self.settings.max_ttl
+    }
+
+    pub(super) const fn connect_timeout(&self) -> Duration {
+        self.settings.connect_timeout
+    }
+
     /// Whether calls can be made here and now.
     pub(super) fn usable(&self) -> Result<()> {
         if self.shut.is_cancelled() {
@@ -319,7 +334,8 @@ mod tests {
             call.each(&mut |argument| {
                 enrols |= matches!(argument, Argument::Packed(ops) if ops.first() == Some(&(64 + 9)))
             });
-            let listed = vec!["listed".into(), Value::Integer(0), Value::Integer(0), Value::Integer(0)];
+            let none = [0, 0, 0, 0, -1].map(Value::Integer);
+            let listed = std::iter::once("listed".into()).chain(none).collect();
             let record = vec!["record".into(), "0".into(), "0".into(), self.1.to_string().into()];
             let reply = if enrols { listed } else { record };
             Value::Array(vec![Value::Integer(1_000_000), "".into(), Value::Array(reply)])

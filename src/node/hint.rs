@@ -8,6 +8,9 @@ use super::operation::Name;
 use crate::quorum::ballot::LIMIT;
 use crate::quorum::handover::Stamp;
 
+/// What tells whoever is registered to register again. Turns are longer.
+const REGISTER: Duration = Duration::from_millis(1);
+
 /// What a node publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
@@ -26,6 +29,8 @@ pub struct HandedOver {
     pub owner: Arc<str>,
     /// With which ballot.
     pub ballot: u64,
+    /// For how long, from when it was.
+    pub lasts: Duration,
     /// Which name.
     pub name: Name,
     /// When.
@@ -39,6 +44,18 @@ impl Hint {
     #[must_use]
     pub const fn new(acquisition: Arc<str>, after: Duration) -> Self {
         Self { acquisition, after, granted: None }
+    }
+
+    /// That it is worth registering again: in a moment.
+    #[must_use]
+    pub const fn register(acquisition: Arc<str>) -> Self {
+        Self::new(acquisition, REGISTER)
+    }
+
+    /// Whether it says that what was registered is old.
+    #[must_use]
+    pub fn asks_to_register(&self) -> bool {
+        self.granted.is_none() && self.after == REGISTER
     }
 
     /// The client whom it is for, and the number of its acquisition.
@@ -63,14 +80,15 @@ impl Hint {
 }
 
 impl HandedOver {
-    /// The owner, the ballot, the time in microseconds and the key.
+    /// The owner, the ballot, the time in microseconds, for how many milliseconds, and the key.
     fn parse(text: &str) -> Option<Self> {
-        let mut words = text.splitn(4, ' ');
+        let mut words = text.splitn(5, ' ');
         let owner = words.next()?.into();
         let ballot = words.next()?.parse().ok().filter(|&ballot| ballot < LIMIT)?;
         let time = Duration::from_micros(words.next()?.parse().ok()?);
+        let lasts = Duration::from_millis(words.next()?.parse().ok()?);
         let name = Name::of_key(words.next()?)?;
-        Some(Self { owner, ballot, name, stamp: Stamp { generation: 0, time }, counts: false })
+        Some(Self { owner, ballot, lasts, name, stamp: Stamp { generation: 0, time }, counts: false })
     }
 }
 
@@ -116,10 +134,23 @@ mod tests {
         let hint = Hint::parse("host/1/uuid", "7 500").unwrap();
         assert_eq!((hint.address(), hint.after), (Some(("host/1/uuid", 7)), Duration::from_millis(500)));
         assert_eq!(hint.granted, None);
-        let granted = Hint::parse("host/1/uuid", "7 0 host/1/uuid/7.2 99 5000001 p:{a b}").unwrap().granted.unwrap();
+        let granted =
+            Hint::parse("host/1/uuid", "7 0 host/1/uuid/7.2 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
         assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7.2", 99, "a b"));
         assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
-        for garbage in ["", "7", "x 5", "7 x", "7 -1", "7 0 o", "7 0 o 1 2", "7 0 o 1 2 p:a", "7 0 o x 2 p:{a}"] {
+        assert_eq!(granted.lasts, Duration::from_millis(3_040));
+        for garbage in [
+            "",
+            "7",
+            "x 5",
+            "7 x",
+            "7 -1",
+            "7 0 o",
+            "7 0 o 1 2",
+            "7 0 o 1 2 p:{a}",
+            "7 0 o 1 2 3 p:a",
+            "7 0 o x 2 3 p:{a}",
+        ] {
             assert_eq!(Hint::parse("c", garbage), None, "{garbage}");
         }
     }

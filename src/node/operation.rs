@@ -28,11 +28,15 @@ pub enum Verb {
     Revoke,
     /// Write the servers of a client's list into the node's roster, if they fit.
     Enrol,
+    /// Let no client count the node's votes any more.
+    Retire,
+    /// Take its retirement back.
+    Reset,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Claim,
         Self::Renew,
         Self::Count,
@@ -42,6 +46,8 @@ impl Verb {
         Self::Record,
         Self::Revoke,
         Self::Enrol,
+        Self::Retire,
+        Self::Reset,
     ];
 
     /// The verb's name in the script and in metrics.
@@ -57,6 +63,8 @@ impl Verb {
             Self::Record => "record",
             Self::Revoke => "revoke",
             Self::Enrol => "enrol",
+            Self::Retire => "retire",
+            Self::Reset => "reset",
         }
     }
 }
@@ -157,8 +165,8 @@ pub struct Operation {
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
-    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts, and
-    /// zero where nothing is to be written.
+    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts at least, and
+    /// zero where nothing is to be written; of a lesson zero, or more where it is given by hand.
     pub grace: Duration,
     /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
     pub handover: Duration,
@@ -171,6 +179,24 @@ impl Operation {
     #[must_use]
     pub fn record() -> Self {
         Self { verb: Verb::Record, ..Self::inspect([].into()) }
+    }
+
+    /// Tells a node by hand which ballots were dealt by another list: it does not become one that was taught.
+    #[must_use]
+    pub fn teach_by_hand(high: u64, lesson: u32) -> Self {
+        Self { grace: Duration::from_millis(1), ..Self::teach(high, lesson) }
+    }
+
+    /// Lets no client count the node's votes any more.
+    #[must_use]
+    pub fn retire() -> Self {
+        Self { verb: Verb::Retire, ..Self::inspect([].into()) }
+    }
+
+    /// Takes its retirement back.
+    #[must_use]
+    pub fn reset() -> Self {
+        Self { verb: Verb::Reset, ..Self::inspect([].into()) }
     }
 
     /// Tells a node the highest ballot that others know of: its lesson of that number.
@@ -262,7 +288,8 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol"];
+        let words =
+            ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 

@@ -143,6 +143,10 @@ pub enum Outcome {
     Listed(Roster),
     /// Enrol: they do not fit into the roster, which is this.
     Unlisted(Roster),
+    /// Retire: done. The roster goes on.
+    Retired(Roster),
+    /// Reset: done. The roster as it was before.
+    Reset(Roster),
     /// Record: what the node knows beside its names.
     Record {
         /// The highest ballot granted, healed, or told by a release, of any name.
@@ -173,6 +177,8 @@ impl Outcome {
             Self::Taught => "taught",
             Self::Listed(_) => "listed",
             Self::Unlisted(_) => "unlisted",
+            Self::Retired(_) => "retired",
+            Self::Reset(_) => "reset",
             Self::Record { .. } => "record",
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, Victory};
-use super::hints::Listening;
+use super::listening::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
 use super::voters::{Open, Voters};

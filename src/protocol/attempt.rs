@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hints::{Heard, Listening};
+use super::ear::{Heard, Offered};
+use super::holding::WonInLine;
+use super::listening::Listening;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::{Open, Voters};
@@ -74,7 +76,7 @@ impl<'a> Attempt<'a> {
 
     /// The ear for hints, from now on.
     pub(super) fn listen(&mut self) -> &Listening {
-        self.listening.get_or_insert_with(|| self.voters.hints.listen(self.number))
+        self.listening.get_or_insert_with(|| Listening::begin(&self.voters.hints, self.number))
     }
 
     /// What was heard since it asked last.
@@ -106,6 +108,7 @@ impl<'a> Attempt<'a> {
         let claim = Arc::new(self.operation(stance, lasts)?);
         if matches!(stance, Stance::Wait { .. }) {
             self.stand_in_line();
+            self.voters.enrol_along();
         }
         (self.last, self.next) = (Some(claim.clone()), None);
         // Read before the first send: the nodes count from later than this.
@@ -235,7 +238,8 @@ impl<'a> Attempt<'a> {
             let next = self.next(ballot);
             let release = Operation { stance, ballot, next, ..last.with_verb(Verb::Release) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
-            Cleanup::start_for(self.voters, release, whom, waits);
+            let cleanup = Cleanup::start_for(self.voters, release, whom, waits);
+            self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
         }
     }
 
@@ -254,10 +258,14 @@ impl<'a> Attempt<'a> {
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
         let listening = self.listening.take();
         if let Some(listening) = &listening {
-            listening.hold(self.voters, &claim, refused.then_some(&round));
+            listening.hold(refused.then(|| self.in_line_with(&claim, round)));
         }
         let open = self.voters.open_cleanup();
         Some(Victory { claim, grant, listening, open })
+    }
+
+    fn in_line_with(&self, claim: &Arc<Operation>, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {
+        Arc::new(WonInLine { voters: Arc::downgrade(self.voters), claim: claim.clone(), round })
     }
 
     /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with
@@ -272,7 +280,8 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
-        let handed = self.listening.take().map(Listening::end).unwrap_or_default();
+        let listening = self.listening.take();
+        let handed = listening.as_ref().map(Listening::end).unwrap_or_default();
         let Some(last) = &self.last else { return };
         let mut whom = whom(may_hold, unheard, &handed);
         if in_line {
@@ -282,7 +291,8 @@ impl Drop for Attempt<'_> {
             let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
             let release = last.with_verb(Verb::Release);
             let next = self.next(ballot);
-            Cleanup::start(self.voters, Operation { ballot, next, ..release }, whom);
+            let cleanup = Cleanup::start(self.voters, Operation { ballot, next, ..release }, whom);
+            listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }
 }

@@ -4,6 +4,7 @@
 mod history;
 mod ring;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::history::History;
 use self::ring::{Answers, Ring};
-use super::hints::Doubts;
+use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
 use crate::node::Member;
-use crate::quorum::roster::{Answer, EVERY, FRESH, LASTS, Roster, Standing, Verdict, conflict, decide, vouched, young};
+use crate::quorum::roster::{
+    Answer, EVERY, FRESH, LASTS, Roster, Standing, Verdict, conflict, decide, retired, vouched, young,
+};
 use crate::quorum::{NodeSet, Tick};
 
 /// For how long nodes are waited for that are being connected to for the first time; and where another client of the
@@ -40,7 +43,7 @@ pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, news: Arc<Dou
             () = sleep_until(&host, due), if due != Tick::NEVER => {}
         }
         let Some(voters) = voters.upgrade() else { return };
-        match closing.run_until_cancelled(book.round(&voters)).await {
+        match closing.run_until_cancelled(book.rounds(&voters, &news)).await {
             Some(next) => due = next,
             None => return,
         }
@@ -62,8 +65,21 @@ struct Book {
     own: Option<(Roster, Tick)>,
     /// How many listings in a row somebody did not answer to.
     silent: u32,
+    /// The nodes that were retired when this round began.
+    were_retired: NodeSet,
     /// The longest ttl that was told, and until when it may be somebody's.
     told: Option<(Duration, Tick)>,
+}
+
+/// Which server each node is, where it is connected to.
+fn runs(voters: &Voters) -> Vec<Option<String>> {
+    voters.nodes.iter().map(|node| node.member().map(|member| member.run)).collect()
+}
+
+/// The nodes that are connected now, and were not, or were other servers.
+fn came(before: &[Option<String>], now: &[Option<String>]) -> NodeSet {
+    let came = |&node: &usize| now[node].is_some() && now[node] != before[node];
+    (0..now.len().min(before.len())).filter(came).collect()
 }
 
 /// What to write, and which nodes to wait for.
@@ -73,6 +89,31 @@ struct Choice {
 }
 
 impl Book {
+    /// Enrols what is connected; begins anew where a node is connected to meanwhile, whose roster may be another list's: a
+    /// round that waits for a silent node must not keep that from being asked. Once for each node, so that one which comes and
+    /// goes holds up nothing. When to do so again.
+    async fn rounds(&mut self, voters: &Arc<Voters>, news: &Doubts) -> Tick {
+        let mut met = NodeSet::default();
+        loop {
+            let (asked, more) = (runs(voters), AtomicBool::new(false));
+            let comes = async {
+                loop {
+                    let _ = news.next().await;
+                    more.store(true, Ordering::Relaxed);
+                    let came = came(&asked, &runs(voters)).without(met);
+                    if !came.is_empty() {
+                        return came;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                due = self.round(voters) => return if more.into_inner() { voters.host.now() } else { due },
+                came = comes => met = met.or(came),
+            }
+        }
+    }
+
     /// Enrols what is connected. When to do so again.
     async fn round(&mut self, voters: &Arc<Voters>) -> Tick {
         let now = voters.host.now();
@@ -84,11 +125,20 @@ impl Book {
             ring.look().await;
             return now + EVERY;
         }
+        self.were_retired = self.retired();
         let listed = match self.choice(&ring, now).await {
-            Ok(choice) => self.enrol(&ring, choice).await,
+            Ok(choice) => Ok(self.enrol(&ring, choice).await),
+            Err(again) => Err(again),
+        };
+        self.tell_retired(&ring);
+        let listed = match listed {
             Err(Some(again)) => return again,
             Err(None) => false,
+            // They may be enrolled again.
+            Ok(true) if !self.were_retired.without(self.retired()).is_empty() => return now + SOON,
+            Ok(listed) => listed,
         };
+        voters.members.may_enrol_from(self.early(&ring, now, listed));
         let spread = u32::try_from(voters.host.random() % 200).unwrap_or(0);
         // Who does not answer is asked again soon, and less and less often.
         let soon = AGAIN * 2u32.pow(self.silent.saturating_sub(1).min(4));
@@ -98,6 +148,12 @@ impl Book {
             false => AGAIN,
         };
         now + pause * (1_000 - spread) / 1_000
+    }
+
+    /// From when on the next enrolment may be made before it is due: half the time, where nobody is missing.
+    fn early(&self, ring: &Ring<'_>, began: Tick, listed: bool) -> Tick {
+        let calm = listed && self.silent == 0 && self.refused(began).next().is_none();
+        if calm { began + ring.every() / 2 } else { Tick::NEVER }
     }
 
     fn ring<'a>(&mut self, voters: &'a Arc<Voters>, now: Tick) -> Ring<'a> {
@@ -123,14 +179,15 @@ impl Book {
     /// Which servers to write: what is enrolled already, or as many as all would take. Else when to look again, if
     /// that is known.
     async fn choice(&mut self, ring: &Ring<'_>, now: Tick) -> Result<Choice, Option<Tick>> {
-        let known = ring.voters.members.has_all(&ring.servers, ring.connected, now);
+        let standing = ring.connected.without(self.retired());
+        let known = ring.voters.members.has_all(&ring.servers, standing, now);
         if known && self.is_fresh(now) && self.refused(now).next().is_none() {
-            return Ok(Choice { servers: ring.connected, answer: ring.connected });
+            return Ok(Choice { servers: standing, answer: ring.connected });
         }
         // What is written for nothing keeps others out.
         let may_vouch = self.others_refuse(ring, now).next().is_none();
-        let mut answers = ring.look_for(ring.connected, may_vouch).await;
-        let mut wanted = ring.connected.without(ring.rejecting());
+        let mut answers = ring.look_for(standing, may_vouch).await;
+        let mut wanted = ring.connected.without(ring.rejecting()).without(retirees(&answers));
         if !self.is_fresh(now) {
             let vouched = self.vouched(ring, &answers, now);
             if let Some(until) = self.waits(ring, vouched, now) {
@@ -141,7 +198,7 @@ impl Book {
                 // It is in quarantine anyway.
                 Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
                 // This process may have stood still: then the answers are there, and were not read.
-                None if ring.is_silent(&answers) => answers = ring.look_for(ring.connected, false).await,
+                None if ring.is_silent(&answers) => answers = ring.look_for(standing, false).await,
                 None => {}
             }
         }
@@ -168,7 +225,8 @@ impl Book {
         for left in (0..WRITES).rev() {
             let began = ring.voters.host.now();
             let answers = ring.write(chosen, answer).await;
-            self.hear(&answers, began, chosen == ring.connected);
+            self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
+            chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
@@ -195,12 +253,12 @@ impl Book {
 
     /// Which servers a roster has that vouches for this list. Nobody vouches for who was refused by clients of another.
     fn vouched(&self, ring: &Ring<'_>, answers: &Answers, now: Tick) -> Option<NodeSet> {
-        let vouches = |roster: &Roster| roster.vouches(ring.voters.size, &ring.servers);
+        let vouches = |roster: &Roster| roster.vouches(ring.common(), &ring.servers);
         let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
         let refused = refuses || self.others_refuse(ring, now).next().is_some();
         let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
-        vouched(ring.voters.size, &ring.servers, rosters).filter(|_| !refused)
+        vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused)
     }
 
     /// Until when nothing is written by a client that has nothing enrolled: clients of another list may be
@@ -245,9 +303,24 @@ impl Book {
         (0..self.nodes.len()).filter(move |&node| self.nodes[node].refused(now).is_some())
     }
 
+    /// The nodes that were retired, as far as they told.
+    fn retired(&self) -> NodeSet {
+        (0..self.nodes.len()).filter(|&node| self.nodes[node].is_retired()).collect()
+    }
+
+    /// Their votes count no more, and they say why.
+    fn tell_retired(&self, ring: &Ring<'_>) {
+        let (now, nobody) = (ring.voters.host.now(), vec![None; self.nodes.len()]);
+        ring.voters.members.keep(ring.voters.everyone().without(self.retired()));
+        for node in ring.connected.iter() {
+            let Some(age) = self.nodes[node].retired(now) else { continue };
+            ring.tell(node, Standing::Unlisted(retired(ring.voters.nodes[node].label(), age).into()), &nobody);
+        }
+    }
+
     /// Those of them whose clients have another list.
     fn others_refuse(&self, ring: &Ring<'_>, now: Tick) -> impl Iterator<Item = usize> {
-        let vouches = |roster: &Roster| roster.vouches(ring.voters.size, &ring.servers);
+        let vouches = |roster: &Roster| roster.vouches(ring.common(), &ring.servers);
         let others = move |node: &usize| self.nodes[*node].refused(now).is_some_and(|(roster, _)| !vouches(roster));
         self.refused(now).filter(others)
     }
@@ -260,11 +333,12 @@ impl Book {
     /// What follows from the answers, and from what those told before that did not answer, or are not connected.
     fn verdict(&self, ring: &Ring<'_>, chosen: NodeSet, answers: &Answers, now: Tick) -> Verdict {
         let said = answers.iter().enumerate().filter_map(|(node, answer)| match answer {
+            Some((true, roster)) if roster.retired.is_some() => Some((node, Answer::Remembered(roster))),
             Some((true, roster)) => Some((node, Answer::Listed(roster))),
             Some((false, roster)) => Some((node, Answer::Unlisted(roster))),
             None => self.nodes[node].told(now).map(|roster| (node, Answer::Remembered(roster))),
         });
-        decide(ring.voters.size, &ring.servers, chosen, &said.collect::<Vec<_>>())
+        decide(ring.common(), &ring.servers, chosen, &said.collect::<Vec<_>>())
     }
 
     /// Whether so many answered that they may vote. If not, what was listed before is so until its time is over.
@@ -291,7 +365,8 @@ impl Book {
 
     /// Tells the nodes that are connected, and not among these, that they are left out, and why.
     fn leave_out(&self, ring: &Ring<'_>, fit: NodeSet, answers: &Answers, now: Tick) {
-        for node in ring.connected.without(fit).without(ring.rejecting()).iter() {
+        let retired = self.were_retired.or(self.retired());
+        for node in ring.connected.without(fit).without(ring.rejecting()).without(retired).iter() {
             let refused = self.refused(now).next();
             let young = self.young_for(ring, node, now).filter(|_| refused.is_none());
             let standing = match young {
@@ -331,9 +406,15 @@ impl Book {
 
     fn why(&self, ring: &Ring<'_>, node: usize, answers: &Answers, now: Tick) -> String {
         let remembered = self.nodes[node].refused(now).map(|(roster, until)| (roster.clone(), until.since(now)));
-        let told = || answers[node].as_ref().map(|(_, roster)| (roster.clone(), roster.max_ttl + LASTS));
-        let known = || self.nodes[node].told(now).map(|roster| (roster.clone(), roster.max_ttl + LASTS));
+        let told = || answers[node].as_ref().map(|(_, roster)| (roster.clone(), roster.binds()));
+        let known = || self.nodes[node].told(now).map(|roster| (roster.clone(), roster.binds()));
         let (roster, lasts) = remembered.or_else(told).or_else(known).unwrap_or_default();
-        conflict(ring.voters.size, &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
+        conflict(ring.common(), &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
     }
+}
+
+/// Who answered that it was retired: its roster binds, and its votes do not count.
+fn retirees(answers: &Answers) -> NodeSet {
+    let is = |node: &usize| answers[*node].as_ref().is_some_and(|(_, roster)| roster.retired.is_some());
+    (0..answers.len()).filter(is).collect()
 }

@@ -1,7 +1,8 @@
 //! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on one more node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use super::ear::Offered;
 use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
@@ -40,5 +41,23 @@ impl Holding {
     /// What each node said.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         self.round.reports(&self.voters, None)
+    }
+}
+
+/// A round that was won after waiting.
+#[derive(Debug)]
+pub(super) struct WonInLine {
+    pub(super) voters: Weak<Voters>,
+    pub(super) claim: Arc<Operation>,
+    pub(super) round: Arc<Round<ClaimTally>>,
+}
+
+impl Offered for WonInLine {
+    /// Takes what a node offers that had refused. One that granted, or is about to answer, needs nothing.
+    fn offered(&self, node: usize) {
+        let refused = self.round.look(ClaimTally::refused).contains(node);
+        if let Some(voters) = self.voters.upgrade().filter(|_| refused) {
+            Holding::strengthen(&voters, node, &self.claim);
+        }
     }
 }

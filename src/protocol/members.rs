@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::quorum::roster::{Electorate, Listing, Server};
+use crate::quorum::roster::{Electorate, Listing, PROTOCOL, Server};
 use crate::quorum::{NodeSet, Tick};
 
 /// What this client tells rosters, and what they took.
@@ -14,11 +14,15 @@ use crate::quorum::{NodeSet, Tick};
 pub(crate) struct Members {
     /// Its own; zero where it has no restart guard.
     pub(super) max_ttl: Duration,
+    /// Which protocol it speaks.
+    pub(crate) protocol: u32,
     /// It only looks, and acquires nothing.
     pub(crate) onlooker: bool,
     /// Milliseconds: the longest ttl that it guards against or uses.
     longest: AtomicU64,
     pub(super) node_timeout: Duration,
+    /// Nanoseconds: from when on an enrolment goes along with a claim.
+    early: AtomicU64,
     listing: Mutex<Listing>,
     news: Notify,
 }
@@ -26,7 +30,22 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(max_ttl: Duration, ttl: Duration, node_timeout: Duration, onlooker: bool) -> Self {
         let longest = AtomicU64::new(millis(max_ttl.max(ttl)));
-        Self { max_ttl, onlooker, longest, node_timeout, listing: Mutex::default(), news: Notify::new() }
+        Self {
+            max_ttl,
+            protocol: PROTOCOL,
+            onlooker,
+            longest,
+            node_timeout,
+            early: AtomicU64::new(u64::MAX),
+            listing: Mutex::default(),
+            news: Notify::new(),
+        }
+    }
+
+    /// The same of a client that says it speaks another protocol.
+    pub(crate) const fn speaking(mut self, protocol: u32) -> Self {
+        self.protocol = protocol;
+        self
     }
 
     /// A lock of this client has that ttl. Returns whether nodes are to be told.
@@ -37,6 +56,17 @@ impl Members {
     /// The longest ttl that it guards against or uses.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_millis(self.longest.load(Ordering::Relaxed))
+    }
+
+    /// From `at` on the next enrolment may go along with a claim, before it is due by itself.
+    pub(super) fn may_enrol_from(&self, at: Tick) {
+        self.early.store(nanos(at), Ordering::Relaxed);
+    }
+
+    /// Whether one is to go along with what is asked at `now`: once.
+    pub(super) fn enrols_along(&self, now: Tick) -> bool {
+        let due = |early| early <= nanos(now);
+        due(self.early.load(Ordering::Relaxed)) && due(self.early.swap(u64::MAX, Ordering::Relaxed))
     }
 
     /// All that answered took the servers of `chosen`, those of `took` themselves. See [`Listing::take`].
@@ -92,6 +122,10 @@ impl Members {
     }
 }
 
+fn nanos(at: Tick) -> u64 {
+    u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Rounded up: a ttl with a fraction is not longer than what was told.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
@@ -100,6 +134,15 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_enrolment_goes_along_once_and_not_too_soon() {
+        let members = Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
+        let at = |seconds| Tick::new(Duration::from_secs(seconds));
+        assert!(!members.enrols_along(at(100)), "none was made");
+        members.may_enrol_from(at(7));
+        assert_eq!([6, 7, 8].map(|now| members.enrols_along(at(now))), [false, true, false]);
+    }
 
     #[test]
     fn a_ttl_with_a_fraction_of_a_millisecond_is_told_whole() {

@@ -2,10 +2,15 @@
 
 mod acquire;
 mod attempt;
+mod census;
+mod doubts;
+mod ear;
 pub(crate) mod enrol;
+mod given_back;
 mod hints;
 mod holding;
 mod inspect;
+mod listening;
 mod members;
 mod queue;
 mod release;
@@ -17,9 +22,13 @@ mod voters;
 mod waiting;
 
 pub(crate) use acquire::{Claimant, Patience, Won};
-pub(crate) use hints::{Doubts, Hints, Listening};
+pub(crate) use census::{Known, Said, census, met, roster, tell};
+pub(crate) use doubts::Doubts;
+pub(crate) use given_back::GivenBack;
+pub(crate) use hints::Hints;
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
+pub(crate) use listening::Listening;
 pub(crate) use members::Members;
 pub(crate) use queue::{Place, Queue};
 pub(crate) use release::{Cleanup, LEFTOVERS, Whom};

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use super::ear::Releases;
+use super::listening::Listening;
 use super::voters::{Open, Voters};
 use super::waiting::InLine;
 use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Stance, Verb};
@@ -53,6 +55,8 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
+    /// Keeps the ear of whoever it is for until all nodes have answered once.
+    listening: Option<Listening>,
     /// From its second try on, it is one of so many that are tried again.
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -70,6 +74,7 @@ impl Cleanup {
             waiting: whom.ask,
             unconfirmed: NodeSet::default(),
             tries: 1,
+            listening: None,
             permit: None,
         };
         let cleanup = Arc::new(Self {
@@ -84,6 +89,22 @@ impl Cleanup {
         });
         voters.ask(whom.ask, &cleanup.operation, &cleanup);
         cleanup
+    }
+
+    /// It is for an acquisition that has ended: what nodes push to that before they carry this out needs no other release.
+    pub(crate) fn ends(self: &Arc<Self>, listening: Listening) {
+        self.ends_owner(&listening);
+        listening.end();
+        let mut state = self.state();
+        // What is not kept is dropped outside of the lock.
+        let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
+        drop(state);
+    }
+
+    /// The same for one owner of an acquisition that goes on.
+    pub(super) fn ends_owner(self: &Arc<Self>, listening: &Listening) {
+        let this: Weak<Self> = Arc::downgrade(self);
+        listening.release(this);
     }
 
     /// Waits until it is clear whether a quorum had held the names.
@@ -125,6 +146,8 @@ impl Cleanup {
 
     /// Takes note of one answer. Returns whether some nodes should be asked again.
     fn note(&self, node: usize, reply: &Reply) -> bool {
+        // Dropped outside of the lock.
+        let _over: Option<Listening>;
         let mut state = self.state();
         state.waiting.remove(node);
         if state.tries == 1 {
@@ -133,7 +156,11 @@ impl Cleanup {
         if worth_another_try(reply) && self.whom.insist.contains(node) {
             state.unconfirmed.insert(node);
         }
-        state.waiting.is_empty() && !state.unconfirmed.is_empty()
+        let all = state.waiting.is_empty();
+        _over = state.listening.take_if(|_| all);
+        let again = all && !state.unconfirmed.is_empty();
+        drop(state);
+        again
     }
 
     /// Has it tried again after a while, if there are not too many already.
@@ -149,6 +176,13 @@ impl Cleanup {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Releases for Cleanup {
+    fn is_under_way(&self, node: usize, owner: &str) -> bool {
+        let state = self.state();
+        *self.operation.owner == *owner && self.whom.insist.contains(node) && state.waiting.contains(node)
     }
 }
 

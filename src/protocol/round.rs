@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::hints::Watch;
+use super::listening::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Outcome, Reply, Sink, vote};

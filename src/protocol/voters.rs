@@ -127,6 +127,13 @@ impl Voters {
         }
     }
 
+    /// Claims are about to be sent: an enrolment that is due in a while goes along, in the same calls.
+    pub(super) fn enrol_along(&self) {
+        if self.members.enrols_along(self.host.now()) {
+            self.hints.enrol();
+        }
+    }
+
     /// A lock of that ttl is made: nodes are to know of it before it is acquired.
     pub(crate) fn use_ttl(&self, ttl: Duration) {
         if self.members.use_ttl(ttl) {

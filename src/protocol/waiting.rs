@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::hints::Heard;
+use super::ear::Heard;
 use super::voters::Voters;
 use crate::config::Rules;
 use crate::host::sleep_until;

@@ -43,6 +43,16 @@ pub fn lasts(ttl: Duration, drift: Drift, min_validity: Duration, round_trip: Du
     (validity.length() > long * 3 / 4 + min_validity.min(long)).then_some(validity)
 }
 
+/// For how long a name is handed over to who registered `age` ago, and asked for `asked`, `most` at most: for so long,
+/// and where that is long ago so that half of it is left. `None` where it is too long ago, and where the
+/// node's clock was set back since.
+#[must_use]
+pub fn granted(asked: Duration, most: Duration, age: Option<Duration>) -> Option<Duration> {
+    // Nodes count whole milliseconds.
+    let half = Duration::from_millis(u64::try_from(asked.as_millis().div_ceil(2)).unwrap_or(u64::MAX));
+    Some(asked.max(age?.saturating_add(half))).filter(|granted| *granted <= most)
+}
+
 /// How often the first two in a queue ask again, so that what they have registered is fresh.
 #[must_use]
 pub fn refresh(lasts: Duration) -> Duration {
@@ -60,6 +70,8 @@ pub struct Registered {
     pub stamp: Stamp,
     /// Its place in the queue.
     pub rank: u32,
+    /// Whether it was the first claim of its owner: then nothing can have been pushed to that before.
+    pub first: bool,
 }
 
 /// A push that is a vote.
@@ -105,6 +117,27 @@ pub struct Handovers {
 struct Slot {
     registered: Option<Registered>,
     vote: Option<Pushed>,
+    /// What came while nothing was registered, as far as this client knew.
+    early: Option<Early>,
+}
+
+/// A push that may turn out to be a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Early {
+    ballot: u64,
+    told: Duration,
+    stamp: Stamp,
+}
+
+impl Early {
+    /// The vote that it is, if it answers `known`.
+    fn answers(self, known: &Registered) -> Option<Pushed> {
+        let Self { ballot, told, stamp } = self;
+        let Registered { t0, lasts, .. } = *known;
+        // The node granted it later than the registration was sent, for this time from then on.
+        let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(MAX_ROUND)), stamp };
+        known.stamp.is_before(stamp).then_some(vote)
+    }
 }
 
 impl Handovers {
@@ -115,7 +148,10 @@ impl Handovers {
         let Some(answer) = registered else { return self.stale(node) };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        *slot = Slot { registered, vote };
+        // Received in the same bytes, it may be looked at before this answer.
+        let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
+        *slot = Slot { registered, vote: vote.or_else(early), early: None };
+        let vote = slot.vote;
         if vote.is_none() {
             self.open.remove(node);
         }
@@ -137,20 +173,25 @@ impl Handovers {
         }
     }
 
-    /// A node has handed the name over to this owner. It `counts` unless the node is in doubt. Returns whether
+    /// A node has handed the name over to this owner, and told for how long. It `counts` unless the node is in doubt. Returns whether
     /// it is a vote: the connection must be the one that confirmed the registration, and the node's clock must
-    /// show a later time than with that: what is carried out in one call has one time, and its order is not told. What was received before the confirmation never is.
-    pub fn push(&mut self, node: usize, ballot: u64, stamp: Stamp, counts: bool) -> bool {
+    /// show a later time than with that: what is carried out in one call has one time, and its order is not told. What was received before the
+    /// confirmation is none, unless that answers the first claim of this owner.
+    pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);
         self.top = self.top.max(ballot);
-        let Some(slot) = self.nodes.get_mut(node) else { return false };
-        let answers = |known: &Registered| known.stamp.generation == stamp.generation && known.stamp.time < stamp.time;
-        let Some(Registered { t0, lasts, .. }) = slot.registered.filter(|known| counts && answers(known)) else {
+        if !counts {
+            return false;
+        }
+        let (slot, push) = (self.slot(node), Early { ballot, told, stamp });
+        let Some(known) = slot.registered else {
+            slot.early = Some(push);
             return false;
         };
-        slot.vote = Some(Pushed { ballot, t0, lasts, stamp });
-        true
+        let vote = push.answers(&known);
+        slot.vote = vote.or(slot.vote);
+        vote.is_some()
     }
 
     /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`].
@@ -215,6 +256,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    const LASTS: Duration = Duration::from_secs(3);
+
     fn at(seconds: u64) -> Tick {
         Tick::new(SECOND * u32::try_from(seconds).unwrap())
     }
@@ -225,7 +268,7 @@ mod tests {
 
     fn registered(t0: u64, stamp: Stamp) -> Option<Registered> {
         let lasts = Validity::new(3 * SECOND, Drift::default());
-        Some(Registered { t0: at(t0), lasts, stamp, rank: 1 })
+        Some(Registered { t0: at(t0), lasts, stamp, rank: 1, first: false })
     }
 
     #[test]
@@ -250,7 +293,7 @@ mod tests {
     fn the_time_of_a_push_begins_with_the_registration_that_it_answers() {
         let mut handed = Handovers::default();
         handed.refused(1, registered(10, stamp(1, 100)));
-        assert!(handed.push(1, 7, stamp(1, 102), true));
+        assert!(handed.push(1, 7, LASTS, stamp(1, 102), true));
         let vote = handed.vote(1, at(12)).unwrap();
         assert_eq!((vote.ballot, vote.t0, vote.ends()), (7, at(10), at(13).minus(Duration::from_millis(32))));
         assert_eq!(handed.vote(1, at(13)), None, "it has ended");
@@ -264,13 +307,31 @@ mod tests {
         {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
-            assert!(!handed.push(0, 7, when, counts) && handed.vote(0, at(11)).is_none(), "{when:?}");
+            assert!(!handed.push(0, 7, LASTS, when, counts) && handed.vote(0, at(11)).is_none(), "{when:?}");
             assert_eq!((handed.is_empty(), handed.top()), (false, 7), "it may hold the name all the same");
         }
         let mut handed = Handovers::default();
-        assert!(!handed.push(0, 7, stamp(1, 102), true));
+        assert!(!handed.push(0, 7, LASTS, stamp(1, 102), true));
         handed.refused(0, registered(10, stamp(1, 100)));
         assert_eq!(handed.vote(0, at(11)), None, "by the node's clock it came later; it was received before");
+    }
+
+    #[test]
+    fn what_came_before_the_answer_to_its_owners_first_claim_counts_with_that() {
+        for (answer, first, counts, vote) in [
+            (stamp(1, 100), true, true, true),
+            (stamp(1, 100), false, true, false),
+            (stamp(1, 100), true, false, false),
+            (stamp(1, 101), true, true, false),
+            (stamp(2, 100), true, true, false),
+        ] {
+            let mut handed = Handovers::default();
+            assert!(!handed.push(0, 7, LASTS, stamp(1, 101), counts) && handed.vote(0, at(11)).is_none());
+            handed.refused(0, registered(10, answer).map(|known| Registered { first, ..known }));
+            assert_eq!(handed.vote(0, at(11)).map(|vote| vote.t0), vote.then(|| at(10)), "{answer:?} {first} {counts}");
+            handed.refused(0, registered(11, stamp(1, 102)));
+            assert_eq!(handed.vote(0, at(11)), None, "it answers another claim now");
+        }
     }
 
     #[test]
@@ -283,7 +344,7 @@ mod tests {
         ] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
-            assert!(handed.push(0, 7, stamp(1, 101), true));
+            assert!(handed.push(0, 7, LASTS, stamp(1, 101), true));
             later(&mut handed);
             assert_eq!(handed.vote(0, at(11)), None);
         }
@@ -294,7 +355,7 @@ mod tests {
         for (answer, kept) in [(stamp(1, 102), true), (stamp(1, 103), false), (stamp(2, 102), false)] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
-            assert!(handed.push(0, 7, stamp(1, 103), true));
+            assert!(handed.push(0, 7, LASTS, stamp(1, 103), true));
             handed.refused(0, registered(11, answer));
             assert_eq!(handed.vote(0, at(12)).map(|vote| vote.t0), kept.then(|| at(10)), "{answer:?}");
             assert_eq!(handed.is_open(), kept);
@@ -305,7 +366,7 @@ mod tests {
     fn what_was_pushed_and_does_not_count_is_open_until_its_node_answers() {
         for answer in [|handed: &mut Handovers| handed.granted(0), |handed: &mut Handovers| handed.refused(0, None)] {
             let mut handed = Handovers::default();
-            assert!(!handed.push(0, 7, stamp(1, 103), false) && handed.is_open());
+            assert!(!handed.push(0, 7, LASTS, stamp(1, 103), false) && handed.is_open());
             answer(&mut handed);
             assert!(!handed.is_open() && handed.pushed() == NodeSet::of(0));
         }
@@ -315,14 +376,35 @@ mod tests {
     fn a_stale_answer_and_the_refusal_of_a_claim_that_does_not_wait_leave_what_was_registered() {
         let mut handed = Handovers::default();
         handed.refused(0, registered(10, stamp(1, 100)));
-        assert!(handed.push(0, 6, stamp(1, 101), true));
+        assert!(handed.push(0, 6, LASTS, stamp(1, 101), true));
         handed.refused(0, None);
         assert_eq!((handed.vote(0, at(11)), handed.rank()), (None, Some(1)));
         handed.stale(0);
         assert_eq!(handed.registered(), NodeSet::of(0));
-        assert!(handed.push(0, 7, stamp(1, 102), true));
+        assert!(handed.push(0, 7, LASTS, stamp(1, 102), true));
         handed.granted(0);
-        assert!(handed.registered().is_empty() && !handed.push(0, 8, stamp(1, 103), true));
+        assert!(handed.registered().is_empty() && !handed.push(0, 8, LASTS, stamp(1, 103), true));
+    }
+
+    /// Half of what was asked for is left when it comes at once.
+    #[test]
+    fn who_registered_long_ago_is_handed_the_name_for_longer() {
+        let ms = Duration::from_millis;
+        let granted = |age| granted(ms(3_001), ms(5_000), age).map(|granted| granted.as_millis());
+        assert_eq!([granted(Some(ms(0))), granted(Some(ms(1_500)))], [Some(3_001); 2]);
+        assert_eq!([granted(Some(ms(2_000))), granted(Some(ms(3_499)))], [Some(3_501), Some(5_000)]);
+        assert_eq!([granted(Some(ms(3_500))), granted(None)], [None; 2], "too long ago, or the clock was set back");
+    }
+
+    #[test]
+    fn a_push_lasts_as_long_as_its_node_says_and_no_longer_than_a_round() {
+        for (told, length) in [(2, 1_968), (4, 3_957), (60, 4_946)] {
+            let mut handed = Handovers::default();
+            handed.refused(0, registered(10, stamp(1, 100)));
+            handed.push(0, 7, told * SECOND, stamp(1, 101), true);
+            let ends = handed.vote(0, at(10)).unwrap().ends().since(at(10)).as_millis();
+            assert_eq!(ends, length, "the drift is no less a share of it");
+        }
     }
 
     #[test]
@@ -330,7 +412,7 @@ mod tests {
         let mut handed = Handovers::default();
         let lasts = Validity::new(60 * SECOND, Drift::default());
         handed.refused(0, registered(10, stamp(1, 100)).map(|known| Registered { lasts, ..known }));
-        handed.push(0, 7, stamp(1, 101), true);
+        handed.push(0, 7, 60 * SECOND, stamp(1, 101), true);
         assert!(handed.vote(0, at(14)).is_some() && handed.vote(0, at(15)).is_none());
     }
 }

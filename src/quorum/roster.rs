@@ -5,6 +5,7 @@
 //! the votes of a server only while all nodes that it is connected to have lately taken that server
 //! into their rosters, or had it there. `docs/protocol.md`, "Members", says why that is enough.
 
+mod agreement;
 mod listing;
 mod words;
 
@@ -12,19 +13,43 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+pub use agreement::{Agreement, agreement};
 pub use listing::{Electorate, Listing, Standing};
-pub use words::conflict;
+pub use words::{conflict, retired};
 
 use super::node_set::NodeSet;
 use super::tally::Size;
 
 /// The protocol of this build.
 pub const PROTOCOL: u32 = 2;
+
+/// What clients must have in common, beside servers, to vote together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// How many nodes their list has.
+    pub size: Size,
+    /// Their protocol.
+    pub protocol: u32,
+}
+
+impl Common {
+    /// Clients of this build.
+    #[must_use]
+    pub const fn of(size: Size) -> Self {
+        Self { size, protocol: PROTOCOL }
+    }
+}
+
 /// For how long an enrolment lets votes count, from before it was sent, by the client's clock.
 pub const FRESH: Duration = Duration::from_secs(10);
 /// By how much longer than the longest ttl nodes keep an entry. A vote that was counted lets a lock be
 /// held for a ttl more: `FRESH`, and what clocks may run apart in the meantime.
 pub const LASTS: Duration = Duration::from_secs(15);
+/// How much longer an entry is written for, so that of many clients one writes it and the others find it there.
+pub const SPARE: Duration = EVERY;
+/// The longest ttl of a client that nodes enrol: for so long is a node that restarts kept out by all of them, whoever told
+/// it. Locks that are held for longer are renewed.
+pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// How often servers are enrolled.
 pub const EVERY: Duration = Duration::from_secs(5);
 /// A server that is younger may have had a roster before, whose clients have not come again yet.
@@ -79,7 +104,7 @@ pub struct Enrolment {
     pub protocol: u32,
     /// The longest ttl that it guards against or uses.
     pub max_ttl: Duration,
-    /// For how long an entry lasts; zero where nothing is to be written.
+    /// For how long an entry lasts at least; zero where nothing is to be written.
     pub lasts: Duration,
     /// Its servers.
     pub servers: Vec<Server>,
@@ -94,35 +119,46 @@ pub struct Roster {
     pub protocol: u32,
     /// The largest `max_ttl` of those that told one lately.
     pub max_ttl: Duration,
+    /// For how long its last entry lasts still, if nobody writes it again; zero where it is empty.
+    pub lasts: Duration,
+    /// For how long the node has been retired, if it was: then no vote of it counts.
+    pub retired: Option<Duration>,
     /// The run ids of the servers, in their order.
     pub servers: Vec<String>,
 }
 
 impl Roster {
+    /// For how long entries of its clients last at most, whenever those come.
+    #[must_use]
+    pub fn binds(&self) -> Duration {
+        self.max_ttl + LASTS + SPARE
+    }
+
     fn has(&self, run: &str) -> bool {
         self.servers.iter().any(|server| server == run)
     }
 
-    /// Whether its clients have lists like that of `size`.
-    fn is_of(&self, size: Size) -> bool {
-        self.servers.is_empty() || (self.nodes, self.protocol) == (size.nodes(), PROTOCOL)
+    /// Whether its clients have that in common with these.
+    fn is_of(&self, common: Common) -> bool {
+        self.servers.is_empty() || (self.nodes, self.protocol) == (common.size.nodes(), common.protocol)
     }
 
-    /// Whether a node with this roster takes these servers: the rule of the script.
+    /// Whether a node with this roster takes these servers of a client whose longest ttl is not above [`LONGEST`]: the rule of
+    /// the script.
     #[must_use]
-    pub fn takes(&self, size: Size, servers: &[&Server]) -> bool {
+    pub fn takes(&self, common: Common, servers: &[&Server]) -> bool {
         let mut runs: BTreeSet<&str> = self.servers.iter().map(String::as_str).collect();
         servers.iter().flat_map(|server| &server.before).for_each(|run| _ = runs.remove(run.as_str()));
         runs.extend(servers.iter().map(|server| server.run.as_str()));
-        self.is_of(size) && runs.len() <= size.nodes() as usize
+        self.is_of(common) && runs.len() <= common.size.nodes() as usize
     }
 
     /// Whether a client of the same list was enrolled here: then that one made sure that no client of
     /// another list counts votes.
     #[must_use]
-    pub fn vouches(&self, size: Size, servers: &[Option<Server>]) -> bool {
+    pub fn vouches(&self, common: Common, servers: &[Option<Server>]) -> bool {
         let known = servers.iter().flatten().filter(|server| server.is_in(self)).count();
-        self.is_of(size) && known >= size.quorum() as usize
+        self.is_of(common) && known >= common.size.quorum() as usize
     }
 }
 
@@ -130,7 +166,7 @@ impl Roster {
 /// clients of another list come back to them. `None` where no roster does.
 #[must_use]
 pub fn vouched<'a>(
-    size: Size,
+    common: Common,
     servers: &[Option<Server>],
     rosters: impl Iterator<Item = &'a Roster>,
 ) -> Option<NodeSet> {
@@ -138,7 +174,7 @@ pub fn vouched<'a>(
         let has = |server: &Option<Server>| server.as_ref().is_some_and(|server| server.is_in(roster));
         (0..servers.len()).filter(|&node| has(&servers[node])).collect()
     };
-    rosters.filter(|roster| roster.vouches(size, servers)).map(known).reduce(NodeSet::or)
+    rosters.filter(|roster| roster.vouches(common, servers)).map(known).reduce(NodeSet::or)
 }
 
 /// What a node said of an enrolment, with its roster as it was before.
@@ -172,15 +208,15 @@ pub enum Verdict {
 
 /// What follows from the answers to an enrolment of the servers of `asked`.
 #[must_use]
-pub fn decide(size: Size, servers: &[Option<Server>], asked: NodeSet, answers: &[(usize, Answer<'_>)]) -> Verdict {
-    let takes = |roster: &Roster| roster.takes(size, &of(servers, asked));
+pub fn decide(common: Common, servers: &[Option<Server>], asked: NodeSet, answers: &[(usize, Answer<'_>)]) -> Verdict {
+    let takes = |roster: &Roster| roster.takes(common, &of(servers, asked));
     let refuses = |answer: Answer<'_>| match answer {
         Answer::Listed(_) => false,
         Answer::Unlisted(_) => true,
         Answer::Remembered(roster) => !takes(roster),
     };
     let refused = || answers.iter().filter(|(_, answer)| refuses(*answer));
-    if let Some((node, _)) = refused().find(|(_, answer)| !answer.roster().is_of(size)) {
+    if let Some((node, _)) = refused().find(|(_, answer)| !answer.roster().is_of(common)) {
         return Verdict::Nobody(*node);
     }
     let Some((first, _)) = refused().next() else {
@@ -188,8 +224,8 @@ pub fn decide(size: Size, servers: &[Option<Server>], asked: NodeSet, answers: &
         return Verdict::Listed(took.map(|(node, _)| *node).collect::<NodeSet>().and(asked));
     };
     let rosters: Vec<_> = answers.iter().map(|(_, answer)| answer.roster()).collect();
-    let fit = fitting(size, servers, asked, &rosters);
-    if fit.len() >= size.quorum() { Verdict::Fit(fit) } else { Verdict::Nobody(*first) }
+    let fit = fitting(common, servers, asked, &rosters);
+    if fit.len() >= common.size.quorum() { Verdict::Fit(fit) } else { Verdict::Nobody(*first) }
 }
 
 /// The servers of these nodes.
@@ -200,12 +236,12 @@ pub fn of(servers: &[Option<Server>], nodes: NodeSet) -> Vec<&Server> {
 
 /// As many of the servers as fit into all rosters: first those that most have already, since clients
 /// of one list should choose the same.
-fn fitting(size: Size, servers: &[Option<Server>], asked: NodeSet, rosters: &[&Roster]) -> NodeSet {
+fn fitting(common: Common, servers: &[Option<Server>], asked: NodeSet, rosters: &[&Roster]) -> NodeSet {
     let lacking = |server: &Server| rosters.iter().filter(|roster| !server.is_in(roster)).count();
     let known = |node: usize| Some((lacking(servers.get(node)?.as_ref()?), node));
     let mut candidates: Vec<_> = asked.iter().filter_map(known).collect();
     candidates.sort_unstable();
-    let fits = |nodes| rosters.iter().all(|roster| roster.takes(size, &of(servers, nodes)));
+    let fits = |nodes| rosters.iter().all(|roster| roster.takes(common, &of(servers, nodes)));
     let more = |fit: NodeSet, (_, node)| Some(fit.or(NodeSet::of(node))).filter(|&more| fits(more)).unwrap_or(fit);
     candidates.into_iter().fold(NodeSet::default(), more)
 }

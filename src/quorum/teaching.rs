@@ -58,6 +58,12 @@ impl Records {
         complete || pupils.iter().all(|pupil| self.advise(pupil, false) != Advice::NobodyKnows)
     }
 
+    /// The highest ballot that was dealt, if so many know that every quorum has one of them.
+    #[must_use]
+    pub fn known(&self) -> Option<u64> {
+        (self.taught.len() >= self.size.blocking()).then_some(self.high)
+    }
+
     /// What is to be done about a node. `free` says that no node is quarantined any more: then all
     /// of them together know what can be known, whoever forgot.
     #[must_use]
@@ -90,6 +96,14 @@ mod tests {
         assert_eq!(told(Some((8, true))).advise(0, false), Advice::Teach(9));
         assert_eq!(told(None).advise(0, false), Advice::NobodyKnows);
         assert_eq!(told(Some((8, false))).advise(0, false), Advice::NobodyKnows, "who forgot does not teach");
+    }
+
+    #[test]
+    fn what_was_dealt_is_known_by_as_many_as_every_quorum_has_one_of() {
+        let known = |told: &[_]| records(3, told).known();
+        assert_eq!(known(&[Some((7, true)), Some((9, true)), None]), Some(9));
+        assert_eq!(known(&[Some((7, true)), Some((9, false)), None]), None);
+        assert_eq!(known(&[Some((7, true)), Some((9, false)), Some((5, true))]), Some(9), "more does no harm");
     }
 
     #[test]

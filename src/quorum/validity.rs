@@ -52,6 +52,13 @@ impl Validity {
         Self { ttl, drift: drift.of(ttl) }
     }
 
+    /// The same for another ttl, with a share of drift that is no smaller.
+    #[must_use]
+    pub fn lasting(self, ttl: Duration) -> Self {
+        let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };
+        Self { ttl, drift: self.drift.mul_f64(share) }
+    }
+
     /// What was asked for.
     #[must_use]
     pub const fn ttl(self) -> Duration {

@@ -16,7 +16,8 @@ async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
         (Duration::ZERO, "ttl is 0 s; use at least 100 ms"),
         (Duration::from_millis(1), "ttl is 1 ms; use at least 100 ms"),
         (61 * SECOND, "ttl is 61 s, above max_ttl; use at most 60 s"),
-        (Duration::MAX, "above max_ttl"),
+        (25 * 3_600 * SECOND, "ttl is 25 h; use at most 24 h"),
+        (Duration::MAX, "use at most 24 h"),
     ] {
         let options = LockOptions::default().ttl(ttl);
         for error in [

@@ -6,6 +6,7 @@ mod common;
 
 mod bench;
 mod demo;
+mod members;
 mod metrics;
 mod release;
 mod run;

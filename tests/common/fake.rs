@@ -48,7 +48,7 @@ pub fn well(words: &[String]) -> Vec<u8> {
         "INFO" => bulk("run_id:fake\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"),
         "SCRIPT" => bulk(&"a".repeat(40)),
         "EVALSHA" if asks_for(words, ENROL) => {
-            b"*3\r\n:1000000\r\n$0\r\n\r\n*4\r\n+listed\r\n:0\r\n:0\r\n:0\r\n".to_vec()
+            b"*3\r\n:1000000\r\n$0\r\n\r\n*6\r\n+listed\r\n:0\r\n:0\r\n:0\r\n:0\r\n:-1\r\n".to_vec()
         }
         "EVALSHA" if asks_for(words, RECORD) => {
             b"*3\r\n:1000000\r\n$0\r\n\r\n*4\r\n+record\r\n+0\r\n+0\r\n+fake\r\n".to_vec()

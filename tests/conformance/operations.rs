@@ -28,8 +28,14 @@ const fn granted(fence: u64) -> Outcome {
 }
 
 impl Bench {
+    /// Of a roster all but times.
     async fn ask(&self, operation: &Operation) -> Outcome {
-        ask(&*self.0, operation).await.unwrap()
+        let bare = |roster| Roster { lasts: Duration::ZERO, retired: None, ..roster };
+        match ask(&*self.0, operation).await.unwrap() {
+            Outcome::Listed(roster) => Outcome::Listed(bare(roster)),
+            Outcome::Unlisted(roster) => Outcome::Unlisted(bare(roster)),
+            outcome => outcome,
+        }
     }
 
     async fn claim(&self, owner: &str, ballot: u64) -> Outcome {
@@ -125,6 +131,17 @@ async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: B
     node.release("other", 7).await;
     assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.renew("fourth", 7).await, Outcome::Healed, "nobody has taken it away from that one");
+}
+
+/// Others may have had it since, and their releases are remembered: none of that is the owner's that was revoked.
+async fn who_was_revoked_takes_nothing_when_others_had_it_since(node: Bench) {
+    let brief = Operation { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
+    assert_eq!(node.ask(&brief).await, granted(5));
+    node.ask(&operation(Verb::Revoke, "me", 6)).await;
+    eventually("its time is over", async || node.claim("other", 7).await == granted(7)).await;
+    node.release("other", 7).await;
+    node.release("third", 7).await;
+    assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
 }
 
 async fn who_is_revoked_later_brings_nobody_back_who_was_revoked_before(node: Bench) {
@@ -309,9 +326,9 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     let next = 9_000_000;
     assert_eq!(node.ask(&hands_over("c/1.3", 8, next)).await, Outcome::Released { held: 1 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2.0"));
+    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9_250_000, .. }), "at once");
     node.ask(&hands_over("c/2.0", next, next + 1)).await;
     assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
-    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9_250_000, .. }));
 }
 
 /// It was revoked while another held the name, or it was released and a late claim of it came behind that.
@@ -368,15 +385,42 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench)
     }
 }
 
+/// The fence is below it still: it may have been granted for a name that is forgotten.
+async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/1.0", 7, TTL)).await;
+    node.ask(&Operation::teach(9, 1)).await;
+    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    let told = node.look("a").await;
+    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
+}
+
 async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
     let brief = Duration::from_millis(200);
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.0", 7, brief)).await;
+    node.joins(&Operation { ttl: brief, ..waits("c/1.0", 7, brief) }).await;
     let registered = tokio::time::Instant::now();
     eventually("half of it is over", async || registered.elapsed() > brief / 2 + Duration::from_millis(5)).await;
     node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
+}
+
+/// It counts from when it registered: half of what it asked for is to be left.
+async fn who_registered_long_ago_is_handed_the_name_for_longer(node: Bench) {
+    let brief = Duration::from_millis(600);
+    node.claim("me", 5).await;
+    let asked = tokio::time::Instant::now();
+    node.joins(&waits("c/1.0", 7, brief)).await;
+    let registered = tokio::time::Instant::now();
+    eventually("it would be over", async || registered.elapsed() > brief * 2).await;
+    node.ask(&hands_over("me", 5, 8)).await;
+    let told = node.look("a").await;
+    assert_eq!(told.holder.as_deref(), Some("c/1.0"));
+    let left = told.remaining.unwrap();
+    // Nodes tell whole milliseconds.
+    let most = asked.elapsed() + brief / 2 + Duration::from_millis(2);
+    assert!(left > brief && left <= most, "{left:?}");
 }
 
 async fn a_release_withdraws_its_owners_registration_and_no_other(node: Bench) {
@@ -477,7 +521,7 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
-/// What a client of three nodes asks for, for a minute. `<` is before those that a server replaces.
+/// What a client of three nodes asks for, for 45 s at least. `<` is before those that a server replaces.
 fn enrolment(servers: &str) -> Enrolment {
     let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(45));
     let servers = servers.split_whitespace().map(roster::Server::parse).collect();
@@ -487,7 +531,7 @@ fn enrolment(servers: &str) -> Enrolment {
 fn roster(servers: &str, seconds: u64) -> Roster {
     let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, 2) };
     let servers = servers.split_whitespace().map(str::to_owned).collect();
-    Roster { nodes, protocol, max_ttl: Duration::from_secs(seconds), servers }
+    Roster { nodes, protocol, max_ttl: Duration::from_secs(seconds), servers, ..Roster::default() }
 }
 
 impl Bench {
@@ -539,6 +583,85 @@ async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
     eventually("c ends", async || node.enrol("").await == Outcome::Listed(roster("a", 30))).await;
 }
 
+/// An entry that must last for a second is written for six.
+async fn what_is_there_for_as_long_as_it_must_last_is_not_written_again(node: Bench) {
+    let second = Duration::from_secs(1);
+    let brief = || Operation::enrol(&Enrolment { lasts: second, max_ttl: second, ..enrolment("a") });
+    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("", 0)));
+    tokio::time::sleep(2 * second).await;
+    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
+    tokio::time::sleep(second * 42 / 10).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("", 0)), "the second wrote nothing");
+    node.ask(&brief()).await;
+    tokio::time::sleep(second * 52 / 10).await;
+    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
+    tokio::time::sleep(second * 12 / 10).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 1)), "less than a second was left");
+}
+
+/// Tells its roster, and for how long it lasts and the node has been retired.
+async fn told(node: &Bench, operation: &Operation) -> Roster {
+    match ask(&*node.0, operation).await.unwrap() {
+        Outcome::Listed(roster) | Outcome::Retired(roster) | Outcome::Reset(roster) => roster,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster(node: Bench) {
+    let second = Duration::from_secs(1);
+    let enrol = Operation::enrol(&enrolment("a b"));
+    assert_eq!(told(&node, &enrol).await, roster("", 0));
+    let lasts = told(&node, &enrol).await.lasts;
+    assert!(lasts > 48 * second && lasts <= 50 * second, "{lasts:?}");
+    assert!(told(&node, &Operation::retire()).await.retired.is_some_and(|age| age < second));
+    tokio::time::sleep(2 * second).await;
+    for again in [Operation::retire(), enrol, Operation::enrol(&Enrolment { lasts: Duration::ZERO, ..enrolment("") })] {
+        let told = told(&node, &again).await;
+        assert!(told.retired.is_some_and(|age| age >= 2 * second) && told.servers == ["a", "b"], "{told:?}");
+    }
+    assert_eq!(node.enrol("c").await, Outcome::Listed(roster("a b", 30)));
+    assert_eq!(node.enrol("d").await, Outcome::Unlisted(roster("a b c", 30)), "others find out there still");
+    node.claim("me", 5).await;
+    assert_eq!(node.renew("me", 5).await, Outcome::Extended);
+    assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
+    assert!(told(&node, &Operation::reset()).await.retired.is_some());
+    for roster in [told(&node, &Operation::reset()).await, told(&node, &Operation::enrol(&enrolment("a"))).await] {
+        assert_eq!((roster.retired, &roster.servers[..]), (None, &["a", "b", "c"].map(str::to_owned)[..]));
+    }
+}
+
+async fn who_is_taught_by_hand_is_not_one_who_knows(node: Bench) {
+    let record = async || match node.ask(&Operation::record()).await {
+        Outcome::Record { floor, taught, .. } => (floor, taught),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(node.ask(&Operation::teach_by_hand(500, 0)).await, Outcome::Taught);
+    assert_eq!(record().await, (500, false), "its own list's clients teach it still");
+    assert_eq!(node.ask(&Operation::teach(700, 0)).await, Outcome::Taught);
+    assert_eq!(node.ask(&Operation::teach_by_hand(800, 0)).await, Outcome::Taught);
+    assert_eq!(record().await, (800, true));
+}
+
+async fn who_tells_of_locks_above_a_day_is_enrolled_nowhere(node: Bench) {
+    let told = |hours: u64, seconds: u64| {
+        let max_ttl = Duration::from_secs(hours * 3_600 + seconds);
+        Operation::enrol(&Enrolment { max_ttl, lasts: max_ttl + roster::LASTS, ..enrolment("a") })
+    };
+    assert_eq!(node.ask(&told(24, 1)).await, Outcome::Unlisted(roster("", 0)));
+    assert_eq!(node.ask(&told(24 * 365, 0)).await, Outcome::Unlisted(roster("", 0)));
+    assert_eq!(node.ask(&told(24, 0)).await, Outcome::Listed(roster("", 0)));
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 24 * 3_600)));
+}
+
+async fn what_must_go_is_written_whatever_is_there(node: Bench) {
+    node.enrol("a b c").await;
+    assert_eq!(node.enrol("a<b").await, Outcome::Listed(roster("a b c", 30)));
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 30)));
+    let longer = Enrolment { max_ttl: Duration::from_secs(40), ..enrolment("a c") };
+    node.ask(&Operation::enrol(&longer)).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 40)));
+}
+
 macro_rules! both {
     ($($scenario:ident;)*) => {
         mod memory {
@@ -574,6 +697,7 @@ both! {
     a_count_is_set_where_the_owner_holds_and_is_no_claim;
     a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
     who_is_revoked_later_brings_nobody_back_who_was_revoked_before;
+    who_was_revoked_takes_nothing_when_others_had_it_since;
     a_revocation_tells_who_else_holds_it_by_a_lower_ballot;
     a_renewal_that_comes_after_its_release_revives_nothing;
     a_node_that_was_taught_grants_nothing_up_to_what_others_know;
@@ -594,7 +718,9 @@ both! {
     who_was_revoked_or_released_is_handed_nothing;
     a_release_that_freed_nothing_hands_nothing_over;
     a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn;
+    a_ballot_up_to_what_the_node_was_taught_hands_nothing_over;
     a_registration_is_fresh_for_half_of_its_time;
+    who_registered_long_ago_is_handed_the_name_for_longer;
     a_release_withdraws_its_owners_registration_and_no_other;
     what_was_given_back_leaves_places_as_they_are;
     what_was_given_back_ends_no_turn;
@@ -608,4 +734,9 @@ both! {
     only_its_own_successor_has_the_room_of_a_server_that_has_gone;
     a_roster_is_looked_at_without_a_change;
     an_entry_ends_by_itself_and_no_shorter_one_ends_it;
+    what_is_there_for_as_long_as_it_must_last_is_not_written_again;
+    what_must_go_is_written_whatever_is_there;
+    who_tells_of_locks_above_a_day_is_enrolled_nowhere;
+    who_is_taught_by_hand_is_not_one_who_knows;
+    who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster;
 }

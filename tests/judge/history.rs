@@ -60,7 +60,7 @@ pub struct Op {
     pub ballot: u64,
     /// Milliseconds.
     pub ttl: u32,
-    /// Milliseconds that it may be handed over for.
+    /// Milliseconds that it asks to be handed over for, or is.
     pub hand: u32,
     /// When it was submitted.
     pub sent: Micros,

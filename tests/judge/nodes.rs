@@ -58,7 +58,12 @@ impl Nodes {
     }
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
+        let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);
+        // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot: one of them is refused.)
+        if held {
+            return;
+        }
         let before = self.ballots.insert((op.node, op.name, op.ballot), op.owner);
         if before.is_some_and(|before| before != op.owner) {
             verdict.broken(Rule::GrantedTwice, format!("n{} granted ballot {} to two owners", op.node, op.ballot));

@@ -14,8 +14,12 @@ struct Claimed {
     renewals: BTreeMap<Micros, u64>,
     /// The last vote for a claim of each node, by a reply or a push.
     votes: BTreeMap<u8, Vote>,
-    /// When the last claim was sent that each node has refused, and for how long it may be handed over.
-    registered: BTreeMap<u8, (Micros, u32)>,
+    /// When the last claim was sent that each node has refused.
+    registered: BTreeMap<u8, Micros>,
+    /// When its first claim was sent.
+    first: Option<Micros>,
+    /// What nodes have handed over to it before it was heard that they refused its first claim.
+    early: BTreeMap<u8, Op>,
     /// When nodes refused its claims, by when those were sent, and handed the name over to it: as parts of the history.
     refused: BTreeMap<(u8, Micros), usize>,
     handed: BTreeMap<u8, usize>,
@@ -87,6 +91,7 @@ impl Rounds {
         claimed.process = op.process;
         match op.verb {
             Verb::Claim => {
+                claimed.first.get_or_insert(op.sent);
                 if claimed.ended {
                     verdict.broken(Rule::NotFinal, "it claims what it had given up");
                 }
@@ -151,21 +156,26 @@ impl Rounds {
                 if !before {
                     claimed.votes.remove(&op.node);
                 }
-                claimed.registered.insert(op.node, (op.sent, op.hand));
+                claimed.registered.insert(op.node, op.sent);
+                // Nothing can have been handed over to it before it claimed.
+                let early = claimed.early.remove(&op.node).filter(|_| before && claimed.first == Some(op.sent));
+                early.into_iter().for_each(|push| self.pushed(now, push));
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
             _ => {}
         }
     }
 
-    /// It was handed over: that is worth what the last claim is that its node had refused by then.
+    /// It was handed over: from when the last claim was sent that its node had refused by then, for as long as that says.
     pub fn pushed(&mut self, now: Micros, op: Op) {
         self.asked_with(op);
-        let Some(claimed) = self.owners.get(&op.owner) else { return };
-        let Some(&(sent, hand)) = claimed.registered.get(&op.node) else { return };
-        let ends = ends(&self.rates, op.process, sent, hand);
-        let vote = Vote { ballot: op.ballot, ends };
-        self.owners.entry(op.owner).or_default().votes.insert(op.node, vote);
+        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(&sent) = claimed.registered.get(&op.node) else {
+            claimed.early.insert(op.node, op);
+            return;
+        };
+        let ends = ends(&self.rates, op.process, sent, op.hand);
+        claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
         self.counted(now, op);
     }
 

@@ -8,7 +8,6 @@ use quorumlock::node::vote::{claimed, renewed, told};
 use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::quorum::ballot::{dealt, lifted};
 use quorumlock::quorum::handover::{Registered, Stamp};
-use quorumlock::quorum::validity::MAX_ROUND;
 use quorumlock::quorum::{
     Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Guard, Handovers, NodeSet, Phase, Renewal, RenewalTally,
     Size, Tenure, Terms, Tick, Validity,
@@ -55,12 +54,13 @@ pub struct Answer {
 pub struct Push {
     pub owner: Owner,
     pub ballot: u64,
+    pub lasts: Duration,
     pub stamp: Stamp,
 }
 
-/// How long a hand-over lasts.
+/// For how long a hand-over is asked for: one to a claim that is a tick old lasts for longer.
 pub fn lasts() -> Validity {
-    Validity::new(MAX_ROUND, Drift::default())
+    Validity::new(Duration::from_secs(3), Drift::default())
 }
 
 /// What a client is doing.
@@ -85,6 +85,8 @@ pub struct Client {
     pub renewals: u8,
     /// How many asks and renewals were sent.
     sent: u8,
+    /// Which of them was the first of the present owner.
+    first: u8,
     held_round: u32,
     held_highest: u64,
     /// What was handed over to the present owner.
@@ -127,6 +129,7 @@ impl Client {
             rounds: 0,
             renewals: 0,
             sent: 0,
+            first: 0,
             held_round: 0,
             held_highest: 0,
             handed: Handovers::default(),
@@ -183,6 +186,9 @@ impl Client {
         let known = rules.highest().max(self.handed.top());
         let ballot = if known > self.told { known } else { lifted(self.highest, self.told).expect("small numbers") };
         (self.waiting, self.fresh) = (false, false);
+        if rules.highest() == 0 {
+            self.first = self.sent + 1;
+        }
         rules.ask(Ask { t0: tick(now), ballot, votes: ClaimTally::new(Size::of(NODES as u32)) });
         let owner = self.owner(rules.round());
         self.send(Verb::Claim, owner, ballot, now)
@@ -238,6 +244,7 @@ impl Client {
                     lasts: lasts(),
                     stamp,
                     rank: queued.rank,
+                    first: answer.to.number == self.first,
                 });
                 self.handed.refused(node, registered);
             }
@@ -261,7 +268,7 @@ impl Client {
         if present {
             self.highest = self.highest.max(push.ballot);
             let counts = self.guards[node].trust(tick(now)).grants;
-            self.handed.push(node, push.ballot, push.stamp, counts);
+            self.handed.push(node, push.ballot, push.lasts, push.stamp, counts);
             self.fresh = true;
             return Vec::new();
         }

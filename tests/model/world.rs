@@ -336,7 +336,7 @@ impl World {
             return;
         }
         let stamp = Stamp { generation: connection.generation, ..granted.stamp };
-        let push = Push { owner, ballot: granted.ballot, stamp };
+        let push = Push { owner, ballot: granted.ballot, lasts: granted.lasts, stamp };
         if connection.slow || !connection.replies.is_empty() {
             return self.connection(client, node).replies.push_back(Said::Push(push));
         }

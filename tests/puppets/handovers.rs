@@ -26,7 +26,8 @@ fn queued(rank: u32) -> Answer {
 
 /// What a node hands over to whoever made `claim`.
 fn handed(claim: &Operation, ballot: u64) -> HandedOver {
-    HandedOver { owner: claim.owner.clone(), ballot, name: claim.names[0].clone(), stamp: at(101), counts: true }
+    let (owner, name, lasts) = (claim.owner.clone(), claim.names[0].clone(), claim.handover);
+    HandedOver { owner, ballot, lasts, name, stamp: at(101), counts: true }
 }
 
 fn long(builder: QuorumBuilder) -> QuorumBuilder {
@@ -190,11 +191,26 @@ async fn what_a_doubted_node_hands_over_is_given_back() {
 
 /// As where it is received in the same bytes as the answer that registers, and looked at before that.
 #[tokio::test(start_paused = true)]
-async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
+async fn what_comes_before_the_answers_to_the_first_claim_counts_with_them() {
     let stage = Stage::with(3, true, long);
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
     (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    sleep(MS).await;
+    assert!(!waiting.is_finished(), "it may have been another server's");
+    (0..3).for_each(|node| stage.answer(node, || queued(1)));
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(guard.token(), claim.ballot + 7);
+    stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
+    let stage = Stage::with(3, true, long);
+    let waiting = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let too_soon = || HandedOver { stamp: at(100), ..handed(&claim, claim.ballot + 7) };
+    (0..2).for_each(|node| stage.push(node, too_soon()));
     (0..3).for_each(|node| stage.answer(node, || queued(1)));
     assert!(stage.asked_after().await <= MS, "and not after two round trips");
     let again = stage.round(Verb::Claim, |_, _| granted()).await;
@@ -231,6 +247,51 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     assert_eq!((&release.owner, release.ballot, release.stance), (&claim.owner, ballot, Stance::Barge));
     let again = stage.only(&[1], Verb::Release, |_, _| released()).await;
     assert_eq!((again.next, again.stance), (release.next, Stance::Barge), "chosen once, and no place is touched");
+}
+
+/// A far node pushes before the release of a short section has reached it, which frees the name there.
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let ballot = claim.ballot + 7;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, ballot)));
+    drop(waiting.await.unwrap().unwrap());
+    stage.round(Verb::Release, |node, _| if node == 2 { SILENCE } else { released() }).await;
+    stage.push(2, handed(&claim, ballot));
+    stage.quiet_for(100 * MS).await;
+    // That one may have been carried out before.
+    stage.push(1, handed(&claim, ballot));
+    stage.only(&[1], Verb::Release, |_, _| released()).await;
+    stage.answer(2, released);
+    stage.push(2, handed(&claim, ballot));
+    stage.only(&[2], Verb::Release, |_, _| released()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_an_earlier_owner_is_released_needs_no_other() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
+    stage.round(Verb::Release, |node, _| if node == 2 { SILENCE } else { released() }).await;
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    let next = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    assert!(next.owner != claim.owner);
+    stage.quiet_for(100 * MS).await;
+}
+
+/// Far nodes say so when what it has sent is on its way to them.
+#[tokio::test(start_paused = true)]
+async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_so() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |_| queued(3)).await;
+    sleep(SECOND).await;
+    stage.hint(0, &claim, MS);
+    stage.round(Verb::Claim, |_, _| queued(2)).await;
+    for node in 1..3 {
+        sleep(100 * MS).await;
+        stage.hint(node, &claim, MS);
+    }
+    stage.quiet_for(400 * MS).await;
 }
 
 /// Else whoever comes next would be handed ballots of which none has a quorum.

@@ -1,9 +1,12 @@
 //! The restart guard: a server that may have forgotten does not vote on claims.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quorumlock::{ErrorKind, LostReason};
 
+use crate::common::fake::{ENROL, Fake, asks_for, well};
 use crate::common::proxy::Proxy;
 use crate::common::server::Server;
 use crate::common::{eventually, servers};
@@ -73,6 +76,32 @@ async fn another_server_that_nobody_asks_anything_is_seen_by_the_probe() {
     let quorum = voting(guarded([proxy.url()])).await;
     proxy.retarget(second.port());
     is_quarantined(&quorum, 0).await;
+}
+
+/// It would write the run of the server before to the roster of the one that answers now.
+#[tokio::test]
+async fn an_enrolment_is_not_sent_again_to_who_does_not_know_the_script() {
+    let (forgot, looked, sent) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (forgot.clone(), looked.clone(), sent.clone());
+    let fake = Fake::start(move |words| {
+        let (forgot, looked, sent) = &counts;
+        match &*words[0] {
+            "EVALSHA" if asks_for(words, ENROL) => {
+                forgot.fetch_add(1, Ordering::SeqCst);
+                return b"-NOSCRIPT No matching script.\r\n".to_vec();
+            }
+            "EVAL" if asks_for(words, ENROL) => _ = sent.fetch_add(1, Ordering::SeqCst),
+            "INFO" if forgot.load(Ordering::SeqCst) > 0 => _ = looked.fetch_add(1, Ordering::SeqCst),
+            _ => {}
+        }
+        well(words)
+    })
+    .await;
+    let _quorum = guarded([fake.url()]).open().unwrap();
+    eventually("it is asked who it is", async || looked.load(Ordering::SeqCst) > 0).await;
+    eventually("it is asked again", async || forgot.load(Ordering::SeqCst) > 1).await;
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

@@ -165,18 +165,16 @@ impl<'a> Reader<'a> {
         let from = &mut packed;
         let mut used = 0;
         while !from.is_empty() {
-            let (left, verb) = (from.len(), verb(u8::from_le_bytes(bytes(from))));
-            let size = u32::from_le_bytes(bytes(from)) as usize;
+            let verb = verb(u8::from_le_bytes(bytes(from)));
             let ttl = millis(number_of(from));
-            let count = u32::from_le_bytes(bytes(from));
             let ballot = number_of(from) as u64;
             let owner = self.submitted.owner(word(from));
+            let count = u32::from_le_bytes(bytes(from));
             let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
             used += of.len();
             let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
             let (wait, grace) = (number_of(from), millis(number_of(from)));
             let (ticket, last) = (number_of(from), number_of(from));
-            assert_eq!(left - from.len(), size, "where the next one begins");
             let (next, handover) =
                 if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
             let stance = stance(wait as i64, ticket as u64);
@@ -216,7 +214,7 @@ fn stance(wait: i64, ticket: u64) -> Stance {
 }
 
 fn verb(code: u8) -> Verb {
-    Verb::ALL[usize::from(code % 64) - 1]
+    Verb::ALL[usize::from(code % 32) - 1]
 }
 
 fn text(argument: Argument<'_>) -> &str {
@@ -319,7 +317,8 @@ impl Core {
         let process = release.process;
         let owner = self.history.owner(process, &granted.owner);
         let acquisition = self.history.owner(process, Operation::acquisition(&granted.owner));
-        Op { verb: history::Verb::Claim, owner, acquisition, waits: false, ballot: granted.ballot, ..release }
+        let (ballot, hand) = (granted.ballot, granted.lasts.as_millis() as u32);
+        Op { verb: history::Verb::Claim, owner, acquisition, waits: false, ballot, hand, ..release }
     }
 
     /// Publishes the hints that the last operations gave rise to.
@@ -344,8 +343,11 @@ impl Core {
 /// What the script publishes.
 fn published(hint: &Hint, number: u64) -> String {
     let after = hint.after.as_millis();
-    let Some(HandedOver { owner, ballot, name, stamp, .. }) = &hint.granted else { return format!("{number} {after}") };
-    format!("{number} {after} {owner} {ballot} {} {}", stamp.time.as_micros(), name.key())
+    let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
+        return format!("{number} {after}");
+    };
+    let (time, lasts) = (stamp.time.as_micros(), lasts.as_millis());
+    format!("{number} {after} {owner} {ballot} {time} {lasts} {}", name.key())
 }
 
 fn refused(said: impl Into<String>) -> Fault {
@@ -376,9 +378,11 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
             let run = if *taught { run() } else { String::new() };
             vec!["record".into(), fence(high), fence(floor), run.into()]
         }
-        Outcome::Listed(roster) | Outcome::Unlisted(roster) => {
-            let Roster { nodes, protocol, max_ttl, servers } = roster.clone();
-            let told = [i64::from(nodes).into(), i64::from(protocol).into(), (max_ttl.as_millis() as i64).into()];
+        Outcome::Listed(roster) | Outcome::Unlisted(roster) | Outcome::Retired(roster) | Outcome::Reset(roster) => {
+            let Roster { nodes, protocol, max_ttl, lasts, retired, servers } = roster.clone();
+            let millis = |time: Duration| time.as_millis() as i64;
+            let (most, retired) = (millis(max_ttl), retired.map_or(-1, millis));
+            let told = [i64::from(nodes), i64::from(protocol), most, millis(lasts), retired].map(Value::from);
             let servers = servers.into_iter().map(Value::from);
             std::iter::once(outcome.as_str().into()).chain(told).chain(servers).collect()
         }

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorumlock::node::Operation;
+
 use crate::faults::Action;
 use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
 use crate::scenes::part::{self, Part};
@@ -48,6 +50,9 @@ pub enum Cue {
     Shutdown(usize),
     /// The process takes the name away from whoever holds it.
     Revokes(usize),
+    /// Nobody counts the node's votes any more, until that is taken back.
+    Retire(usize),
+    Reset(usize),
     /// The connection is replaced; what was sent on the old one may still arrive.
     Replace {
         process: usize,
@@ -203,6 +208,8 @@ impl World {
             Cue::Shutdown(process) => part::shut_down(self, process),
             Cue::Revokes(process) => part::revoke(self, process),
             Cue::Replace { process, node } => self.replace(process, node),
+            Cue::Retire(node) => self.tell(node, &Operation::retire()),
+            Cue::Reset(node) => self.tell(node, &Operation::reset()),
         }
     }
 
@@ -223,6 +230,11 @@ impl World {
         let mut core = self.core.lock().unwrap();
         core.processes[process].wall += by_ms * 1_000;
         core.history.record(now, What::WallStepped { process: process as u16, by_ms });
+    }
+
+    fn tell(&self, node: usize, operation: &Operation) {
+        let now = self.now();
+        self.core.lock().unwrap().servers[node].apply(operation, now, "", |_| false);
     }
 
     fn replace(&self, process: usize, node: usize) {

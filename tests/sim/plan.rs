@@ -92,8 +92,10 @@ pub struct Plan {
     pub nodes: usize,
     /// Which nodes each process has in its list; all where it has none here.
     pub lists: Vec<Vec<usize>>,
-    /// Which processes have short locks and no restart guard.
-    pub unguarded: Vec<usize>,
+    /// Which processes have another ttl and max_ttl than the rest.
+    pub unlike: Vec<(usize, Duration, Duration)>,
+    /// From which process on they speak the next protocol.
+    pub upgraded: Option<usize>,
     pub regions: usize,
     pub processes: usize,
     pub clients: usize,
@@ -136,7 +138,8 @@ impl Plan {
         Self {
             nodes,
             lists: Vec::new(),
-            unguarded: Vec::new(),
+            unlike: Vec::new(),
+            upgraded: None,
             regions: 1,
             processes: 0,
             clients: 0,
@@ -180,7 +183,8 @@ impl Plan {
         let mut plan = Self {
             nodes,
             lists: Vec::new(),
-            unguarded: Vec::new(),
+            unlike: Vec::new(),
+            upgraded: None,
             regions,
             processes,
             clients: dice.between(processes as u64, 13) as usize,

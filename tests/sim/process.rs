@@ -10,6 +10,7 @@ use quorumlock::host::{Host, Task};
 use quorumlock::node::Node;
 use quorumlock::node::redis::transport::Dialer;
 use quorumlock::quorum::Tick;
+use quorumlock::quorum::roster::PROTOCOL;
 
 use crate::clients::Client;
 use crate::dice::Dice;
@@ -95,8 +96,9 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let rate = if core.dice.chance(0.5) { slowest } else { rate };
     let origin = core.dice.between(1_000_000_000, 2_000_000_000);
     let wall = core.wall_skew();
-    let guarded = !core.plan.unguarded.contains(&number);
-    let max_ttl = if guarded { core.plan.max_ttl } else { Duration::ZERO };
+    let unlike = core.plan.unlike.iter().find(|(process, ..)| *process == number);
+    let (ttl, max_ttl) = unlike.map_or((core.plan.ttl, core.plan.max_ttl), |&(_, ttl, max_ttl)| (ttl, max_ttl));
+    let protocol = if core.plan.upgraded.is_some_and(|from| number >= from) { PROTOCOL + 1 } else { PROTOCOL };
     let nodes = core.servers.len();
     let list = core.plan.lists.get(number).cloned().unwrap_or_else(|| (0..nodes).collect());
     let links = (0..nodes).map(|_| Link::default()).collect();
@@ -106,7 +108,6 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     core.history.record(now, What::Started { process: number as u16 });
     let dice = Mutex::new(core.dice.fork());
     let mut seeds = core.dice.fork();
-    let ttl = if guarded { core.plan.ttl } else { Duration::from_secs(1) };
     let node_timeout = core.plan.node_timeout;
     drop(core);
     world.exec.add_process();
@@ -118,6 +119,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let quorum = Quorum::builder()
         .ttl(ttl)
         .max_ttl(max_ttl)
+        .protocol(protocol)
         .node_timeout(node_timeout)
         .over_dialers(host, list.iter().copied().map(dialer).collect(), recorder)
         .expect("the plan's settings make sense");

@@ -127,7 +127,13 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Healed) => Answer::Healed,
         Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
         Ok(
-            Outcome::Inspected(_) | Outcome::Counted | Outcome::Taught | Outcome::Record { .. } | Outcome::Listed(_),
+            Outcome::Inspected(_)
+            | Outcome::Counted
+            | Outcome::Taught
+            | Outcome::Record { .. }
+            | Outcome::Listed(_)
+            | Outcome::Retired(_)
+            | Outcome::Reset(_),
         ) => Answer::Other,
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,

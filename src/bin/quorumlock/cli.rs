@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Status(Status),
     /// Takes a lock away from whoever holds it
     Release(Release),
+    /// Shows whose votes count, and takes nodes out of service
+    #[command(subcommand)]
+    Members(Members),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
     /// Measures how a lock passes from one to the next, and what locks cost
@@ -51,9 +54,12 @@ impl Command {
     /// What is logged without -v: these show the nodes themselves.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
-            Self::Status(_) | Self::Demo(_) | Self::DemoWorker(_) | Self::Bench(_) | Self::BenchWorker(_) => {
-                LevelFilter::ERROR
-            }
+            Self::Status(_)
+            | Self::Members(_)
+            | Self::Demo(_)
+            | Self::DemoWorker(_)
+            | Self::Bench(_)
+            | Self::BenchWorker(_) => LevelFilter::ERROR,
             _ => LevelFilter::WARN,
         }
     }
@@ -126,6 +132,40 @@ pub(crate) struct Run {
 pub(crate) struct Status {
     /// A lock's name, to see who holds it
     pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Members {
+    /// Shows each node's roster, and whether all have one list
+    Show(Show),
+    /// Lets no client count a node's votes any more, before it is taken away. Clients whose other nodes are no quorum acquire
+    /// nothing then
+    Retire(OneNode),
+    /// Takes the retirement of a node back
+    Reset(OneNode),
+    /// Teaches a new node up to which tokens the old nodes (--nodes) have dealt, so that its own are higher. All
+    /// clients of the old nodes must have stopped
+    Teach(OneNode),
+}
+
+#[derive(Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct OneNode {
+    /// The node's address
+    pub(crate) url: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// Prints one JSON object

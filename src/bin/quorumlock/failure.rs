@@ -70,8 +70,9 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    let Some(message) = whole.strip_suffix(&said.join("; ")).filter(|_| !said.is_empty()) else { return whole };
-    format!("{}\n  {}", message.trim_end_matches([' ', ':']), explained_once(said).join("\n  "))
+    let begins = said.first().and_then(|first| whole.find(&format!(": {first}")));
+    let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
+    format!("{message}\n  {}", explained_once(said).join("\n  "))
 }
 
 /// What each node said, on lines of their own below a message.

@@ -18,6 +18,7 @@ mod exporter;
 mod failure;
 mod histogram;
 mod latency;
+mod members;
 mod output;
 mod process;
 mod release;
@@ -72,6 +73,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Run(args) => run::run(args).await,
         Command::Status(args) => status::status(args).await,
         Command::Release(args) => release::release(args).await,
+        Command::Members(args) => members::members(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,
         Command::Bench(args) => bench::bench(args).await,
         Command::BenchWorker(args) => bench::worker::worker(args).await,

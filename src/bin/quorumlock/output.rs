@@ -37,11 +37,16 @@ pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = Str
     }
 }
 
-/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s more: why`.
+/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s more: why`, or
+/// `unlisted: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut shortened = |said: String| match said.split_once(" more: ") {
         Some((what, why)) if !known.insert(why.to_owned()) => format!("{what} more"),
+        None => match said.split_once("unlisted: ") {
+            Some((node, why)) if !known.insert(why.to_owned()) => format!("{node}unlisted, for the same reason"),
+            _ => said,
+        },
         _ => said,
     };
     said.into_iter().map(&mut shortened).collect()
@@ -152,6 +157,9 @@ mod tests {
         let said = ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more: it is new"];
         let shortened = explained_once(said.map(str::to_owned));
         assert_eq!(shortened, ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more"]);
+        let said = ["a: unlisted: c is used by others", "b: unlisted: c is used by others", "c: down"];
+        let shortened = explained_once(said.map(str::to_owned));
+        assert_eq!(shortened, ["a: unlisted: c is used by others", "b: unlisted, for the same reason", "c: down"]);
     }
 
     #[test]

@@ -30,12 +30,12 @@ pub(super) struct Hold {
 pub(super) struct Entry {
     hold: Option<Hold>,
     pub(super) fence: u64,
-    /// The owner that was last released here without holding it.
-    released: Option<Arc<str>>,
-    /// The owners that were last revoked here without holding it.
+    /// The owner that was last released here without holding it, and until when that is kept.
+    released: Option<(Arc<str>, Duration)>,
+    /// The owners that were last revoked here.
     taken: Vec<Arc<str>>,
-    /// Until when these are kept.
-    noted: Duration,
+    /// Until when these are kept, and with them the name.
+    taken_till: Duration,
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
@@ -62,7 +62,8 @@ impl Entry {
     pub(super) fn is_gone(&self, owner: &str) -> bool {
         let over = |hold: &Hold| hold.until.is_zero() || hold.revoked;
         let freed = self.hold.as_ref().is_some_and(|hold| over(hold) && *hold.owner == *owner);
-        freed || self.released.iter().chain(&self.taken).any(|gone| **gone == *owner)
+        let released = self.released.iter().map(|(released, _)| released);
+        freed || released.chain(&self.taken).any(|gone| **gone == *owner)
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -71,9 +72,12 @@ impl Entry {
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
         // Later than that it is only where the node's clock was set back.
-        self.noted = self.noted.min(now + REMEMBERED);
-        if self.noted <= now {
-            self.released = None;
+        self.released.take_if(|(_, till)| {
+            *till = (*till).min(now + KEEP);
+            *till <= now
+        });
+        self.taken_till = self.taken_till.min(now + REMEMBERED);
+        if self.taken_till <= now {
             self.taken.clear();
         }
         if self.expires <= now {
@@ -83,12 +87,13 @@ impl Entry {
         self.expires.is_zero() && self.line.first().is_none()
     }
 
-    /// It changes: it is kept from now on, or from the end of its hold. A fence too far ahead for the
-    /// record is kept until clocks have passed it.
+    /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered who was
+    /// revoked. A fence too far ahead for the record is kept until clocks have passed it.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.fence > far(precise) { self.passed() } else { last };
-        self.expires = last.max(passed) + KEEP;
+        let taken = if self.taken.is_empty() { Duration::ZERO } else { self.taken_till };
+        self.expires = (last.max(passed) + KEEP).max(taken);
     }
 
     fn last(&self, now: Duration) -> Duration {
@@ -132,21 +137,29 @@ impl Entry {
         }
     }
 
-    /// Lets the hold of `owner` end. For how long it has it still, if it does; else it takes it no more. The fence
-    /// is at least `ballot` from now on, in either case.
+    /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does. The fence is at
+    /// least `ballot` from now on, in either case.
     pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
         let now = millis(precise);
         self.fence = self.fence.max(ballot);
+        let left = self.revoke_hold(owner, now);
+        self.take_note_of(owner, now);
         self.keep(precise);
-        let Some(hold) = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner) else {
-            self.taken.retain(|known| known != owner);
-            self.taken.push(owner.clone());
-            self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
-            self.noted = now + REMEMBERED;
-            return None;
-        };
+        left
+    }
+
+    fn revoke_hold(&mut self, owner: &Arc<str>, now: Duration) -> Option<Duration> {
+        let hold = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner)?;
         hold.revoked = true;
         Some(hold.until - now)
+    }
+
+    /// A renewal of it takes nothing here.
+    fn take_note_of(&mut self, owner: &Arc<str>, now: Duration) {
+        self.taken.retain(|known| known != owner);
+        self.taken.push(owner.clone());
+        self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
+        self.taken_till = now + REMEMBERED;
     }
 
     /// As if it had never been held.
@@ -160,10 +173,7 @@ impl Entry {
         let mine = self.is_held_by(owner, now);
         match &mut self.hold {
             Some(hold) if mine => hold.until = Duration::ZERO,
-            _ => {
-                self.released = Some(owner.clone());
-                self.noted = self.noted.max(now + KEEP);
-            }
+            _ => self.released = Some((owner.clone(), now + KEEP)),
         }
         self.fence = self.fence.max(ballot);
         self.keep(precise);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::node::operation::Operation;
+use crate::quorum::handover::granted;
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,25 +20,22 @@ pub(super) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registered {
     pub(super) owner: Arc<str>,
-    /// For how long.
-    pub(super) lasts: Duration,
+    /// For how long it asked, and for how long it may be at most.
+    lasts: (Duration, Duration),
     at: Duration,
 }
 
 impl Registered {
-    /// How long ago that was; `None` if the clock was set back since.
-    fn age(&self, now: Duration) -> Option<Duration> {
-        now.checked_sub(self.at)
+    /// How long a hand-over would last; `None` where it is too long ago for one.
+    pub(super) fn lasts(&self, now: Duration) -> Option<Duration> {
+        let (asked, most) = self.lasts;
+        granted(asked, most, now.checked_sub(self.at))
     }
 
-    /// Whether it is late enough for a hand-over: most of what it carries is left.
-    pub(super) fn is_fresh(&self, now: Duration) -> bool {
-        self.age(now).is_some_and(|age| age * 2 <= self.lasts)
-    }
-
-    /// Whether it should be made again: it will not be fresh for long.
+    /// Whether it should be made again: it will soon be too long ago.
     fn is_stale(&self, now: Duration) -> bool {
-        self.age(now).is_none_or(|age| age * 8 > self.lasts * 3)
+        let (asked, most) = self.lasts;
+        now.checked_sub(self.at).is_none_or(|age| age * 8 + asked * 5 > most * 8)
     }
 }
 
@@ -50,7 +48,7 @@ impl Line {
     }
 
     /// Who waits may be handed the name, as this owner.
-    pub(super) fn register(&mut self, owner: Arc<str>, lasts: Duration, at: Duration) {
+    pub(super) fn register(&mut self, owner: Arc<str>, lasts: (Duration, Duration), at: Duration) {
         let acquisition = Operation::acquisition(&owner).into();
         self.registered.insert(acquisition, Registered { owner, lasts, at });
     }

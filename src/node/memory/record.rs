@@ -10,7 +10,8 @@ pub const KEEP: Duration = Duration::from_secs(105);
 const PERIOD: Duration = Duration::from_secs(35);
 /// A ballot further ahead of the node's clock is some broken clock's: it must not lift all names.
 const FAR: u64 = 86_400_000_000;
-/// By how much `high` is raised above a ballot, in microseconds, so that it is not written for each.
+/// By how much `high` is raised above a ballot, in microseconds, so that it is not written for each; not
+/// for those that lead the clock by so much.
 const AHEAD: u64 = 250_000;
 
 /// The highest ballots, by age. A name that is not stored was last changed more than three periods
@@ -53,7 +54,7 @@ impl Record {
     /// A ballot was granted, healed, or told by a release.
     pub(super) fn heard(&mut self, ballot: u64, now: Duration) {
         if ballot > self.high && ballot <= far(now) {
-            self.high = (ballot + AHEAD).min(far(now));
+            self.high = ballot.max(ballot.min(micros(now)) + AHEAD);
         }
     }
 
@@ -70,12 +71,13 @@ impl Record {
     }
 
     /// Other nodes know of ballots up to `told`.
-    pub(super) fn teach(&mut self, told: u64, now: Duration) {
+    pub(super) fn teach(&mut self, told: u64, by_hand: bool, now: Duration) {
         let told = told.min(far(now));
         self.high = self.high.max(told);
         self.mid = self.mid.max(told);
         self.floor = self.floor.max(told);
-        self.taught = true;
+        // By hand: its own list's clients may know of higher ones, and must teach it still.
+        self.taught |= !by_hand;
     }
 
     /// The node is another process now, which may have forgotten.
@@ -86,7 +88,11 @@ impl Record {
 
 /// The highest ballot that is not too far ahead.
 pub(super) fn far(now: Duration) -> u64 {
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX).saturating_add(FAR)
+    micros(now).saturating_add(FAR)
+}
+
+fn micros(now: Duration) -> u64 {
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -154,16 +160,16 @@ mod tests {
         record.heard(u64::try_from(year.as_micros()).unwrap(), year);
         record.rotate(7 * SECOND);
         assert_eq!((record.high(), record.floor()), (7_000_000 + day, 7_000_000 + day));
-        record.teach(1 << 52, 7 * SECOND);
+        record.teach(1 << 52, false, 7 * SECOND);
         assert_eq!(record.floor(), 7_000_000 + day);
     }
 
     #[test]
     fn a_floor_never_falls() {
         let mut record = record(1_000 * SECOND);
-        record.teach(9_000_000, 1_000 * SECOND);
+        record.teach(9_000_000, false, 1_000 * SECOND);
         record.rotate(5_000 * SECOND);
-        record.teach(8_000_000, 5_000 * SECOND);
+        record.teach(8_000_000, false, 5_000 * SECOND);
         assert_eq!((record.floor(), record.high()), (9_000_000, 9_000_000));
     }
 
@@ -179,11 +185,21 @@ mod tests {
         assert_eq!(written, 3);
     }
 
+    /// Else who comes with the next ballot would be told a floor above it, each time that one is made.
+    #[test]
+    fn what_leads_the_clock_is_led_by_less_and_less() {
+        for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {
+            let mut record = Record::default();
+            record.heard(1_000_000 + lead, SECOND);
+            assert_eq!(record.high(), 1_000_000 + lead + ahead, "{lead} ahead");
+        }
+    }
+
     #[test]
     fn a_ballot_more_than_a_day_ahead_is_not_heard() {
         let mut record = record(SECOND);
         record.heard(1_000_000 + FAR + 1, SECOND);
-        assert_eq!(record.high(), HIGH);
+        assert_eq!(record.high(), TOKEN);
         record.heard(1_000_000 + FAR, SECOND);
         assert_eq!(record.high(), 1_000_000 + FAR);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::millis;
 use crate::node::operation::Operation;
 use crate::node::reply::Outcome;
-use crate::quorum::roster::{LASTS, Roster, Server};
+use crate::quorum::roster::{LASTS, LONGEST, Roster, SPARE, Server};
 
 /// What is stored of it. It may hold what has expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,23 +17,38 @@ pub(super) struct Rostered {
     servers: BTreeMap<String, Duration>,
     /// The longest ttl of some client, and until when that counts.
     told: BTreeMap<Duration, Duration>,
+    /// Since when the node is retired.
+    retired: Option<Duration>,
 }
 
 impl Rostered {
     /// Writes the servers of a client's list, if they fit, and tells what it held before.
     pub(super) fn enrol(&mut self, enrol: &Operation, now: Duration) -> Outcome {
-        let ends = now + millis(enrol.grace);
+        let till = now + millis(enrol.grace);
         let mut it = self.unexpired(now);
-        let told = it.roster();
-        if !it.enter(enrol, ends) {
+        let (told, known, ends) = (it.roster(now), !self.outlasts(&it) && it.has_all(enrol, till), till + SPARE);
+        if millis(enrol.ttl) > LONGEST || !it.enter(enrol, ends) {
             return Outcome::Unlisted(told);
         }
-        if ends > now && !enrol.owner.is_empty() {
+        if till > now && !enrol.owner.is_empty() && !known {
             (it.nodes, it.protocol) = (enrol.count, enrol.ballot);
             it.tell(millis(enrol.ttl), ends);
             *self = it;
         }
         Outcome::Listed(told)
+    }
+
+    /// From now on its clients count no vote of it. The roster goes on.
+    pub(super) fn retire(&mut self, now: Duration) -> Outcome {
+        self.retired.get_or_insert(now);
+        Outcome::Retired(self.unexpired(now).roster(now))
+    }
+
+    /// Takes that back, and tells the roster as it was before.
+    pub(super) fn reset(&mut self, now: Duration) -> Outcome {
+        let it = self.unexpired(now);
+        self.retired = None;
+        Outcome::Reset(it.roster(now))
     }
 
     /// The node is another process now: the clients of the one before come again, or have gone.
@@ -46,21 +61,39 @@ impl Rostered {
     fn unexpired(&self, now: Duration) -> Self {
         let lives = |(_, ends): &(_, &Duration)| **ends > now;
         let told = self.told.iter().filter(|(_, ends)| **ends > now);
-        let told: BTreeMap<_, _> = told.map(|(&ttl, &ends)| (ttl, ends.min(now + ttl + LASTS))).collect();
-        let longest = now + told.keys().next_back().copied().unwrap_or_default() + LASTS;
+        let told: BTreeMap<_, _> = told.map(|(&ttl, &ends)| (ttl, ends.min(now + ttl + LASTS + SPARE))).collect();
+        let longest = now + told.keys().next_back().copied().unwrap_or_default() + LASTS + SPARE;
         let servers = self.servers.iter().filter(lives);
         let servers: BTreeMap<_, _> = servers.map(|(run, &ends)| (run.clone(), ends.min(longest))).collect();
         let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (self.nodes, self.protocol) };
-        Self { nodes, protocol, servers, told }
+        Self { nodes, protocol, servers, told, retired: self.retired }
     }
 
-    fn roster(&self) -> Roster {
+    fn roster(&self, now: Duration) -> Roster {
         Roster {
             nodes: self.nodes,
             protocol: u32::try_from(self.protocol).unwrap_or(u32::MAX),
             max_ttl: self.told.keys().next_back().copied().unwrap_or_default(),
+            lasts: self.servers.values().max().map_or(Duration::ZERO, |ends| ends.saturating_sub(now)),
+            retired: self.retired.map(|since| now.saturating_sub(since)),
             servers: self.servers.keys().cloned().collect(),
         }
+    }
+
+    /// Whether it has something for longer than `it`: a clock that was set back must not keep what it let in.
+    fn outlasts(&self, it: &Self) -> bool {
+        let servers = it.servers.iter().any(|(run, ends)| self.servers.get(run).is_some_and(|stored| stored > ends));
+        servers || it.told.iter().any(|(ttl, ends)| self.told.get(ttl).is_some_and(|stored| stored > ends))
+    }
+
+    /// Whether all that is to be written is there until then, and nothing is to go.
+    fn has_all(&self, enrol: &Operation, till: Duration) -> bool {
+        let has = |run: &str| self.servers.get(run).is_some_and(|&ends| ends >= till);
+        let servers = || enrol.owner.split_whitespace().map(Server::parse);
+        let goes = servers().any(|server| server.before.iter().any(|run| self.servers.contains_key(run)));
+        let ttl = millis(enrol.ttl);
+        let told = ttl.is_zero() || self.told.iter().any(|(&known, &ends)| known >= ttl && ends >= till);
+        told && !goes && servers().all(|server| has(&server.run))
     }
 
     /// Puts the servers of a list in, each in the room of those before it. Whether they fit.

@@ -151,6 +151,22 @@ mod tests {
         assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
+    /// A renewal that was on its way for so long would heal the name, and the next one count.
+    #[test]
+    fn who_was_revoked_is_remembered_for_an_hour_and_who_was_released_for_as_long_as_fences_are() {
+        for (later, lost) in [(104, [true, true]), (106, [true, false]), (3_599, [true, false]), (3_600, [false; 2])] {
+            let (mut store, began) = (Store::default(), 1_000 * SECOND);
+            let asked = |verb, owner: &str| Operation { owner: owner.into(), ..claim("a", "x", 7).with_verb(verb) };
+            store.apply(&asked(Verb::Revoke, "one.1"), began);
+            store.apply(&asked(Verb::Release, "two.1"), began);
+            for (owner, lost) in ["one.1", "two.1"].into_iter().zip(lost) {
+                let renewed = store.clone().apply(&asked(Verb::Renew, owner), began + SECOND * later);
+                let expected = if lost { Outcome::Lost { holder: String::new() } } else { Outcome::Healed };
+                assert_eq!(renewed, expected, "{owner} {later} s later");
+            }
+        }
+    }
+
     /// Later it is not too far any more, and would be forgotten with the turn.
     #[test]
     fn a_fence_that_was_too_far_ahead_is_known_to_the_record_once_a_turn_is_given() {
@@ -160,7 +176,7 @@ mod tests {
         store.apply(&claim("a", "two", far + 1), began + SECOND);
         let once = Operation { stance: Stance::Once, ..claim("a", "three", far + 2) };
         assert!(matches!(store.apply(&once, began + 6 * SECOND), Outcome::Reserved { .. }));
-        assert_eq!(store.bounds().0, high(far));
+        assert_eq!(store.bounds().0, far);
     }
 
     #[test]

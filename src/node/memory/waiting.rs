@@ -9,9 +9,7 @@ use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Name, Operation, Stance};
 use crate::node::reply::Queued;
 use crate::quorum::handover::Stamp;
-
-/// What tells whoever is registered to register again: in a moment.
-const REGISTER: Duration = Duration::from_millis(1);
+use crate::quorum::validity::MAX_ROUND;
 
 /// When something happened, to the microsecond that a real node tells. There is one connection.
 fn stamp(precise: Duration) -> Stamp {
@@ -44,7 +42,8 @@ impl Work<'_> {
     fn register(&mut self, claim: &Operation, name: &Name) {
         if claim.registers() {
             let (lasts, now) = (millis(claim.handover), self.now);
-            self.entry(name).line.register(claim.owner.clone(), lasts, now);
+            let most = lasts.max(millis(claim.ttl).min(MAX_ROUND));
+            self.entry(name).line.register(claim.owner.clone(), (lasts, most), now);
         }
     }
 
@@ -100,7 +99,8 @@ impl Work<'_> {
         }
         let line = &mut self.entry(name).line;
         let Some((_, first)) = line.first() else { return false };
-        let Some(to) = line.registered(first).filter(|known| known.is_fresh(now)).cloned() else { return false };
+        let Some(to) = line.registered(first).cloned() else { return false };
+        let Some(lasts) = to.lasts(now) else { return false };
         // A release or a revocation of it must not be undone by what another's release carries.
         if self.entry(name).is_gone(&to.owner) || !self.is_heard_by(&to.owner) {
             return false;
@@ -108,12 +108,12 @@ impl Work<'_> {
         let line = &mut self.entry(name).line;
         let Some(first) = line.pop() else { return false };
         let late: Vec<_> = line.stale(now).collect();
-        let granted =
-            HandedOver { owner: to.owner.clone(), ballot, name: name.clone(), stamp: stamp(precise), counts: true };
-        let claim = Operation { owner: to.owner, ttl: to.lasts, count: 1, ..self.operation.clone() };
+        let (owner, name_of) = (to.owner.clone(), name.clone());
+        let granted = HandedOver { owner, ballot, lasts, name: name_of, stamp: stamp(precise), counts: true };
+        let claim = Operation { owner: to.owner, ttl: lasts, count: 1, ..self.operation.clone() };
         self.hold(&claim, name, ballot);
         self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
-        self.store.hints.extend(late.into_iter().map(|late| Hint::new(late, REGISTER)));
+        self.store.hints.extend(late.into_iter().map(Hint::register));
         true
     }
 

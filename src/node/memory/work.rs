@@ -34,6 +34,8 @@ impl Store {
             Verb::Record => work.record(),
             Verb::Revoke => work.revoke(),
             Verb::Enrol => work.store.roster.enrol(operation, now),
+            Verb::Retire => work.store.roster.retire(now),
+            Verb::Reset => work.store.roster.reset(now),
         }
     }
 }
@@ -271,7 +273,8 @@ impl Work<'_> {
     }
 
     pub(super) fn teach(&mut self) -> Outcome {
-        self.store.record.teach(self.operation.ballot, self.precise);
+        let by_hand = !millis(self.operation.grace).is_zero();
+        self.store.record.teach(self.operation.ballot, by_hand, self.precise);
         Outcome::Taught
     }
 

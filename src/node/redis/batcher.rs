@@ -196,8 +196,8 @@ impl Batcher {
     /// client's connection may not have met NOSCRIPT yet.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         // It would write the old one's run to a new one's roster. It is asked again when it is known who answers.
-        let enrols = |job: &Job| job.request.operation.verb == Verb::Enrol;
-        let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(enrols);
+        let of_members = |job: &Job| matches!(job.request.operation.verb, Verb::Enrol | Verb::Retire | Verb::Reset);
+        let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(of_members);
         self.fail_all(
             enrolments,
             &Fault::new(FaultKind::Down, "the server does not know the script, and may be another"),
@@ -483,6 +483,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 }

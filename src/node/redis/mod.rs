@@ -227,7 +227,7 @@ impl State {
     /// Why no vote counts of a server that is not listed.
     fn unlisted(&self, now: Tick) -> String {
         match self.node_state(now) {
-            NodeState::Up => "no quorum of nodes answers, so no vote counts".to_owned(),
+            NodeState::Up => "no quorum of nodes is listed, so no vote counts".to_owned(),
             NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
             state => state.to_string(),
         }

@@ -80,30 +80,54 @@ pub(super) fn returned<'a>(
     Some(Returned { time, unheard, replies })
 }
 
-/// TIME and a letter for each operation.
+/// TIME, how many operations there are, or `k` for one, and a line for each that did not go as asked: its
+/// number, and what came instead.
 fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
-    let (seconds, rest) = text.split_once(' ')?;
-    let (micros, letters) = rest.split_once(' ')?;
-    let time = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
-    if letters.len() != operations.len() {
+    let mut lines = text.split('\n');
+    let (seconds, rest) = lines.next()?.split_once(' ')?;
+    let (micros, count) = rest.split_once(' ')?;
+    if operations.len() != if count == "k" { 1 } else { count.parse().ok()? } {
         return None;
     }
-    let replies = letters.bytes().zip(operations).map(|(letter, operation)| by_letter(letter, operation)).collect();
-    Some(Returned { time, unheard: None, replies })
+    let time = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
+    let mut others = lines.map(numbered).collect::<Option<Vec<_>>>()?.into_iter().peekable();
+    let each = |(index, operation)| match others.next_if(|(number, _)| *number == index + 1) {
+        Some((_, line)) => refused(line, operation).ok_or_else(garbled),
+        None => as_asked(operation),
+    };
+    let replies = operations.enumerate().map(each).collect();
+    others.peek().is_none().then_some(Returned { time, unheard: None, replies })
 }
 
-fn by_letter(letter: u8, operation: &Operation) -> Reply {
-    match (operation.verb, letter) {
-        (Verb::Claim, b'g') => Ok(Outcome::Granted { fence: operation.ballot }),
-        (Verb::Renew, b'e') => Ok(Outcome::Extended),
-        (Verb::Release, b'r') => Ok(Outcome::Released { held: 1 }),
+/// The number of an operation, and the rest of its line.
+fn numbered(line: &str) -> Option<(usize, &str)> {
+    let (number, line) = line.split_once(' ')?;
+    Some((number.parse().ok()?, line))
+}
+
+/// An operation that went as asked.
+fn as_asked(operation: &Operation) -> Reply {
+    match operation.verb {
+        Verb::Claim => Ok(Outcome::Granted { fence: operation.ballot }),
+        Verb::Renew => Ok(Outcome::Extended),
+        Verb::Release => Ok(Outcome::Released { held: 1 }),
         _ => Err(garbled()),
     }
 }
 
+/// A claim that was refused because the name is held, from a line about it.
+fn refused(line: &str, operation: &Operation) -> Option<Outcome> {
+    let mut parts = line.splitn(4, ' ');
+    let left = Duration::from_millis(parts.next()?.parse().ok()?);
+    let fence = parts.next()?.parse().ok().filter(|&fence| fence < ballot::LIMIT)?;
+    let queued = Queued::of(parts.next()?.parse().ok()?);
+    let holder = parts.next()?.to_owned();
+    (operation.verb == Verb::Claim).then_some(Outcome::Held { holder, remaining: Some(left), fence, queued })
+}
+
 fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
-    if let Some(&[letter]) = value.text().map(str::as_bytes) {
-        return by_letter(letter, operation);
+    if let Some(text) = value.text() {
+        return if text == "k" { as_asked(operation) } else { refused(text, operation).ok_or_else(garbled) };
     }
     let items = value.items();
     match items.first().and_then(Value::text) {
@@ -146,6 +170,8 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         (Verb::Teach, "taught") => Some(Outcome::Taught),
         (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
         (Verb::Enrol, "unlisted") => roster(items).map(Outcome::Unlisted),
+        (Verb::Retire, "retired") => roster(items).map(Outcome::Retired),
+        (Verb::Reset, "reset") => roster(items).map(Outcome::Reset),
         (Verb::Record, "record") => Some(Outcome::Record {
             high: fence(items.get(1)?)?,
             floor: fence(items.get(2)?)?,
@@ -156,12 +182,13 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
 }
 
 fn roster(items: &[Value]) -> Option<Roster> {
-    let [_, nodes, protocol, max_ttl, servers @ ..] = items else { return None };
+    let [_, nodes, protocol, max_ttl, lasts, retired, servers @ ..] = items else { return None };
     let (nodes, protocol) = (number(nodes)?, number(protocol)?);
     let max_ttl = Duration::from_millis(unsigned(max_ttl)?);
+    let (lasts, retired) = (Duration::from_millis(unsigned(lasts)?), remaining(retired)?);
     let mut servers = servers.iter().map(text).collect::<Option<Vec<_>>>()?;
     servers.sort_unstable();
-    Some(Roster { nodes, protocol, max_ttl, servers })
+    Some(Roster { nodes, protocol, max_ttl, lasts, retired, servers })
 }
 
 /// Ends the owner of a hold that was revoked, as the script stores it. Owners end with a digit.
@@ -199,7 +226,7 @@ fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
-/// PTTL: -1 means that the hold never ends.
+/// PTTL: -1 means that the hold never ends. Of a retirement, that there is none.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
     value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
@@ -301,32 +328,66 @@ mod tests {
         }
     }
 
+    /// In a call of which all is frequent, and among other replies.
+    fn briefly(verb: Verb, line: &str) -> [Reply; 2] {
+        let operation = operation(verb);
+        let whole = if line == "k" { "1 2 k".to_owned() } else { format!("1 2 k\n1 {line}") };
+        let among_others = Value::Array(vec![Value::Integer(1_000_002), "".into(), line.to_owned().into()]);
+        [whole.into(), among_others].map(|value| {
+            let mut told = returned(value, [&operation].into_iter(), "run").unwrap();
+            assert_eq!(told.time, Duration::from_micros(1_000_002));
+            told.replies.remove(0)
+        })
+    }
+
     #[test]
-    fn letters_tell_what_is_frequent_and_nothing_else() {
-        for (verb, letter, expected) in [
-            (Verb::Claim, "g", Some(Outcome::Granted { fence: 7 })),
-            (Verb::Renew, "e", Some(Outcome::Extended)),
-            (Verb::Release, "r", Some(Outcome::Released { held: 1 })),
-            (Verb::Claim, "r", None),
-            (Verb::Inspect, "g", None),
-            (Verb::Renew, "x", None),
+    fn what_went_as_asked_is_told_by_nothing_more_where_that_can_be() {
+        for (verb, expected) in [
+            (Verb::Claim, Some(Outcome::Granted { fence: 7 })),
+            (Verb::Renew, Some(Outcome::Extended)),
+            (Verb::Release, Some(Outcome::Released { held: 1 })),
+            (Verb::Inspect, None),
+            (Verb::Count, None),
         ] {
-            let operation = operation(verb);
-            let among_others = Value::Array(vec![Value::Integer(1_000_002), "".into(), letter.into()]);
-            for value in [format!("1 2 {letter}").into(), among_others] {
-                let mut told = returned(value, [&operation].into_iter(), "run").unwrap();
-                assert_eq!(told.time, Duration::from_micros(1_000_002));
-                assert_eq!(told.replies.remove(0).ok(), expected, "{letter} to {verb:?}");
-            }
+            let told = briefly(verb, "k").map(Result::ok);
+            assert_eq!(told, [expected.clone(), expected], "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_tells_who_holds_what_was_claimed_and_nothing_else() {
+        let (holder, remaining) = ("a host/1/uuid/2.0".to_owned(), Some(Duration::from_millis(5)));
+        let held = Outcome::Held { holder, remaining, fence: 9, queued: Queued::of(2) };
+        let expected = Some(held);
+        assert_eq!(briefly(Verb::Claim, "5 9 2 a host/1/uuid/2.0").map(Result::ok), [expected.clone(), expected]);
+        for (verb, line) in [
+            (Verb::Renew, "5 9 2 a"),
+            (Verb::Claim, "5 9 2"),
+            (Verb::Claim, "5 9007199254740992 2 a"),
+            (Verb::Claim, "-5 9 2 a"),
+        ] {
+            assert!(briefly(verb, line).iter().all(Result::is_err), "{line} to {verb:?}");
         }
     }
 
     #[test]
     fn a_text_of_another_form_is_no_reply() {
         let operation = operation(Verb::Claim);
-        for text in
-            ["", "g", "1 g", "1 0", "1 0 ", "1 0 gg", "x 0 g", "1 -1 g", "18446744073709551615 18446744073709551615 g"]
-        {
+        for text in [
+            "",
+            "k",
+            "1 0",
+            "1 0 ",
+            "1 0 2",
+            "1 0 x",
+            "1 0 kk",
+            "x 0 k",
+            "1 -1 k",
+            "1 0 1\n",
+            "1 0 1\n2 5 9 2 a",
+            "1 0 1\n1 5 9 2 a\n1 5 9 2 a",
+            "18446744073709551615 18446744073709551615 k",
+        ] {
             assert!(returned(text.into(), [&operation].into_iter(), "run").is_none(), "{text:?}");
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::node::Member;
 use crate::quorum::Tick;
-use crate::quorum::roster::{LASTS, Roster, Server};
+use crate::quorum::roster::{Roster, Server};
 
 /// How many servers are remembered at most that one node was before.
 const GONE: usize = 16;
@@ -28,6 +28,8 @@ pub(super) struct History {
     /// Since when it is another one than before.
     since: Option<Tick>,
     told: Option<Told>,
+    /// For how long it had been retired when it answered last, and when that was.
+    retired: Option<(Duration, Tick)>,
 }
 
 impl History {
@@ -37,6 +39,7 @@ impl History {
         if self.last.as_ref().is_some_and(|(last, _)| *last == member.run) {
             return;
         }
+        self.retired = None;
         let Some((before, seen)) = self.last.replace((member.run.clone(), now)) else { return };
         let successor = now.since(seen) >= member.age;
         self.gone.push((before, if successor { now } else { now + longest }));
@@ -62,11 +65,22 @@ impl History {
         if let Some((_, answered)) = &mut self.last {
             *answered = now;
         }
+        self.retired = roster.retired.map(|age| (age, now));
         if *took && !forgiven && self.refused(now).is_some() {
             return;
         }
-        let until = now + roster.max_ttl + LASTS;
+        let until = now + roster.binds();
         self.told = Some(Told { roster: roster.clone(), until, refused: !took });
+    }
+
+    /// Whether it was retired, when it answered last.
+    pub(super) const fn is_retired(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    /// For how long it has been retired, as far as it told.
+    pub(super) fn retired(&self, now: Tick) -> Option<Duration> {
+        self.retired.map(|(age, told)| age + now.since(told))
     }
 
     /// What it told, while that may be so still.
@@ -112,10 +126,10 @@ mod tests {
         let roster = |seconds| Roster { max_ttl: Duration::from_secs(seconds), ..Roster::default() };
         let mut history = History::default();
         history.hear(&(true, roster(30)), at(0), false);
-        assert!(history.refused(at(1)).is_none() && history.told(at(44)).is_some() && history.told(at(45)).is_none());
+        assert!(history.refused(at(1)).is_none() && history.told(at(49)).is_some() && history.told(at(50)).is_none());
         history.hear(&(false, roster(30)), at(10), false);
         history.hear(&(true, roster(0)), at(11), false);
-        assert_eq!(history.refused(at(12)).map(|(_, until)| until), Some(at(55)));
+        assert_eq!(history.refused(at(12)).map(|(_, until)| until), Some(at(60)));
         history.hear(&(true, roster(0)), at(12), true);
         assert!(history.refused(at(13)).is_none());
     }

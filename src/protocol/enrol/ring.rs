@@ -7,7 +7,7 @@ use crate::host::before;
 use crate::node::{FaultKind, Member, NodeState, Operation, Outcome, Reply};
 use crate::protocol::round::{Count, Round};
 use crate::protocol::voters::Voters;
-use crate::quorum::roster::{EVERY, Enrolment, LASTS, PROTOCOL, Roster, Server, Standing, of, vouched};
+use crate::quorum::roster::{Common, EVERY, Enrolment, LASTS, Roster, Server, Standing, of, vouched};
 use crate::quorum::{NodeSet, Tick};
 
 /// For how long answers are waited for at least, and at most: longer than that nodes may take for an answer.
@@ -37,6 +37,11 @@ impl<'a> Ring<'a> {
         Self { voters, members, servers, connected, longest: voters.members.longest(), rejecting: Mutex::default() }
     }
 
+    /// What this client has in common with those that it may vote with.
+    pub(super) fn common(&self) -> Common {
+        Common { size: self.voters.size, protocol: self.voters.members.protocol }
+    }
+
     /// Whether a node is being connected to for the first time.
     pub(super) fn others_come(&self) -> bool {
         let comes = |(node, member): (usize, &Option<Member>)| {
@@ -53,7 +58,13 @@ impl<'a> Ring<'a> {
     /// What a roster has where these were enrolled.
     pub(super) fn roster(&self, chosen: NodeSet) -> Roster {
         let servers = of(&self.servers, chosen).into_iter().map(|server| server.run.clone()).collect();
-        Roster { nodes: self.voters.size.nodes(), protocol: PROTOCOL, max_ttl: self.longest, servers }
+        Roster {
+            nodes: self.voters.size.nodes(),
+            protocol: self.voters.members.protocol,
+            max_ttl: self.longest,
+            servers,
+            ..Roster::default()
+        }
     }
 
     /// Whether some node did not answer.
@@ -63,11 +74,11 @@ impl<'a> Ring<'a> {
 
     /// How often servers are enrolled, so that a round that takes long is over in time.
     pub(super) fn every(&self) -> Duration {
-        EVERY.saturating_sub(self.patience().saturating_sub(PATIENCE))
+        every(self.patience())
     }
 
     fn patience(&self) -> Duration {
-        self.voters.members.node_timeout.clamp(PATIENCE, LONGEST)
+        patience(self.voters.members.node_timeout)
     }
 
     /// Asks all nodes whether they would take the servers of `wanted`. Where this client may be vouched for and is, those
@@ -79,7 +90,7 @@ impl<'a> Ring<'a> {
         let _ = before(host, end, round.verdict()).await;
         let answers = told(&round);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster);
-        let is_vouched = may_vouch && vouched(self.voters.size, &self.servers, rosters).is_some();
+        let is_vouched = may_vouch && vouched(self.common(), &self.servers, rosters).is_some();
         let soon = host.now() + (host.now().since(began) * 4).max(OTHERS);
         self.rest(&round, self.connected, if is_vouched { end.min(soon) } else { end }).await
     }
@@ -93,12 +104,18 @@ impl<'a> Ring<'a> {
 
     fn enrolment(&self, chosen: NodeSet, lasts: Duration) -> Enrolment {
         let servers = of(&self.servers, chosen).into_iter().cloned().collect();
-        Enrolment { nodes: self.voters.size.nodes(), protocol: PROTOCOL, max_ttl: self.longest, lasts, servers }
+        Enrolment {
+            nodes: self.voters.size.nodes(),
+            protocol: self.voters.members.protocol,
+            max_ttl: self.longest,
+            lasts,
+            servers,
+        }
     }
 
     /// Asks all nodes for their rosters.
     pub(super) async fn look(&self) {
-        let (nodes, protocol) = (self.voters.size.nodes(), PROTOCOL);
+        let (nodes, protocol) = (self.voters.size.nodes(), self.voters.members.protocol);
         let round = self.put(&Enrolment { nodes, protocol, ..Enrolment::default() });
         let end = self.voters.host.now() + self.patience();
         let answers = self.rest(&round, self.connected, end).await;
@@ -151,6 +168,16 @@ impl<'a> Ring<'a> {
     }
 }
 
+/// How often to enrol where answers are waited for so long.
+fn every(patience: Duration) -> Duration {
+    EVERY.saturating_sub(patience.saturating_sub(PATIENCE))
+}
+
+/// For how long answers are waited for where nodes may take that long.
+fn patience(node_timeout: Duration) -> Duration {
+    node_timeout.clamp(PATIENCE, LONGEST)
+}
+
 fn answer(reply: &Option<Reply>) -> Option<(bool, Roster)> {
     match reply {
         Some(Ok(Outcome::Listed(roster))) => Some((true, roster.clone())),
@@ -179,5 +206,20 @@ impl Count for Answered {
 
     fn verdict(&self) -> Option<()> {
         (self.nodes.len() >= self.enough).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::roster::FRESH;
+
+    #[test]
+    fn a_round_that_takes_as_long_as_it_may_is_over_while_the_one_before_counts() {
+        for seconds in 0..20 {
+            let patience = patience(Duration::from_secs(seconds));
+            let begins = every(patience).max(patience);
+            assert!(begins + patience < FRESH, "{begins:?} after the one before, for {patience:?}");
+        }
     }
 }

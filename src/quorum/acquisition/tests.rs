@@ -101,8 +101,8 @@ fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
     let later = Stamp { time: Duration::from_secs(1), ..stamp };
     let lasts = Validity::new(Duration::from_secs(2), Drift::default());
     for &(node, t0, ballot) in pushes {
-        handed.refused(node, Some(Registered { t0: at(t0), lasts, stamp, rank: 1 }));
-        assert!(handed.push(node, ballot, later, true));
+        handed.refused(node, Some(Registered { t0: at(t0), lasts, stamp, rank: 1, first: false }));
+        assert!(handed.push(node, ballot, lasts.ttl(), later, true));
     }
     handed
 }
@@ -185,7 +185,7 @@ fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_hav
     let mut waits = Handovers::default();
     assert!(!acquisition.only_waits(&waits, false), "no node has registered it");
     let (lasts, stamp) = (Validity::new(Duration::from_secs(2), Drift::default()), Stamp::default());
-    waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1 }));
+    waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1, first: false }));
     assert!(acquisition.only_waits(&waits, false));
     let pushed = handed(&[(0, 0, 7)]);
     assert!(acquisition.only_waits(&pushed, true), "it is to be claimed");

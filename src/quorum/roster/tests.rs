@@ -1,7 +1,7 @@
 use super::*;
 use crate::quorum::Tick;
 
-const THREE: Size = Size::of(3);
+const THREE: Common = Common::of(Size::of(3));
 
 fn at(seconds: u64) -> Tick {
     Tick::new(Duration::from_secs(seconds))
@@ -14,7 +14,7 @@ fn servers(text: &str) -> Vec<Option<Server>> {
 fn roster(text: &str) -> Roster {
     let servers: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
     let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, PROTOCOL) };
-    Roster { nodes, protocol, max_ttl: Duration::ZERO, servers }
+    Roster { nodes, protocol, servers, ..Roster::default() }
 }
 
 fn set(nodes: &[usize]) -> NodeSet {
@@ -120,7 +120,7 @@ fn a_conflict_is_told_with_what_to_do() {
         assert!(told.contains(part), "{part}: {told}");
     }
     let other = Roster { protocol: 3, ..roster("a") };
-    assert!(conflict(THREE, &servers("a"), "n", &other, LASTS).contains("another protocol (3, here 2)"));
+    assert!(conflict(THREE, &servers("a"), "n", &other, LASTS).contains("protocol 3, and this one speaks 2"));
 }
 
 #[test]

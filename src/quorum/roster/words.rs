@@ -2,26 +2,37 @@
 
 use std::time::Duration;
 
-use super::{PROTOCOL, Roster, Server};
-use crate::quorum::tally::Size;
+use super::{Common, Roster, Server};
 
 /// Why a server's votes do not count, for people. `mine` are the servers of this client's list.
 #[must_use]
-pub fn conflict(size: Size, mine: &[Option<Server>], node: &str, roster: &Roster, lasts: Duration) -> String {
-    if roster.vouches(size, mine) {
+pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Roster, lasts: Duration) -> String {
+    if roster.vouches(common, mine) {
         return replaced(node, roster, mine, lasts);
     }
+    if roster.protocol != common.protocol && roster.nodes > 0 {
+        let (theirs, ours) = (roster.protocol, common.protocol);
+        return format!(
+            "{node} is used by clients of protocol {theirs}, and this one speaks {ours}; both never vote together: stop the clients of \
+             one version, and those of the other begin {lasts:.0?} after the last has stopped"
+        );
+    }
     let others = unknown(roster, mine);
-    let theirs = if roster.protocol != PROTOCOL && roster.nodes > 0 {
-        format!("another protocol ({}, here {PROTOCOL})", roster.protocol)
-    } else {
-        let (known, many) = (others.join(", "), others.len());
-        let not = if many > 0 { format!(", {many} of them not in this client's ({known})") } else { String::new() };
-        format!("another list: theirs has {} nodes{not}, this one {}", roster.nodes, size.nodes())
-    };
+    let (known, many) = (others.join(", "), others.len());
+    let not = if many > 0 { format!(", {many} of them not in this client's ({known})") } else { String::new() };
     format!(
-        "{node} is used by clients of {theirs}; give all the same list, or stop the others and wait {lasts:.0?} after the \
-         last has stopped (also where most servers were replaced while no client ran)"
+        "{node} is used by clients of another list: theirs has {} nodes{not}, this one {}; give all the same list, or stop the others and wait {lasts:.0?} after the \
+         last has stopped (also where most servers were replaced while no client ran)",
+        roster.nodes,
+        common.size.nodes()
+    )
+}
+
+/// Why no vote of a node counts that was retired so long ago, for people.
+#[must_use]
+pub fn retired(node: &str, age: Duration) -> String {
+    format!(
+        "{node} was retired {age:.0?} ago; `quorumlock members reset {node}` takes that back, or take it out of the list"
     )
 }
 

@@ -7,26 +7,23 @@ use crate::judge::history::{Answer, Verb};
 
 /// A cannot reach n0, holds n1 and n2, and then cannot reach n1 any more. B's round has n0's grant,
 /// and its request to n1 is on the way.
-fn cut_off_holder(script: &mut Script, ttl: u64, n1_from: u64) {
-    script.hold_back(0, &[0], 0..script_free(ttl), NEVER);
-    script.hold_back(0, &[1], n1_from..NEVER, NEVER);
+fn cut_off_holder(script: &mut Script, n0_until: u64) {
+    script.hold_back(0, &[0], 0..n0_until, NEVER);
+    script.hold_back(0, &[1], 300..NEVER, NEVER);
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
-}
-
-/// When A reaches n0 again: a little after half of its ttl.
-const fn script_free(ttl: u64) -> u64 {
-    ttl / 2 + ttl / 30
 }
 
 /// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2:
 /// its deadline moves by a ttl. Its key on n1 ends, and B's request gets there: B counts n0, which
-/// has forgotten it, and n1.
+/// has forgotten it, and n1. (A enrols n0's new process before its votes count, and may wait for n1 for four seconds before that.)
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
-    script.world(3, 2, 3_000, 5_000);
-    script.node_timeout(4_000);
-    cut_off_holder(script, 3_000, 300);
-    script.hold_one_way(1, &[1], 0, 1_400..2_000, 3_040);
-    script.asks(1_500, 1, Part { round_timeout: Some(millis(2_000)), timeout: millis(2_500), ..Part::default() });
+    script.world(3, 2, 9_000, 20_000);
+    script.node_timeout(5_000);
+    cut_off_holder(script, 4_400);
+    script.hold_one_way(1, &[1], 0, 4_200..4_900, 9_030);
+    script.asks(4_300, 1, Part { round_timeout: Some(millis(4_950)), timeout: millis(5_500), ..Part::default() });
+    // It does not hear of n0 again: else it would enrol the new process, for which n0's vote is too old.
+    script.hold_back(1, &[0], 4_340..NEVER, NEVER);
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
 }
 
@@ -34,15 +31,13 @@ pub fn healed_while_a_vote_is_counted(script: &mut Script) {
 /// B's process stands still in the middle of its round: when it goes on, n1's vote is there before
 /// its timer has run.
 pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
-    script.world(3, 2, 10_000, 12_000);
+    script.world(3, 2, 9_000, 12_000);
     script.node_timeout(20_000);
-    script.hold_back(0, &[0], 0..3_500, NEVER);
-    script.hold_back(0, &[1], 300..NEVER, NEVER);
-    script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
-    script.hold_one_way(1, &[1], 0, 2_900..3_500, 10_050);
+    cut_off_holder(script, 3_500);
+    script.hold_one_way(1, &[1], 0, 2_900..3_500, 9_050);
     script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(6_000), ..Part::default() });
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
-    let paused = script.about(6_950, 300);
+    let paused = script.about(5_950, 300);
     script.at(3_100, pause(1, paused));
 }
 

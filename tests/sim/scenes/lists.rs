@@ -189,7 +189,7 @@ pub fn a_node_that_took_it_cannot_be_reached(script: &mut Script) {
 pub fn no_guard_beside_others(script: &mut Script) {
     script.two_lists(20_000, 20_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![2, 3, 4]];
-    script.plan.unguarded = vec![1];
+    script.plan.unlike = vec![(1, millis(1_000), millis(0))];
     script.once_answered(Verb::Claim, 0, Answer::Granted, 2, pause(0, 40_000));
     let at = script.about(500, 4_000);
     script.asks(at, 0, Part { renewed: false, ..asks_for(3_000, 60_000) });
@@ -197,4 +197,55 @@ pub fn no_guard_beside_others(script: &mut Script) {
     script.at(at + 7_000, Cue::Starts);
     script.asks(at + 7_500, 2, asks_for(60_000, 5_000));
     script.at(at + 70_000, Cue::Kill(0));
+}
+
+/// The first reaches two of its five nodes when it starts, one of them with the other list's. It keeps nobody out, and
+/// has nothing when it reaches the others.
+pub fn isolated_with_a_minority_at_its_first_start(script: &mut Script) {
+    script.world(8, 0, 1_000, 2_000);
+    both_later(script);
+    script.plan.lists = vec![vec![0, 1, 2, 3, 4], vec![3, 4, 5, 6, 7]];
+    let heals = script.about(16_000, 4_000);
+    script.hold_back(0, &[0, 1, 4], 0..heals, heals);
+    script.asks(8_000, 1, Part { must: true, ..asks_for(4_000, 20_000) });
+    for at in [9_000, heals + 100, heals + 3_000] {
+        script.asks(at, 0, asks_for(2_500, 1_000));
+    }
+    script.at(40_000, Cue::Kill(1));
+}
+
+/// A client with longer locks starts while a node forgets its roster. It holds the name when another node forgets that: the first
+/// client, whose locks are short, waits for as long as the long ones last.
+pub fn a_longer_ttl_is_told_while_a_node_forgets(script: &mut Script) {
+    script.world(3, 0, 3_000, 20_000);
+    script.plan.unlike = vec![(0, millis(3_000), millis(5_000))];
+    script.at(10, Cue::Starts);
+    script.at(5_000, Cue::Starts);
+    let forgot = script.about(4_700, 700);
+    script.at(forgot, forgets(0));
+    script.asks(12_000, 1, Part { ttl: Some(millis(20_000)), renewed: false, ..asks_for(8_000, 60_000) });
+    let again = script.about(21_000, 1_000);
+    script.at(again, forgets(1));
+    script.asks(13_000, 0, asks_for(60_000, 3_000));
+}
+
+/// Clients of this protocol go one by one, under a holder, while clients of the next one come. Those have the name T and 5 s
+/// after the last of the old ones has gone, and an old one that comes back then has it no more.
+pub fn a_rolling_upgrade(script: &mut Script) {
+    script.world(3, 2, 3_000, 5_000);
+    script.plan.upgraded = Some(2);
+    script.asks(0, 0, Part { must_keep: true, ..asks_for(5_000, 7_000) });
+    script.at(2_000, Cue::Starts);
+    script.at(5_000, Cue::Starts);
+    for at in [3_000, 6_000, 9_000, 12_000] {
+        script.asks(at, 2, asks_for(2_500, 1_000));
+    }
+    script.asks(8_000, 1, Part { must: true, ..asks_for(5_000, 2_000) });
+    script.at(9_000, Cue::Kill(0));
+    let gone = script.about(13_000, 2_000);
+    script.asks(gone - 500, 1, asks_for(2_000, 20_000));
+    script.at(gone, Cue::Kill(1));
+    for process in [2, 3] {
+        script.asks(gone + 1_000, process, Part { must: true, ..asks_for(45_000, 1_000) });
+    }
 }

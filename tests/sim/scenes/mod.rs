@@ -6,6 +6,7 @@ mod handover;
 mod lists;
 pub mod part;
 mod proxies;
+mod retired;
 pub mod script;
 mod tokens;
 mod turns;
@@ -78,6 +79,11 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::votes_of_two_listings),
     scene!(lists::a_node_that_took_it_cannot_be_reached),
     scene!(lists::no_guard_beside_others),
+    scene!(lists::isolated_with_a_minority_at_its_first_start),
+    scene!(lists::a_longer_ttl_is_told_while_a_node_forgets),
+    scene!(lists::a_rolling_upgrade),
+    scene!(retired::an_old_client_finds_only_retired_nodes),
+    scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
     scene!(proxies::replaced_while_it_is_greeted),
 ];

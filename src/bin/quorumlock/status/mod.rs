@@ -193,6 +193,8 @@ impl Seen {
                 "protocol": roster.protocol,
                 "max_ttl_ms": milliseconds(roster.max_ttl),
                 "servers": roster.servers.len(),
+                "lasts_ms": milliseconds(roster.lasts),
+                "retired_ms": roster.retired.map(milliseconds),
             })),
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {

@@ -82,12 +82,11 @@ impl<'a> Verdict<'a> {
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
         let all = self.nodes.iter().zip(&self.inspected.nodes);
-        all.filter(|(node, (_, said))| said.is_ok() && node.unreadable.is_none()).filter_map(|(node, _)| {
-            match node.state {
-                NodeState::Up => Some(Duration::ZERO),
-                NodeState::Quarantined { left, .. } => Some(left),
-                _ => None,
-            }
+        let can = |node: &NodeStatus| node.unreadable.is_none() && retired(node).is_none();
+        all.filter(move |(node, (_, said))| said.is_ok() && can(node)).filter_map(|(node, _)| match node.state {
+            NodeState::Up => Some(Duration::ZERO),
+            NodeState::Quarantined { left, .. } => Some(left),
+            _ => None,
         })
     }
 
@@ -108,9 +107,16 @@ pub(super) fn refusal(node: &NodeStatus, said: &Result<Inspection, String>) -> O
         (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
         (Err(why), _) => format!("does not answer: {why}"),
         (Ok(_), Some(why)) => format!("grants no lock: {why}"),
-        (Ok(_), None) => return None,
+        (Ok(_), None) => {
+            format!("it was retired {} ago; `quorumlock members reset` takes that back", left(retired(node)?))
+        }
     };
     Some(refused).filter(|_| node.state.is_admitted())
+}
+
+/// For how long it has been retired.
+fn retired(node: &NodeStatus) -> Option<Duration> {
+    node.roster.as_ref()?.retired
 }
 
 /// Whether other names can be locked all the same: what is in the way is stored under this one.

@@ -1,0 +1,121 @@
+//! An acquisition that listens, and what its asks take note of.
+
+use std::sync::{Arc, Weak};
+
+use super::ear::{Ear, Heard, Offered, Releases};
+use super::hints::Hints;
+use crate::node::{Operation, Outcome, Reply};
+use crate::quorum::handover::{Handovers, Registered};
+use crate::quorum::{Tick, Validity};
+
+/// What an ask listens with: what nodes reply to it says what they may hand over.
+#[derive(Debug)]
+pub(super) struct Watch {
+    ear: Arc<Ear>,
+    owner: Arc<str>,
+    t0: Tick,
+    lasts: Option<Validity>,
+    /// Whether its owner has not asked before.
+    first: bool,
+}
+
+impl Watch {
+    /// Lets its owner look at the votes once more.
+    pub(super) fn wake(&self) {
+        self.ear.news.notify_one();
+    }
+
+    /// A node answered, before anything else that it has said since. Returns whether the name was handed over anywhere.
+    pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
+        let queued = match reply {
+            Ok(Outcome::Held { queued, .. } | Outcome::Reserved { queued, .. }) => *queued,
+            Ok(Outcome::Granted { .. }) => {
+                return self.ear.of(&self.owner, |state| {
+                    state.handed.granted(node);
+                    state.late = true;
+                });
+            }
+            Ok(Outcome::Stale { .. }) => return self.ear.of(&self.owner, |state| state.handed.stale(node)),
+            _ => return false,
+        };
+        let registered = self.lasts.zip(queued).map(|(lasts, queued)| Registered {
+            t0: self.t0,
+            lasts,
+            stamp: queued.stamp,
+            rank: queued.rank,
+            first: self.first,
+        });
+        self.ear.of(&self.owner, |state| state.handed.refused(node, registered))
+    }
+}
+
+/// One acquisition that listens. Dropping it stops listening.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    hints: Arc<Hints>,
+    number: u64,
+    ear: Arc<Ear>,
+}
+
+impl Listening {
+    /// Listens for acquisition `number` until it is dropped.
+    pub(super) fn begin(hints: &Arc<Hints>, number: u64) -> Self {
+        let ear = Arc::new(Ear::new());
+        hints.add(number, ear.clone());
+        Self { hints: hints.clone(), number, ear }
+    }
+
+    /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed over to the same
+    /// owner. What it is asked with says what nodes may hand over from now on: `lasts`, if anything.
+    pub(super) fn asks(&self, claim: &Arc<Operation>, t0: Tick, lasts: Option<Validity>) -> Watch {
+        let first = self.ear.asks(claim, t0);
+        Watch { ear: self.ear.clone(), owner: claim.owner.clone(), t0, lasts, first }
+    }
+
+    /// What was heard since.
+    pub(super) fn heard(&self) -> Heard {
+        self.ear.heard()
+    }
+
+    /// What was handed over to the present owner.
+    pub(super) fn handed(&self) -> Handovers {
+        self.ear.handed()
+    }
+
+    /// The present owner has ended, and `next` is who comes after it. What was handed over so far; what is from now on is
+    /// given back.
+    pub(super) fn turn_to(&self, next: Arc<Operation>) -> Handovers {
+        self.ear.turn_to(next)
+    }
+
+    /// An owner of the acquisition has ended, and is released by this: as long as a node has that before it, nothing else
+    /// needs to be given back there.
+    pub(super) fn release(&self, release: Weak<dyn Releases>) {
+        self.ear.release(release);
+    }
+
+    /// The acquisition has ended. What was handed over so far; what is from now on is given back.
+    pub(super) fn end(&self) -> Handovers {
+        self.ear.end()
+    }
+
+    /// Waits until something was heard.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn news(&self) {
+        self.ear.news.notified().await;
+    }
+
+    /// From now on it holds the lock, and `holder` takes what further nodes offer.
+    pub(super) fn hold(&self, holder: Option<Arc<dyn Offered>>) {
+        self.ear.hold(holder);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.hints.remove(self.number);
+        self.ear.end();
+    }
+}

@@ -1,0 +1,234 @@
+//! `quorumlock members`, and docs/members.md: its commands work, and its errors are those that are told.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Background, bare, done, over, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+const PAGE: &str = include_str!("../../docs/members.md");
+/// The nodes of the page.
+const NAMES: [&str; 6] =
+    ["redis://a:6379", "redis://b:6379", "redis://c:6379", "redis://d:6379", "redis://e:6379", "redis://f:6379"];
+
+fn json(command: &mut Command) -> (i32, Value) {
+    let (code, out, err) = done(command);
+    (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
+}
+
+fn urls(servers: &[Server]) -> String {
+    servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
+}
+
+/// A client that stays, with locks of a second: what it enrols lasts for 16 to 21 s.
+fn client(nodes: &str) -> Command {
+    let mut command = bare();
+    command.args(["run", "job", "--ttl", "1s", "--max-ttl", "1s", "--timeout", "20s", "--nodes", nodes]);
+    command.args(["--", "sleep", "1000"]);
+    command
+}
+
+/// A client of all nodes, once they have its list and know which tokens were dealt.
+fn connected(nodes: &str, count: usize) -> Background {
+    let client = Background::start(&mut client(nodes));
+    until("the nodes have its list and know", || {
+        let (_, seen) = json(bare().args(["members", "show", "--json", "--nodes", nodes]));
+        let known = seen["nodes"].as_array().unwrap().iter().filter(|node| node["knows_tokens"] == true);
+        seen["verdict"] == "one" && known.count() == count
+    });
+    client
+}
+
+/// Run ids, times and ports differ from run to run.
+fn blurred(text: &str) -> String {
+    let mut blurred = String::new();
+    for word in text.split_whitespace() {
+        let word = match word.split_once("..") {
+            Some((_, rest)) => format!("run..{rest}"),
+            None => word.replace(|char: char| char.is_ascii_digit(), "#"),
+        };
+        let mut word = format!("{word} ");
+        while word.contains("##") {
+            word = word.replace("##", "#");
+        }
+        blurred += &word;
+    }
+    blurred
+}
+
+/// Whether the page has this error, where these servers are its nodes.
+fn on_the_page(servers: &[Server], said: &str) -> bool {
+    let named =
+        servers.iter().zip(NAMES).fold(said.to_owned(), |said, (server, name)| said.replace(&server.url(), name));
+    let part = |line: &str| blurred(line);
+    let errors = PAGE.split("```text").skip(1).filter_map(|rest| rest.split("```").next());
+    let named = part(&named);
+    errors.map(part).any(|error| named.contains(error.trim()))
+}
+
+#[tokio::test]
+async fn the_commands_of_the_page_work() {
+    let servers = servers(6).await;
+    drop(connected(&urls(&servers[..3]), 3));
+    // As after the time that the page says to wait.
+    servers.iter().for_each(|server| _ = server.command(&["DEL", "quorumlock:node:roster"]));
+    let mut ran = 0;
+    for line in PAGE.lines().map(str::trim).filter(|line| line.starts_with("quorumlock ")) {
+        let real =
+            servers.iter().zip(NAMES).fold(line.to_owned(), |line, (server, name)| line.replace(name, &server.url()));
+        let (code, out, err) = done(bare().args(real.split(' ').skip(1)));
+        assert!(code == 0 && !out.is_empty(), "{line}: {code}\n{out}{err}");
+        ran += 1;
+    }
+    assert_eq!(ran, 9);
+    let high = bounds(&servers[0]).0;
+    for server in &servers[3..] {
+        assert!(bounds(server).1 >= high, "no token is below those that were dealt");
+    }
+}
+
+/// The highest ballot that a node knows, and up to which it grants none.
+fn bounds(server: &Server) -> (u64, u64) {
+    let question = "local _, high, _, floor = struct.unpack('<I4ddd', redis.call('GET', KEYS[1]))
+        return string.format('%d %d', high, floor)";
+    let told = server.command(&["EVAL", question, "1", "quorumlock:node"]);
+    let (high, floor) = told.split_once(' ').unwrap();
+    (high.parse().unwrap(), floor.parse().unwrap())
+}
+
+#[tokio::test]
+async fn what_nodes_have_is_shown_with_a_verdict() {
+    let servers = servers(4).await;
+    let (all, three) = (urls(&servers), urls(&servers[..3]));
+    let show = |nodes: &str| json(bare().args(["members", "show", "--json", "--nodes", nodes]));
+    let (code, seen) = show(&three);
+    assert_eq!((code, &seen["verdict"]), (0, &"nobody".into()));
+    let _client = connected(&three, 3);
+    let (code, seen) = show(&three);
+    assert_eq!((code, &seen["verdict"]), (0, &"one".into()));
+    let node = &seen["nodes"][0];
+    assert_eq!((&node["n"], &node["protocol"], &node["max_ttl_ms"]), (&3.into(), &2.into(), &1000.0.into()));
+    assert!((1.0..=21_000.0).contains(&node["lasts_ms"].as_f64().unwrap()) && node["retired_ms"].is_null(), "{node}");
+    let mut known: Vec<_> = node["servers"].as_array().unwrap().iter().map(|it| it["node"].as_str().unwrap()).collect();
+    known.sort_unstable();
+    let mut expected: Vec<_> = servers[..3].iter().map(Server::url).collect();
+    expected.sort_unstable();
+    assert_eq!(known, expected);
+    let (code, seen) = show(&all);
+    assert_eq!((code, &seen["verdict"], &seen["differs"][0]), (1, &"but".into(), &servers[3].url().into()));
+    let (code, out, _) = done(bare().args(["members", "show", "--nodes", &all]));
+    assert!(code == 1 && out.contains("differs from the others: no client has enrolled there"), "{out}");
+    assert!(out.contains("have a list of 3 nodes; the one given here has 4"), "{out}");
+}
+
+#[tokio::test]
+async fn without_a_quorum_that_answers_it_is_69() {
+    let mut servers = servers(3).await;
+    servers[0].kill();
+    servers[1].kill();
+    let (code, out, _) = done(over(&servers).args(["members", "show"]));
+    assert!(code == 69 && out.contains("Connection refused") && out.contains("no quorum of nodes tells"), "{out}");
+    let (code, out, err) = done(over(&servers).args(["members", "retire", &servers[0].url()]));
+    assert!(code == 69 && out.is_empty() && err.contains("did not confirm it"), "{err}");
+    let (code, out, err) = done(over(&servers).args(["members", "retire", &servers[2].url()]));
+    assert!(code == 0 && out.contains("is retired"), "one node is enough: {err}");
+}
+
+#[tokio::test]
+async fn whom_nobody_can_retire_is_told() {
+    let servers = servers(2).await;
+    for (url, said) in [
+        ("redis://127.0.0.1:1", "is none of these nodes"),
+        ("127.0.0.1:1", "lacks its scheme"),
+        ("http://a", "unknown"),
+        ("", "scheme"),
+    ] {
+        for verb in ["retire", "reset"] {
+            let (code, out, err) = done(over(&servers).args(["members", verb, url]));
+            assert!(code == 64 && out.is_empty() && err.contains(said), "{verb} {url:?}: {code} {err}");
+        }
+    }
+    let (code, _, err) = done(bare().args(["members", "show"]));
+    assert!(code == 64 && err.contains("no node is configured"), "{err}");
+    let secret = servers[0].url().replace("redis://", "redis://:secret@");
+    let (code, out, _) = done(over(&servers).args(["members", "retire", &secret]));
+    assert!(code == 0 && !out.contains("secret"), "{out}");
+}
+
+#[tokio::test]
+async fn whoever_has_only_retired_nodes_acquires_nothing_until_one_too_many_is_taken_back() {
+    let servers = servers(3).await;
+    let tried = || done(over(&servers).args(["run", "job", "--timeout", "0", "--connect-timeout", "3s", "--", "true"]));
+    assert_eq!(tried().0, 0);
+    for server in &servers[..2] {
+        let (code, out, err) = done(over(&servers).args(["members", "retire", &server.url()]));
+        assert!(code == 0 && out.contains("nothing rests on it"), "{out}{err}");
+    }
+    let (code, _, err) = tried();
+    assert!(code == 69 && on_the_page(&servers, &err.replace(&servers[0].url(), "redis://c:6379")), "{err}");
+    let (code, seen) = json(over(&servers).args(["status", "--json"]));
+    assert_eq!((code, &seen["votes"]), (69, &1.into()), "{seen}");
+    let (_, out, _) = done(over(&servers).arg("status"));
+    assert!(out.contains("up, but it was retired"), "{out}");
+    let (code, told) = json(over(&servers).args(["members", "reset", &servers[0].url(), "--json"]));
+    assert!(code == 0 && told["was_retired_ms"].as_f64().is_some() && told["others_ms"].is_null(), "{told}");
+    assert_eq!(tried().0, 0, "two of three");
+}
+
+#[tokio::test]
+async fn a_roster_of_another_list_stays_and_is_told() {
+    let servers = servers(5).await;
+    let _client = connected(&urls(&servers[..3]), 3);
+    let others = urls(&servers[2..]);
+    let (code, out, _) = done(bare().args(["members", "reset", &servers[2].url(), "--nodes", &others]));
+    assert!(
+        code == 0 && out.contains("was not retired") && out.contains("Its roster is of another list, and stays"),
+        "{out}"
+    );
+    let (code, _, err) = done(client(&others).args(["--connect-timeout", "3s"]));
+    assert!(code == 64 || code == 69 || code == 75, "{code}");
+    let _ = err;
+}
+
+#[tokio::test]
+async fn the_errors_of_the_page_are_those_that_are_told() {
+    let mut servers = servers(6).await;
+    let run = |nodes: &str| {
+        let mut command = bare();
+        command.args([
+            "run",
+            "job",
+            "--ttl",
+            "1s",
+            "--max-ttl",
+            "1s",
+            "--timeout",
+            "3s",
+            "--nodes",
+            nodes,
+            "--",
+            "true",
+        ]);
+        done(&mut command)
+    };
+    let client = connected(&urls(&servers[..3]), 3);
+    let (code, _, err) = run(&urls(&servers[2..5]));
+    assert!(code == 69 && on_the_page(&servers, &err), "{err}");
+    let (code, _, err) = run(&urls(&servers[..5]));
+    assert!(code == 69 && on_the_page(&servers, &err), "{err}");
+    let teach = |new: &Server, old: &str| done(bare().args(["members", "teach", &new.url(), "--nodes", old]));
+    let (code, _, err) = teach(&servers[0], &urls(&servers[..3]));
+    assert!(code == 64 && on_the_page(&servers, &err), "{err}");
+    let (code, out, err) = teach(&servers[5], &urls(&servers[..3]));
+    assert!(code == 69 && out.is_empty() && on_the_page(&servers, &err), "{err}");
+    drop(client);
+    servers[0].command(&["DEL", "quorumlock:node:roster"]);
+    servers[1].kill();
+    servers[2].kill();
+    let (code, out, err) = teach(&servers[5], &urls(&servers[..3]));
+    assert!(code == 69 && out.is_empty() && on_the_page(&servers, &err), "{err}");
+    assert!(err.contains("it knows") && err.contains("Connection refused"), "{err}");
+    assert_eq!(bounds(&servers[5]), (0, 0), "nothing was written");
+}
