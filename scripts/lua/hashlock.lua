@@ -1,98 +1,144 @@
--- The hash lock, on one node. Several operations a call; each is atomic, and all or nothing over its names.
+-- The hash lock, on one node. Several operations a call; each is atomic, and all or nothing over
+-- its names.
 --
--- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys; then for every operation, for every one of its names: P{name}
--- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending with a zero byte:
---          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record | 8 revoke | 9 enrol | 10 retire | 11 reset; 64 is
---                  added where it is about no or several names, is a release that requeues, or is a claim with another hold count than 1; 32
---                  where an operation before it in this call may be about one of its names
+-- KEYS   [1] the node's record, P .. 'node' where P is the prefix of all keys;
+--        then for every operation, for every one of its names: P{name}
+-- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending
+--        with a zero byte:
+--          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record
+--                  | 8 revoke | 9 enrol | 10 retire | 11 reset
+--                  64 is added where it is about no or several names, is a release that requeues,
+--                  or is a claim with another hold count than 1
+--                  32 is added where an operation before it in this call may be about one of its
+--                  names
 --          ttl     ms
 --          ballot  of teach the highest ballot that other nodes know
 --          owner   who asks: {client}/{acquisition}.{round}
 --          count   hold count
 --          names   how many names; of teach, record, enrol, retire and reset 0
---          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the queue. Of a release: more than 0 requeues,
---                  0 leaves the queue, -1 keeps what place there is
+--          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the
+--                  queue. Of a release: more than 0 requeues, 0 leaves the queue, -1 keeps what
+--                  place there is
 --          grace   ms that a turn lasts
 --          ticket  place in the queue: microsecond at which the acquisition began
---          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none; of a release: the ballot of whom it hands over to,
---                  0 if to nobody
---        of enrol: owner the servers, with spaces between, each a run id and, behind a '<' each, those of its predecessors at the same address;
---        count how many nodes the list has; ballot the protocol; ttl the longest ttl of the client's locks; grace how long an entry lasts at least:
---        0 asks and writes nothing. Where ttl is above a day, it is unlisted
---        of teach: grace more than 0 where it is no lesson of the node's own list: it does not become one that is taught
--- RUN    whose process the node was when the script was loaded: a line before the first one, which the client adds. Only teach needs it
+--          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none;
+--                  of a release: the ballot of whom it hands over to, 0 if to nobody
+--        of enrol:
+--          owner   the servers, with spaces between, each a run id and, behind a '<' each, those
+--                  of its predecessors at the same address
+--          count   how many nodes the list has
+--          ballot  the protocol
+--          ttl     the longest ttl of the client's locks; where it is above a day, it is unlisted
+--          grace   how long an entry lasts at least; 0 asks and writes nothing
+--        of teach:
+--          grace   more than 0 where it is no lesson of the node's own list: it does not become
+--                  one that is taught
+-- RUN    whose process the node was when the script was loaded: a line before the first one, which
+--        the client adds. Only teach needs it
 --
 -- Stored for a name
 --   P{name}         string, packed as '<I4ddI4ds':
---                   kind     'QLK' and a byte that begins with '@': 1 is added while somebody may wait, 2 while there is more (see below)
---                   expires  when the key goes, ms of this node's TIME: KEEP after the later of ends and the last change, and at most SPARE
---                            later where it was stored before; where the fence is more than a day ahead of TIME, KEEP after that time; not
---                            before taken_till
---                   ends     until when it is held, ms of this node's TIME: over once ends <= TIME. A release sets 0
+--                   kind     'QLK' and a byte that begins with '@': 1 is added while somebody may
+--                            wait, 2 while there is more (see below)
+--                   expires  when the key goes, ms of this node's TIME: KEEP after the later of
+--                            ends and the last change, and at most SPARE later where it was stored
+--                            before; where the fence is more than a day ahead of TIME, KEEP after
+--                            that time; not before taken_till
+--                   ends     until when it is held, ms of this node's TIME: over once ends <= TIME.
+--                            A release sets 0
 --                   count    hold count
 --                   fence    the highest ballot granted or healed here, or told by a release
---                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then nothing but a release is its owner's any more
---                   Whatever is behind that has no meaning, unless there is more. Then '<sdsdsd' follows:
---                   turn, till         whose turn it is (who may claim the free name first) or '', until when
---                   released           the owner that was last released here without holding it, or '': like the owner of a released grant it is not
---                                      healed
---                   released_till      until when that is kept: KEEP after the release
---                   taken              the owners that were last revoked here, up to TAKEN, a line each: they are not healed either
---                   taken_till         until when these are kept, and the key: REMEMBERED after the last revocation
---   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait in it. Others like it (readers and other shared
---                   holders, with an expiry each) have a suffix and a bit of kind of their own, and change nothing of this
---   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts at most, when it asked (ms of TIME), and the
---                   owner: who in the queue is registered for a hand-over; goes with the place in the queue, with a release of that owner, and
---                   with the queue
--- Stored for the node, in its record, which does not expire: a string, packed as '<I4dddds'
---   kind            'QLK#'
---   high            no ballot that was granted, healed, or told by a release, of any name, is above it, but for those more than a day ahead of TIME.
---                   Up to AHEAD above the highest of them, or what the node was taught, so that it is not written each time, but not further
---                   than AHEAD above TIME: what leads all clocks is led by nothing
---   mid, floor      high as it was a period ago, and two periods ago; rotated = when (ms of TIME) they moved on
---   taught          the RUN in which the node is known to have these: it never forgot them, or was taught; else ''
---   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when; n, p = how many nodes their list has, their protocol;
---                   r = the run id of the process in which it was written;
---                   '='..longest ttl of some client (ms) -> until when. Gone with its last entry
+--                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then
+--                            nothing but a release is its owner's any more
+--                   Whatever is behind that has no meaning, unless there is more. Then '<sdsdsd'
+--                   follows:
+--                   turn, till     whose turn it is (who may claim the free name first) or '',
+--                                  until when
+--                   released       the owner that was last released here without holding it, or '':
+--                                  like the owner of a released grant it is not healed
+--                   released_till  until when that is kept: KEEP after the release
+--                   taken          the owners that were last revoked here, up to TAKEN, a line
+--                                  each: they are not healed either
+--                   taken_till     until when these are kept, and the key: REMEMBERED after the
+--                                  last revocation
+--   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait
+--                   in it. Others like it (readers and other shared holders, with an expiry each)
+--                   have a suffix and a bit of kind of their own, and change nothing of this
+--   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts
+--                   at most, when it asked (ms of TIME), and the owner: who in the queue is
+--                   registered for a hand-over; goes with the place in the queue, with a release of
+--                   that owner, and with the queue
+-- Stored for the node
+--   P..node         its record, which does not expire: a string, packed as '<I4dddds':
+--                   kind     'QLK#'
+--                   high     no ballot that was granted, healed, or told by a release, of any name,
+--                            is above it, but for those more than a day ahead of TIME. Up to AHEAD
+--                            above the highest of them, or what the node was taught, so that it is
+--                            not written each time, but not further than AHEAD above TIME: what
+--                            leads all clocks is led by nothing
+--                   mid      high as it was a period ago
+--                   floor    high as it was two periods ago
+--                   rotated  when (ms of TIME) these two moved on
+--                   taught   the RUN in which the node is known to have these: it never forgot
+--                            them, or was taught; else ''
+--   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when;
+--                   n, p = how many nodes their list has, their protocol; r = the run id of the
+--                   process in which it was written; '='..longest ttl of some client (ms) -> until
+--                   when. Gone with its last entry
 --   P..node:retired string, where the node was retired: since when, ms of TIME. It does not expire
--- A name that is not stored was last changed more than three periods ago, so every ballot granted for it is at most floor: no claim counts that
--- is not above both its fence and floor (together: the bar), and tokens grow although fences are kept for minutes.
+-- A name that is not stored was last changed more than three periods ago, so every ballot granted
+-- for it is at most floor: no claim counts that is not above both its fence and floor (together:
+-- the bar), and tokens grow although fences are kept for minutes.
 --
--- Returns '{seconds of TIME} {microseconds} {how many operations, or k for one}' if all went as asked: claims were granted with their own ballots,
--- renewals extended, releases freed their only names. A line '{number of the operation} {ms left} {bar} {place in the queue} {holder}' follows for each claim that was refused
--- because the name is held. (A table costs Redis many times as much.) Else {TIME in microseconds, why wake-ups could not be published or '', and
--- for every operation 'k' where it went as asked, such a line without its number, or a table}:
---   claim    {granted, the fence: the ballot that this grant has} | {held, holder, ms left, bar, place in the queue} | {stale, bar}
---            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not wait}
+-- Returns, if all went as asked (claims were granted with their own ballots, renewals extended,
+-- releases freed their only names):
+--   '{seconds of TIME} {microseconds} {how many operations, or k for one}'
+-- A line follows for each claim that was refused because the name is held:
+--   '{number of the operation} {ms left} {bar} {place in the queue} {holder}'
+-- (A table costs Redis many times as much.) Else {TIME in microseconds, why wake-ups could not be
+-- published or '', and for every operation 'k' where it went as asked, such a line without its
+-- number, or a table}:
+--   claim    {granted, the fence: the ballot that this grant has}
+--            | {held, holder, ms left, bar, place in the queue}
+--            | {stale, bar}
+--            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not
+--              wait}
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
---   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one by a lower ballot, or ''}
---   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count, ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
+--   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one
+--            by a lower ballot, or ''}
+--   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count,
+--            ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
---   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was written, nor where all of it is there for as long as
---            it must last. A roster is told as n, p, the longest ttl, ms until its last entry ends, ms since the node was retired (-1: it was
---            not), run ids; n and p are 0 where it is empty. No vote of a node that was retired counts
+--   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was
+--            written, nor where all of it is there for as long as it must last. A roster is told as
+--            n, p, the longest ttl, ms until its last entry ends, ms since the node was retired
+--            (-1: it was not), run ids; n and p are 0 where it is empty. No vote of a node that was
+--            retired counts
 --   retire   {retired, then the roster}
 --   reset    {reset, then the roster as it was}: the node is retired no more
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes to the client of an acquisition
---   '{acquisition} {ms}'   it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1, to register again
---   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'   a release has handed the name over to this owner, for so long
--- What may not be published (the user lacks the right to the channel) changes nothing else: who waits asks later by itself. Nothing is handed
--- over to who does not hear of it.
+--   '{acquisition} {ms}'
+--            it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1,
+--            to register again
+--   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'
+--            a release has handed the name over to this owner, for so long
+-- What may not be published (the user lacks the right to the channel) changes nothing else: who
+-- waits asks later by itself. Nothing is handed over to who does not hear of it.
 
--- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used again and again has its expiry set only
--- every SPARE.
+-- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used
+-- again and again has its expiry set only every SPARE.
 -- A hand-over lasts no longer than any client counts a vote for: LONGEST_HAND_OVER.
 local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
--- How many revoked owners are remembered: a revocation asks for a name again each time that it has changed hands.
--- For how many ms, where the name is used; else with the name.
+-- How many revoked owners are remembered: a revocation asks for a name again each time that it has
+-- changed hands. And for how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
--- By how much an entry of a roster lasts longer than its client's longest ttl at least, and how much longer it is written for: so that of
--- many clients one writes it, every ROSTER_SPARE.
+-- By how much an entry of a roster lasts longer than its client's longest ttl at least, and how
+-- much longer it is written for: so that of many clients one writes it, every ROSTER_SPARE.
 local ROSTER, ROSTER_SPARE = 15000, 5000
 -- No client with longer locks is enrolled: each node that restarts would be kept out for as long.
 local LONGEST_TTL = 86400000
@@ -100,11 +146,13 @@ local LONGEST_TTL = 86400000
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x234b4c51
--- The shortest that are stored of a name, in the record, and of who is registered. An end that is over: zero as a double.
+-- The shortest that are stored of a name, in the record, and of who is registered. An end that is
+-- over: zero as a double.
 local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
 -- What the owner of a revoked hold ends with: '!'.
 local REVOKED = 33
--- From how many keys on one command reads them, and up to how many: Lua's stack ends at 8,000 values.
+-- From how many keys on one command reads them, and up to how many: Lua's stack ends at 8,000
+-- values.
 local FEW, MOST = 5, 1000
 
 local all = unpack
@@ -126,10 +174,11 @@ if #keys >= FEW and #keys <= MOST then known = try('MGET', all(keys)) end
 -- This user may not.
 if known and known.err then known = nil end
 
--- What is frequent is most of the work, and is done here, before any function is made: a script's functions are made anew at each call.
--- What this leaves, from the first operation of another kind on, or that Redis refuses, is done below, where everything is handled. Commands are
--- most of what it costs, then strings that are made, numbers that become text and back, tables, and calls of functions. Nothing in here raises an
--- error: what the operations before did must be told.
+-- What is frequent is most of the work, and is done here, before any function is made: a script's
+-- functions are made anew at each call. What this leaves, from the first operation of another kind
+-- on, or that Redis refuses, is done below, where everything is handled. Commands are most of what
+-- it costs, then strings that are made, numbers that become text and back, tables, and calls of
+-- functions. Nothing in here raises an error: what the operations before did must be told.
 while at <= last do
   local verb, ttl, ballot, owner, behind = unpack('<Bdds', packed, at)
   local lock, stored = keys[key]
@@ -206,7 +255,10 @@ while at <= last do
       if not lasts and try('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) ~= 1 then break end
     else
       -- What is there all the same is no string.
-      local done = try('SET', lock, pack('<I4ddI4ds', PLAIN, ends + KEEP, ends, 1, ballot, owner), 'PX', format('%d', ttl + KEEP), 'NX')
+      local done = try(
+        'SET', lock, pack('<I4ddI4ds', PLAIN, ends + KEEP, ends, 1, ballot, owner),
+        'PX', format('%d', ttl + KEEP), 'NX'
+      )
       if not done or done.err then break end
       if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
     end
@@ -238,13 +290,15 @@ while at <= last do
     local client, number = match(first, '^(.*)/(%d+)$')
     lasts = math.max(lasts, now - since + math.ceil(lasts / 2))
     if not client or now < since or lasts > most or next > (now + lasts) * 1000 then break end
-    -- The first write, which is not refused for want of memory. Who gets a turn instead is registered no more either.
+    -- The first write, which is not refused for want of memory. Who gets a turn instead is
+    -- registered no more either.
     if type(try('HDEL', hands, first, me)) == 'table' then break end
     ends = now + lasts
     local value = pack('<I4ddI4ds', second and PLAIN + QUEUED or PLAIN, ends + KEEP, ends, 1, next, to)
     local held = try('SET', lock, value, 'PX', format('%d', lasts + KEEP))
     if held.err then break end
-    -- What it hears must be true: all is written by then. Where it does not hear, it is put back, as the first to get a turn.
+    -- What it hears must be true: all is written by then. Where it does not hear, it is put back,
+    -- as the first to get a turn.
     local left, channel = try('ZREM', line, first, me), string.sub(keys[1], 1, -5) .. 'wake:'
     local heard = 0
     if type(left) == 'number' then
@@ -291,11 +345,16 @@ local function store_record(below)
   floor = below
 end
 
--- Reads the record, and moves high to mid and mid to floor once a period. A clock that was set back tells nothing of how long that is ago.
+-- Reads the record, and moves high to mid and mid to floor once a period. A clock that was set back
+-- tells nothing of how long that is ago.
 local function rotate()
   if floor then return end
   local record, kind, below = try('GET', KEYS[1])
-  if type(record) == 'table' then error({err = string.gsub(record.err, '^WRONGTYPE.*', 'WRONGTYPE the key ' .. KEYS[1] .. ' is no record of this version')}) end
+  if type(record) == 'table' then
+    error({
+      err = string.gsub(record.err, '^WRONGTYPE.*', 'WRONGTYPE the key ' .. KEYS[1] .. ' is no record of this version')
+    })
+  end
   high, mid, below, rotated, taught = 0, 0, 0, nil, ''
   if record then
     if #record < SHORTEST_RECORD or sub(record, 1, 4) ~= 'QLK#' then
@@ -329,7 +388,10 @@ end
 -- What is stored of an operation's name number i.
 local function look(op, i)
   local stored = call('GET', op.locks[i])
-  local it = {expires = 0, ends = 0, count = 0, fence = 0, owner = '', whose = '', till = 0, released = '', released_till = 0, taken = '', taken_till = 0}
+  local it = {
+    expires = 0, ends = 0, count = 0, fence = 0, owner = '',
+    whose = '', till = 0, released = '', released_till = 0, taken = '', taken_till = 0
+  }
   if stored then
     local more
     if #stored < SHORTEST or sub(stored, 1, 3) ~= 'QLK' then
@@ -337,7 +399,9 @@ local function look(op, i)
     end
     it.kind, it.expires, it.ends, it.count, it.fence, it.owner, more = unpack('<I4ddI4ds', stored)
     it.queued = it.kind % MORE >= QUEUED + PLAIN % QUEUED
-    if it.kind >= PLAIN + MORE then it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till = unpack('<sdsdsd', stored, more) end
+    if it.kind >= PLAIN + MORE then
+      it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till = unpack('<sdsdsd', stored, more)
+    end
     -- Later than that it is only where this node's clock was set back.
     it.released_till, it.taken_till = math.min(it.released_till, now + KEEP), math.min(it.taken_till, now + REMEMBERED)
     if it.released_till <= now then it.released = '' end
@@ -390,9 +454,14 @@ local function keep(op, i, it)
   local more = ''
   it.kind = PLAIN + (it.queued and QUEUED or 0)
   if it.whose ~= '' or it.released ~= '' or it.taken ~= '' then
-    it.kind, more = it.kind + MORE, pack('<sdsdsd', it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till)
+    it.kind, more =
+      it.kind + MORE,
+      pack('<sdsdsd', it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till)
   end
-  call('SET', op.locks[i], pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.count, it.fence, it.owner) .. more, 'PX', lasts)
+  call(
+    'SET', op.locks[i], pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.count, it.fence, it.owner) .. more,
+    'PX', lasts
+  )
 end
 
 -- The queue is empty now. The rest is stored as it is known.
@@ -454,7 +523,8 @@ local function register(op, i)
   call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
 end
 
--- A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for nothing as this owner.
+-- A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for
+-- nothing as this owner.
 local function queue_up(op, i, it)
   if is_gone(it, op.owner) then return end
   join(op, i, it)
@@ -495,8 +565,9 @@ local function give(op, i, it)
   end
 end
 
--- Grants the name that this release has freed to the first in the queue, if that is registered lately enough and hears of it, and the ballot may be granted.
--- Whether it did. The next two are told to register again, if that is long ago.
+-- Grants the name that this release has freed to the first in the queue, if that is registered
+-- lately enough and hears of it, and the ballot may be granted. Whether it did. The next two are
+-- told to register again, if that is long ago.
 local function hand_over(op, i, it)
   local ballot, line = op.next, queue(op, i)
   if ballot <= math.max(it.fence, floor) then return false end
@@ -508,8 +579,14 @@ local function hand_over(op, i, it)
   -- It counts from when it registered: half of what it asked for is left.
   local lasts = math.max(asked, age + math.ceil(asked / 2))
   if lasts > most then return false end
-  -- What it hears must be true: no write behind this can be refused, since this release has written before.
-  if not wake(waiting[1], '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. digits(lasts) .. ' ' .. op.locks[i]) then return false end
+  -- What it hears must be true: no write behind this can be refused, since this release has written
+  -- before.
+  if not wake(
+    waiting[1],
+    '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. digits(lasts) .. ' ' .. op.locks[i]
+  ) then
+    return false
+  end
   call('ZREM', line, waiting[1])
   call('HDEL', hands(op, i), waiting[1])
   it.owner, it.count, it.ends, it.fence, it.whose, it.queued = owner, 1, now + lasts, ballot, '', waiting[2] ~= nil
@@ -528,7 +605,8 @@ local function place(op, i)
   return rank and rank + 1 or 0
 end
 
--- Who comes before this claim to the free lock number i, and for how long; nobody if it may have it.
+-- Who comes before this claim to the free lock number i, and for how long; nobody if it may have
+-- it.
 local function before(op, i, it)
   if op.wait < 0 then return end
   local me = acquisition(op.owner)
@@ -706,7 +784,8 @@ local function process()
   return string.match(RUN, '^[^/]*')
 end
 
--- What a roster holds that has not expired. Nothing lasts longer than it was told to last: where it does, the clock was set back since.
+-- What a roster holds that has not expired. Nothing lasts longer than it was told to last: where it
+-- does, the clock was set back since.
 local function roster(key)
   local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0, lasts = 0}
   local servers, seen, written = {}, {}
@@ -771,7 +850,8 @@ local function tell(it, ttl, ends)
   if needed then it.told[digits(ttl)] = ends end
 end
 
--- Whether all that is to be written is there until then, and nothing is to go: a clock that was set back must not keep what it let in.
+-- Whether all that is to be written is there until then, and nothing is to go: a clock that was set
+-- back must not keep what it let in.
 local function has_all(it, op, till)
   if it.stepped then return false end
   for run in string.gmatch(op.owner, '<([^ <]+)') do
@@ -788,12 +868,16 @@ end
 
 local function tell_roster(word, it)
   local since = call('GET', KEYS[1] .. ':retired')
-  local reply = {word, it.nodes, it.protocol, it.most, it.lasts, since and math.max(0, now - (tonumber(since) or now)) or -1}
+  local reply = {
+    word, it.nodes, it.protocol, it.most, it.lasts,
+    since and math.max(0, now - (tonumber(since) or now)) or -1
+  }
   for run in pairs(it.entries) do reply[#reply + 1] = run end
   return reply
 end
 
--- From then on its clients count no vote of it. Its roster goes on: clients of other lists must find each other out there.
+-- From then on its clients count no vote of it. Its roster goes on: clients of other lists must
+-- find each other out there.
 function verbs.retire()
   local key = KEYS[1] .. ':retired'
   local since = call('GET', key)
@@ -820,7 +904,8 @@ function verbs.enrol(op)
   end
   if op.grace <= 0 or op.owner == '' or known then return reply end
   tell(it, op.ttl, ends)
-  -- First, and whether it is there or not: without memory left Redis refuses a script's HSET, unless the script has written before.
+  -- First, and whether it is there or not: without memory left Redis refuses a script's HSET,
+  -- unless the script has written before.
   call('PEXPIRE', key, digits(op.grace))
   for _, field in ipairs(it.dead) do call('HDEL', key, field) end
   call('HSET', key, 'n', digits(op.count), 'p', digits(op.ballot), 'r', process())
@@ -840,7 +925,9 @@ local function wrong(op)
   local found = ''
   local function look(key, right)
     local kind = redis.pcall('TYPE', key).ok
-    if kind and kind ~= right and kind ~= 'none' then found = found .. (found == '' and ' ' or ', ') .. 'the key ' .. key .. ' is a ' .. kind end
+    if kind and kind ~= right and kind ~= 'none' then
+      found = found .. (found == '' and ' ' or ', ') .. 'the key ' .. key .. ' is a ' .. kind
+    end
   end
   look(KEYS[1], 'string')
   look(KEYS[1] .. ':roster', 'hash')
@@ -865,7 +952,8 @@ local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record
 
 while at <= last do
   local op, verb, names = {locks = {}}
-  verb, op.ttl, op.ballot, op.owner, op.count, names, op.wait, op.grace, op.ticket, op.next, at = unpack('<BddsI4Hdddd', packed, at)
+  verb, op.ttl, op.ballot, op.owner, op.count, names, op.wait, op.grace, op.ticket, op.next, at =
+    unpack('<BddsI4Hdddd', packed, at)
   for name = 1, names do
     op.locks[name] = KEYS[key]
     key = key + 1
