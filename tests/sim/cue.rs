@@ -58,6 +58,8 @@ pub enum Cue {
         process: usize,
         node: usize,
     },
+    /// From now on it waits for a moment, and does the other then.
+    Awaits(Moment, Box<Cue>),
 }
 
 /// Messages of one direction between a process and a node that are held back: those that leave
@@ -210,6 +212,7 @@ impl World {
             Cue::Replace { process, node } => self.replace(process, node),
             Cue::Retire(node) => self.tell(node, &Operation::retire()),
             Cue::Reset(node) => self.tell(node, &Operation::reset()),
+            Cue::Awaits(moment, then) => self.core.lock().unwrap().cues.when(moment, vec![*then]),
         }
     }
 

@@ -144,6 +144,6 @@ pub fn handed_over_by_another_server_than_was_greeted(script: &mut Script) {
     script.hold_one_way(1, &[0], 0, FROM + 870..FROM + 895, NEVER);
     script.at(FROM + 896, Cue::Replace { process: 1, node: 0 });
     let another = Cue::Crash { node: 0, memory: Memory::Old, down: Duration::ZERO };
-    script.once_done_again(Verb::Other, 1, 0, Answer::Other, 4, another);
+    script.once_done_after(FROM + 896, Verb::Other, 1, 0, Answer::Other, another);
     script.hold_one_way(1, &[0], 0, FROM + 900..FROM + 1_500, FROM + 1_500);
 }
