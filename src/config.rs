@@ -14,7 +14,8 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
-/// The longest ttl, where the restart guard does not set a shorter one: nodes enrol nobody with longer locks.
+/// The longest ttl, where the restart guard does not set a shorter one: nodes enrol nobody with
+/// longer locks.
 pub const MAX_TTL: Duration = LONGEST;
 /// The most nodes.
 pub const MAX_NODES: usize = 64;
@@ -43,8 +44,8 @@ pub struct LockOptions {
 
 impl LockOptions {
     /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the quorum's
-    /// [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes count whole milliseconds. Locks may
-    /// be held for longer: they are [renewed](Self::auto_renew).
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes count
+    /// whole milliseconds. Locks may be held for longer: they are [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -295,8 +296,8 @@ impl Settings {
 
 fn too_long(what: &str, time: Duration) -> String {
     format!(
-        "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is renewed \
-         by itself (auto_renew)",
+        "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is \
+         renewed by itself (auto_renew)",
         exact(time),
         exact(MAX_TTL)
     )

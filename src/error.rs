@@ -180,7 +180,8 @@ mod tests {
         let said = ["unlisted: why", "down", "unlisted: why", "unlisted: other", "unlisted: why", "down"];
         let nodes = ["a", "b", "c", "d", "e", "f"].iter().zip(said).map(|(node, said)| report(node, said)).collect();
         let error = Error::new(ErrorKind::Unavailable, "no quorum").with_nodes(nodes);
-        let told = "no quorum: a: unlisted: why; b: down; c: unlisted, as a is; d: unlisted: other; e: unlisted, as a is; f: down";
+        let told = "no quorum: a: unlisted: why; b: down; c: unlisted, as a is; d: unlisted: other; \
+            e: unlisted, as a is; f: down";
         assert_eq!(error.to_string(), told);
         assert_eq!(error.nodes()[4].said, "unlisted: why", "who tells of each node tells all");
     }

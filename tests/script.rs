@@ -109,8 +109,9 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     several.prop_map(|batches| batches.concat())
 }
 
-/// One holds a name, two wait for it, who may want a hand-over or hear nothing, and it is released for the first: in one
-/// call, or in a call each, where what one leaves to be handled slowly slows no other.
+/// One holds a name, two wait for it, who may want a hand-over or hear nothing, and it is released
+/// for the first: in one call, or in a call each, where what one leaves to be handled slowly slows
+/// no other.
 fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let handover = || prop_oneof![1 => Just(Duration::ZERO), 3 => Just(Duration::from_secs(600))];
     // Above what the record is ahead of a ballot, and not.

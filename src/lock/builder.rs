@@ -72,7 +72,8 @@ impl QuorumBuilder {
     /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
     ///
     /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too large keeps restarted
-    /// nodes out for as long, until that long and 20 s after the client that has it was enrolled last.
+    /// nodes out for as long, until that long and 20 s after the client that has it was enrolled
+    /// last.
     ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
     /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).

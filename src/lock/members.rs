@@ -22,7 +22,8 @@ pub struct NodeMembers {
     pub run: Option<String>,
     /// Its roster, or what kept it from telling.
     pub roster: Result<Roster, String>,
-    /// Whether it never forgot up to which ballots it granted, or was taught since. `None` where it did not tell.
+    /// Whether it never forgot up to which ballots it granted, or was taught since. `None` where it
+    /// did not tell.
     pub taught: Option<bool>,
 }
 
@@ -52,8 +53,8 @@ pub struct Retired {
     pub node: Arc<str>,
     /// For how long it has been retired; about zero where it was not before.
     pub since: Duration,
-    /// When nothing rests on it any more: no lock that clients hold by its vote, where none has longer ones than they told
-    /// there, or than this quorum's `max_ttl`.
+    /// When nothing rests on it any more: no lock that clients hold by its vote, where none has
+    /// longer ones than they told there, or than this quorum's `max_ttl`.
     pub free_in: Duration,
     /// Whether no client is enrolled there.
     pub unused: bool,
@@ -67,17 +68,19 @@ pub struct Reset {
     pub node: Arc<str>,
     /// For how long it had been retired; `None` if it was not.
     pub was: Option<Duration>,
-    /// Where its roster is that of another list, which keeps clients of this one out: for how long that lasts
-    /// still, after the last of those clients has stopped.
+    /// Where its roster is that of another list, which keeps clients of this one out: for how long
+    /// that lasts still, after the last of those clients has stopped.
     pub others: Option<Duration>,
 }
 
 impl Quorum {
-    /// Asks all nodes which servers vote: their rosters, and whether each remembers its ballots. Changes nothing. Waits
-    /// for nodes that are being connected to for `connect_timeout` at most, and for answers as long as for a round.
+    /// Asks all nodes which servers vote: their rosters, and whether each remembers its ballots.
+    /// Changes nothing. Waits for nodes that are being connected to for `connect_timeout` at most,
+    /// and for answers as long as for a round.
     ///
     /// # Errors
-    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are part of the result.
+    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
+    /// part of the result.
     ///
     /// # Cancel safety
     /// Safe.
@@ -104,16 +107,18 @@ impl Quorum {
         Ok(Members { nodes: said.into_iter().enumerate().map(of).collect() })
     }
 
-    /// Retires a node, by its address: from its next enrolment on, which is some 5 s later and 10 s at most, no client
-    /// counts its votes. It renews and releases as ever, and its roster goes on, by which clients of other lists find out.
-    /// Clients that have a quorum without it go on; others acquire nothing, and their errors name it.
+    /// Retires a node, by its address: from its next enrolment on, which is some 5 s later and 10 s
+    /// at most, no client counts its votes. It renews and releases as ever, and its roster goes on,
+    /// by which clients of other lists find out. Clients that have a quorum without it go on;
+    /// others acquire nothing, and their errors name it.
     ///
-    /// The node keeps that until [`reset`](Self::reset). One that forgets (no persistence) forgets this too. (Nodes in memory
-    /// have no clients that enrol: it changes nothing there.)
+    /// The node keeps that until [`reset`](Self::reset). One that forgets (no persistence) forgets
+    /// this too. (Nodes in memory have no clients that enrol: it changes nothing there.)
     ///
     /// # Errors
-    /// `Config` if the address is none of this quorum's, or outside of a Tokio runtime; `Unavailable` if the node does
-    /// not confirm it: then it is retired or not; ask again. `Closed` after a shutdown.
+    /// `Config` if the address is none of this quorum's, or outside of a Tokio runtime;
+    /// `Unavailable` if the node does not confirm it: then it is retired or not; ask again.
+    /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// The node has done it, or not; ask again.
@@ -138,8 +143,8 @@ impl Quorum {
         Ok(Retired { node, since, free_in, unused: roster.servers.is_empty() })
     }
 
-    /// Takes the retirement of a node back, by its address. Its roster stays: without it, clients of another list might
-    /// enter while those of this one still count its votes.
+    /// Takes the retirement of a node back, by its address. Its roster stays: without it, clients
+    /// of another list might enter while those of this one still count its votes.
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
@@ -153,15 +158,17 @@ impl Quorum {
         Ok(Reset { node: voters.nodes[node].label().clone(), was: roster.retired, others })
     }
 
-    /// Teaches all nodes of `pupils` the highest ballot that the nodes of this quorum know, so that tokens go on growing where
-    /// a quorum of new nodes takes the place of this one. Returns that ballot: no token of the new nodes is up to it. **All
-    /// clients of this one must have stopped**: while some are enrolled, nothing is written.
+    /// Teaches all nodes of `pupils` the highest ballot that the nodes of this quorum know, so that
+    /// tokens go on growing where a quorum of new nodes takes the place of this one. Returns that
+    /// ballot: no token of the new nodes is up to it. **All clients of this one must have
+    /// stopped**: while some are enrolled, nothing is written.
     ///
     /// # Errors
-    /// `Unavailable` if clients of this quorum's nodes are enrolled, or if fewer than N - quorum + 1 of this quorum's nodes tell that they never forgot; then nothing was
-    /// written, and the error says of each what it knows. Also if some pupil does not confirm it; the others know by then, and
-    /// to ask again does no harm. `Config` if a server is in both quorums, or outside of a Tokio runtime; `Closed` after a shutdown
-    /// of either.
+    /// `Unavailable` if clients of this quorum's nodes are enrolled, or if fewer than
+    /// N - quorum + 1 of this quorum's nodes tell that they never forgot; then nothing was written, and the
+    /// error says of each what it knows. Also if some pupil does not confirm it; the others know by
+    /// then, and to ask again does no harm. `Config` if a server is in both quorums, or outside of
+    /// a Tokio runtime; `Closed` after a shutdown of either.
     ///
     /// # Cancel safety
     /// Each pupil knows, or not; ask again.
@@ -235,7 +242,8 @@ impl Quorum {
     }
 }
 
-/// Whether it is certainly the roster of another list. A server that cannot be reached may be one of those in it.
+/// Whether it is certainly the roster of another list. A server that cannot be reached may be one
+/// of those in it.
 fn is_of_others(voters: &Voters, roster: &Roster) -> bool {
     let known: Vec<_> = voters.nodes.iter().filter_map(|node| node.member()).map(|member| member.run).collect();
     let strangers = roster.servers.iter().filter(|run| !known.contains(run)).count();

@@ -165,8 +165,9 @@ pub struct Operation {
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
-    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts at least, and
-    /// zero where nothing is to be written; of a lesson zero, or more where it is given by hand.
+    /// How long a turn lasts that this operation gives; of an enrolment how long an entry lasts at
+    /// least, and zero where nothing is to be written; of a lesson zero, or more where it is given
+    /// by hand.
     pub grace: Duration,
     /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
     pub handover: Duration,
@@ -181,7 +182,8 @@ impl Operation {
         Self { verb: Verb::Record, ..Self::inspect([].into()) }
     }
 
-    /// Tells a node by hand which ballots were dealt by another list: it does not become one that was taught.
+    /// Tells a node by hand which ballots were dealt by another list: it does not become one that
+    /// was taught.
     #[must_use]
     pub fn teach_by_hand(high: u64, lesson: u32) -> Self {
         Self { grace: Duration::from_millis(1), ..Self::teach(high, lesson) }

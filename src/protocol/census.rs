@@ -13,7 +13,8 @@ use crate::quorum::roster::{Enrolment, PROTOCOL, Roster};
 /// How often nodes are looked at while they are being connected to.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits until each of these nodes was connected to, or was tried once; no longer than until `patience` is over.
+/// Waits until each of these nodes was connected to, or was tried once; no longer than until
+/// `patience` is over.
 pub(crate) async fn met(voters: &Voters, nodes: NodeSet, patience: Duration) {
     let comes = |node: usize| {
         let node = &voters.nodes[node];
@@ -25,7 +26,8 @@ pub(crate) async fn met(voters: &Voters, nodes: NodeSet, patience: Duration) {
     }
 }
 
-/// What each node says of its roster, and of what it knows: its highest ballot, and whether it never forgot.
+/// What each node says of its roster, and of what it knows: its highest ballot, and whether it
+/// never forgot.
 pub(crate) async fn census(voters: &Arc<Voters>, patience: Duration) -> Vec<(Said<Roster>, Said<Known>)> {
     let (nodes, protocol) = (voters.size.nodes(), PROTOCOL);
     let look = Operation::enrol(&Enrolment { nodes, protocol, ..Enrolment::default() });

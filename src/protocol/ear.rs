@@ -100,8 +100,8 @@ impl Ear {
         Self { state: Mutex::new(state), news: Notify::new() }
     }
 
-    /// Takes note of a hint. Returns whether anybody looks after it: nobody does where the name was handed over to an owner
-    /// that has ended, and no release of it is under way there.
+    /// Takes note of a hint. Returns whether anybody looks after it: nobody does where the name was
+    /// handed over to an owner that has ended, and no release of it is under way there.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -137,7 +137,8 @@ impl Ear {
         true
     }
 
-    /// Whether a release of this owner is under way: what the node granted before that, it frees, and hands over to the next.
+    /// Whether a release of this owner is under way: what the node granted before that, it frees,
+    /// and hands over to the next.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
         // A release that ends drops its ear.
@@ -145,7 +146,8 @@ impl Ear {
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Changes what is known of an owner, if that is the present one. Whether the name was handed over to it anywhere.
+    /// Changes what is known of an owner, if that is the present one. Whether the name was handed
+    /// over to it anywhere.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.claim.as_ref().is_some_and(|claim| claim.owner == *owner);
@@ -162,8 +164,8 @@ impl Ear {
         self.news.notify_one();
     }
 
-    /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over to the same owner. Returns
-    /// whether it is known as the first claim of its owner.
+    /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over to
+    /// the same owner. Returns whether it is known as the first claim of its owner.
     pub(super) fn asks(&self, claim: &Arc<Operation>, t0: Tick) -> bool {
         let mut state = self.state();
         state.asked = t0;
@@ -197,7 +199,8 @@ impl Ear {
         self.state().handed.clone()
     }
 
-    /// The owner of `next` takes the place of the present one. What was handed over to that one so far.
+    /// The owner of `next` takes the place of the present one. What was handed over to that one so
+    /// far.
     pub(super) fn turn_to(&self, next: Arc<Operation>) -> Handovers {
         let mut state = self.state();
         state.claim = Some(next);
@@ -221,8 +224,8 @@ impl Ear {
         self.state().release = Some(release);
     }
 
-    /// From now on it holds the lock. Turns that came while the round was under way may be of nodes that
-    /// refused it before.
+    /// From now on it holds the lock. Turns that came while the round was under way may be of nodes
+    /// that refused it before.
     pub(super) fn hold(&self, holder: Option<Arc<dyn Offered>>) {
         let mut state = self.state();
         let turns = std::mem::take(&mut state.turns);

@@ -89,9 +89,10 @@ struct Choice {
 }
 
 impl Book {
-    /// Enrols what is connected; begins anew where a node is connected to meanwhile, whose roster may be another list's: a
-    /// round that waits for a silent node must not keep that from being asked. Once for each node, so that one which comes and
-    /// goes holds up nothing. When to do so again.
+    /// Enrols what is connected; begins anew where a node is connected to meanwhile, whose roster
+    /// may be another list's: a round that waits for a silent node must not keep that from being
+    /// asked. Once for each node, so that one which comes and goes holds up nothing. When to do so
+    /// again.
     async fn rounds(&mut self, voters: &Arc<Voters>, news: &Doubts) -> Tick {
         let mut met = NodeSet::default();
         loop {
@@ -150,7 +151,8 @@ impl Book {
         now + pause * (1_000 - spread) / 1_000
     }
 
-    /// From when on the next enrolment may be made before it is due: half the time, where nobody is missing.
+    /// From when on the next enrolment may be made before it is due: half the time, where nobody is
+    /// missing.
     fn early(&self, ring: &Ring<'_>, began: Tick, listed: bool) -> Tick {
         let calm = listed && self.silent == 0 && self.refused(began).next().is_none();
         if calm { began + ring.every() / 2 } else { Tick::NEVER }

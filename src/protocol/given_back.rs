@@ -13,7 +13,8 @@ use crate::quorum::NodeSet;
 #[derive(Debug)]
 pub(crate) struct GivenBack {
     voters: Weak<Voters>,
-    /// The last owner that something was given back for, and the ballot of whom that is handed over to.
+    /// The last owner that something was given back for, and the ballot of whom that is handed over
+    /// to.
     last: Mutex<Option<(Arc<str>, u64)>>,
 }
 

@@ -53,7 +53,8 @@ pub(super) struct WonInLine {
 }
 
 impl Offered for WonInLine {
-    /// Takes what a node offers that had refused. One that granted, or is about to answer, needs nothing.
+    /// Takes what a node offers that had refused. One that granted, or is about to answer, needs
+    /// nothing.
     fn offered(&self, node: usize) {
         let refused = self.round.look(ClaimTally::refused).contains(node);
         if let Some(voters) = self.voters.upgrade().filter(|_| refused) {

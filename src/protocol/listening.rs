@@ -25,7 +25,8 @@ impl Watch {
         self.ear.news.notify_one();
     }
 
-    /// A node answered, before anything else that it has said since. Returns whether the name was handed over anywhere.
+    /// A node answered, before anything else that it has said since. Returns whether the name was
+    /// handed over anywhere.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {
             Ok(Outcome::Held { queued, .. } | Outcome::Reserved { queued, .. }) => *queued,
@@ -65,8 +66,9 @@ impl Listening {
         Self { hints: hints.clone(), number, ear }
     }
 
-    /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed over to the same
-    /// owner. What it is asked with says what nodes may hand over from now on: `lasts`, if anything.
+    /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed
+    /// over to the same owner. What it is asked with says what nodes may hand over from now on:
+    /// `lasts`, if anything.
     pub(super) fn asks(&self, claim: &Arc<Operation>, t0: Tick, lasts: Option<Validity>) -> Watch {
         let first = self.ear.asks(claim, t0);
         Watch { ear: self.ear.clone(), owner: claim.owner.clone(), t0, lasts, first }
@@ -82,14 +84,14 @@ impl Listening {
         self.ear.handed()
     }
 
-    /// The present owner has ended, and `next` is who comes after it. What was handed over so far; what is from now on is
-    /// given back.
+    /// The present owner has ended, and `next` is who comes after it. What was handed over so far;
+    /// what is from now on is given back.
     pub(super) fn turn_to(&self, next: Arc<Operation>) -> Handovers {
         self.ear.turn_to(next)
     }
 
-    /// An owner of the acquisition has ended, and is released by this: as long as a node has that before it, nothing else
-    /// needs to be given back there.
+    /// An owner of the acquisition has ended, and is released by this: as long as a node has that
+    /// before it, nothing else needs to be given back there.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         self.ear.release(release);
     }

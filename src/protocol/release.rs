@@ -91,7 +91,8 @@ impl Cleanup {
         cleanup
     }
 
-    /// It is for an acquisition that has ended: what nodes push to that before they carry this out needs no other release.
+    /// It is for an acquisition that has ended: what nodes push to that before they carry this out
+    /// needs no other release.
     pub(crate) fn ends(self: &Arc<Self>, listening: Listening) {
         self.ends_owner(&listening);
         listening.end();

@@ -127,7 +127,8 @@ impl Voters {
         }
     }
 
-    /// Claims are about to be sent: an enrolment that is due in a while goes along, in the same calls.
+    /// Claims are about to be sent: an enrolment that is due in a while goes along, in the same
+    /// calls.
     pub(super) fn enrol_along(&self) {
         if self.members.enrols_along(self.host.now()) {
             self.hints.enrol();

@@ -43,9 +43,9 @@ pub fn lasts(ttl: Duration, drift: Drift, min_validity: Duration, round_trip: Du
     (validity.length() > long * 3 / 4 + min_validity.min(long)).then_some(validity)
 }
 
-/// For how long a name is handed over to who registered `age` ago, and asked for `asked`, `most` at most: for so long,
-/// and where that is long ago so that half of it is left. `None` where it is too long ago, and where the
-/// node's clock was set back since.
+/// For how long a name is handed over to who registered `age` ago, and asked for `asked`, `most` at
+/// most: for so long, and where that is long ago so that half of it is left. `None` where it is too
+/// long ago, and where the node's clock was set back since.
 #[must_use]
 pub fn granted(asked: Duration, most: Duration, age: Option<Duration>) -> Option<Duration> {
     // Nodes count whole milliseconds.
@@ -70,7 +70,8 @@ pub struct Registered {
     pub stamp: Stamp,
     /// Its place in the queue.
     pub rank: u32,
-    /// Whether it was the first claim of its owner: then nothing can have been pushed to that before.
+    /// Whether it was the first claim of its owner: then nothing can have been pushed to that
+    /// before.
     pub first: bool,
 }
 
@@ -173,10 +174,11 @@ impl Handovers {
         }
     }
 
-    /// A node has handed the name over to this owner, and told for how long. It `counts` unless the node is in doubt. Returns whether
-    /// it is a vote: the connection must be the one that confirmed the registration, and the node's clock must
-    /// show a later time than with that: what is carried out in one call has one time, and its order is not told. What was received before the
-    /// confirmation is none, unless that answers the first claim of this owner.
+    /// A node has handed the name over to this owner, and told for how long. It `counts` unless the
+    /// node is in doubt. Returns whether it is a vote: the connection must be the one that
+    /// confirmed the registration, and the node's clock must show a later time than with that: what
+    /// is carried out in one call has one time, and its order is not told. What was received before
+    /// the confirmation is none, unless that answers the first claim of this owner.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);

@@ -45,10 +45,11 @@ pub const FRESH: Duration = Duration::from_secs(10);
 /// By how much longer than the longest ttl nodes keep an entry. A vote that was counted lets a lock be
 /// held for a ttl more: `FRESH`, and what clocks may run apart in the meantime.
 pub const LASTS: Duration = Duration::from_secs(15);
-/// How much longer an entry is written for, so that of many clients one writes it and the others find it there.
+/// How much longer an entry is written for, so that of many clients one writes it and the others
+/// find it there.
 pub const SPARE: Duration = EVERY;
-/// The longest ttl of a client that nodes enrol: for so long is a node that restarts kept out by all of them, whoever told
-/// it. Locks that are held for longer are renewed.
+/// The longest ttl of a client that nodes enrol: for so long is a node that restarts kept out by
+/// all of them, whoever told it. Locks that are held for longer are renewed.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// How often servers are enrolled.
 pub const EVERY: Duration = Duration::from_secs(5);
@@ -143,8 +144,8 @@ impl Roster {
         self.servers.is_empty() || (self.nodes, self.protocol) == (common.size.nodes(), common.protocol)
     }
 
-    /// Whether a node with this roster takes these servers of a client whose longest ttl is not above [`LONGEST`]: the rule of
-    /// the script.
+    /// Whether a node with this roster takes these servers of a client whose longest ttl is not
+    /// above [`LONGEST`]: the rule of the script.
     #[must_use]
     pub fn takes(&self, common: Common, servers: &[&Server]) -> bool {
         let mut runs: BTreeSet<&str> = self.servers.iter().map(String::as_str).collect();

@@ -1,4 +1,5 @@
-//! `quorumlock members`, and docs/members.md: its commands work, and its errors are those that are told.
+//! `quorumlock members`, and docs/members.md: its commands work, and its errors are those that are
+//! told.
 
 use std::process::Command;
 

@@ -133,7 +133,8 @@ async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: B
     assert_eq!(node.renew("fourth", 7).await, Outcome::Healed, "nobody has taken it away from that one");
 }
 
-/// Others may have had it since, and their releases are remembered: none of that is the owner's that was revoked.
+/// Others may have had it since, and their releases are remembered: none of that is the owner's
+/// that was revoked.
 async fn who_was_revoked_takes_nothing_when_others_had_it_since(node: Bench) {
     let brief = Operation { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
     assert_eq!(node.ask(&brief).await, granted(5));
@@ -521,7 +522,8 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
-/// What a client of three nodes asks for, for 45 s at least. `<` is before those that a server replaces.
+/// What a client of three nodes asks for, for 45 s at least. `<` is before those that a server
+/// replaces.
 fn enrolment(servers: &str) -> Enrolment {
     let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(45));
     let servers = servers.split_whitespace().map(roster::Server::parse).collect();

@@ -60,7 +60,8 @@ impl Nodes {
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);
-        // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot: one of them is refused.)
+        // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
+        // one of them is refused.)
         if held {
             return;
         }

@@ -166,7 +166,8 @@ impl Rounds {
         }
     }
 
-    /// It was handed over: from when the last claim was sent that its node had refused by then, for as long as that says.
+    /// It was handed over: from when the last claim was sent that its node had refused by then, for
+    /// as long as that says.
     pub fn pushed(&mut self, now: Micros, op: Op) {
         self.asked_with(op);
         let Some(claimed) = self.owners.get_mut(&op.owner) else { return };

@@ -249,7 +249,8 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     assert_eq!((again.next, again.stance), (release.next, Stance::Barge), "chosen once, and no place is touched");
 }
 
-/// A far node pushes before the release of a short section has reached it, which frees the name there.
+/// A far node pushes before the release of a short section has reached it, which frees the name
+/// there.
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     let stage = Stage::with(3, true, long);

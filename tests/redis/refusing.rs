@@ -153,8 +153,8 @@ async fn what_another_program_stored_is_refused_alone() {
     assert!(said.contains("the key node is a hash") && said.contains("delete it"), "{said}");
 }
 
-/// So many that their names are read by one command, which says nothing of a key of another type. Two claims of names that
-/// are free, and renewals and releases of what is held.
+/// So many that their names are read by one command, which says nothing of a key of another type.
+/// Two claims of names that are free, and renewals and releases of what is held.
 fn many() -> Vec<Operation> {
     let held = |number| [format!("renewed{number}"), format!("released{number}")];
     let renewed = (0..3).map(|number| operation(Verb::Renew, &held(number)[0], 5));
@@ -224,7 +224,8 @@ async fn a_record_of_another_type_lets_everything_but_claims_be_done() {
     }
 }
 
-/// What Redis refuses first is refused before anything was written. A call that has written goes on writing.
+/// What Redis refuses first is refused before anything was written. A call that has written goes on
+/// writing.
 #[tokio::test]
 async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_beside_it() {
     for claims_first in [false, true] {
@@ -248,7 +249,8 @@ async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_b
     }
 }
 
-/// What is first written of a hand-over may be refused to nobody, and of a place in the queue is refused before anything is.
+/// What is first written of a hand-over may be refused to nobody, and of a place in the queue is
+/// refused before anything is.
 #[tokio::test]
 async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_place() {
     let server = Server::start().await;
@@ -273,8 +275,8 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
     eventually("it is told", async || hears.take().iter().any(|hint| hint.granted.is_some())).await;
 }
 
-/// A user whose rights were taken from it while it held: what it hands over would count, and be written nowhere. And what
-/// was done before it in the call is told.
+/// A user whose rights were taken from it while it held: what it hands over would count, and be
+/// written nowhere. And what was done before it in the call is told.
 #[tokio::test]
 async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     for command in ["zrem", "set", "hdel"] {
@@ -321,7 +323,8 @@ async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() 
     }
 }
 
-/// The queue is of another type, or who is registered in it: a claim is refused, and nothing else of its call.
+/// The queue is of another type, or who is registered in it: a claim is refused, and nothing else
+/// of its call.
 #[tokio::test]
 async fn a_queue_of_another_type_is_refused_alone() {
     for (key, kind) in [("quorumlock:{wanted}:queue", "zset"), ("quorumlock:{wanted}:hands", "hash")] {
@@ -393,8 +396,8 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
     assert_eq!(high(), far);
 }
 
-/// A renewal that was on its way for so long would heal the name, and the next one count. What was released is remembered
-/// for no longer than fences are.
+/// A renewal that was on its way for so long would heal the name, and the next one count. What was
+/// released is remembered for no longer than fences are.
 #[tokio::test]
 async fn who_was_revoked_is_remembered_for_an_hour_though_nobody_uses_the_name() {
     let clock = Clockwork::start("+0").await;

@@ -1,4 +1,5 @@
-//! A rolling upgrade to a next protocol: clients that say they speak it beside those of this one, over real servers.
+//! A rolling upgrade to a next protocol: clients that say they speak it beside those of this one,
+//! over real servers.
 
 use std::time::{Duration, Instant};
 

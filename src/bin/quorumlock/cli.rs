@@ -143,13 +143,13 @@ pub(crate) struct Status {
 pub(crate) enum Members {
     /// Shows each node's roster, and whether all have one list
     Show(Show),
-    /// Lets no client count a node's votes any more, before it is taken away. Clients whose other nodes are no quorum acquire
-    /// nothing then
+    /// Lets no client count a node's votes any more, before it is taken away. Clients whose other
+    /// nodes are no quorum acquire nothing then
     Retire(OneNode),
     /// Takes the retirement of a node back
     Reset(OneNode),
-    /// Teaches a new node up to which tokens the old nodes (--nodes) have dealt, so that its own are higher. All
-    /// clients of the old nodes must have stopped
+    /// Teaches a new node up to which tokens the old nodes (--nodes) have dealt, so that its own
+    /// are higher. All clients of the old nodes must have stopped
     Teach(OneNode),
 }
 

@@ -37,8 +37,8 @@ pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = Str
     }
 }
 
-/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s more: why`, or
-/// `unlisted: why`.
+/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s
+/// more: why`, or `unlisted: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut shortened = |said: String| match said.split_once(" more: ") {

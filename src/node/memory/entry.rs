@@ -87,8 +87,8 @@ impl Entry {
         self.expires.is_zero() && self.line.first().is_none()
     }
 
-    /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered who was
-    /// revoked. A fence too far ahead for the record is kept until clocks have passed it.
+    /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered
+    /// who was revoked. A fence too far ahead for the record is kept until clocks have passed it.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.fence > far(precise) { self.passed() } else { last };
@@ -137,8 +137,8 @@ impl Entry {
         }
     }
 
-    /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does. The fence is at
-    /// least `ballot` from now on, in either case.
+    /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does.
+    /// The fence is at least `ballot` from now on, in either case.
     pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
         let now = millis(precise);
         self.fence = self.fence.max(ballot);

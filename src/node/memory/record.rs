@@ -10,8 +10,8 @@ pub const KEEP: Duration = Duration::from_secs(105);
 const PERIOD: Duration = Duration::from_secs(35);
 /// A ballot further ahead of the node's clock is some broken clock's: it must not lift all names.
 const FAR: u64 = 86_400_000_000;
-/// By how much `high` is raised above a ballot, in microseconds, so that it is not written for each; not
-/// for those that lead the clock by so much.
+/// By how much `high` is raised above a ballot, in microseconds, so that it is not written for
+/// each; not for those that lead the clock by so much.
 const AHEAD: u64 = 250_000;
 
 /// The highest ballots, by age. A name that is not stored was last changed more than three periods
@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// Else who comes with the next ballot would be told a floor above it, each time that one is made.
+    /// Else who comes with the next ballot would be told a floor above it, each time that one is
+    /// made.
     #[test]
     fn what_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

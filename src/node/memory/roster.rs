@@ -80,7 +80,8 @@ impl Rostered {
         }
     }
 
-    /// Whether it has something for longer than `it`: a clock that was set back must not keep what it let in.
+    /// Whether it has something for longer than `it`: a clock that was set back must not keep what
+    /// it let in.
     fn outlasts(&self, it: &Self) -> bool {
         let servers = it.servers.iter().any(|(run, ends)| self.servers.get(run).is_some_and(|stored| stored > ends));
         servers || it.told.iter().any(|(ttl, ends)| self.told.get(ttl).is_some_and(|stored| stored > ends))

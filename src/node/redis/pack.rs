@@ -21,8 +21,8 @@ pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Opera
     packed.into()
 }
 
-/// Which names a call has had so far, by bits of their hashes: some may seem to be named again that are not, which
-/// costs the node a command, and none that is named again is missed.
+/// Which names a call has had so far, by bits of their hashes: some may seem to be named again that
+/// are not, which costs the node a command, and none that is named again is missed.
 struct Named([u64; 64]);
 
 impl Named {

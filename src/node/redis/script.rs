@@ -80,8 +80,8 @@ pub(super) fn returned<'a>(
     Some(Returned { time, unheard, replies })
 }
 
-/// TIME, how many operations there are, or `k` for one, and a line for each that did not go as asked: its
-/// number, and what came instead.
+/// TIME, how many operations there are, or `k` for one, and a line for each that did not go as
+/// asked: its number, and what came instead.
 fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
     let mut lines = text.split('\n');
     let (seconds, rest) = lines.next()?.split_once(' ')?;

@@ -13,16 +13,17 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     if roster.protocol != common.protocol && roster.nodes > 0 {
         let (theirs, ours) = (roster.protocol, common.protocol);
         return format!(
-            "{node} is used by clients of protocol {theirs}, and this one speaks {ours}; both never vote together: stop the clients of \
-             one version, and those of the other begin {lasts:.0?} after the last has stopped"
+            "{node} is used by clients of protocol {theirs}, and this one speaks {ours}; both never vote together: \
+             stop the clients of one version, and those of the other begin {lasts:.0?} after the last has stopped"
         );
     }
     let others = unknown(roster, mine);
     let (known, many) = (others.join(", "), others.len());
     let not = if many > 0 { format!(", {many} of them not in this client's ({known})") } else { String::new() };
     format!(
-        "{node} is used by clients of another list: theirs has {} nodes{not}, this one {}; give all the same list, or stop the others and wait {lasts:.0?} after the \
-         last has stopped (also where most servers were replaced while no client ran)",
+        "{node} is used by clients of another list: theirs has {} nodes{not}, this one {}; give all the same list, or \
+         stop the others and wait {lasts:.0?} after the last has stopped (also where most servers were replaced while \
+         no client ran)",
         roster.nodes,
         common.size.nodes()
     )
@@ -32,7 +33,8 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
 #[must_use]
 pub fn retired(node: &str, age: Duration) -> String {
     format!(
-        "{node} was retired {age:.0?} ago; `quorumlock members reset {node}` takes that back, or take it out of the list"
+        "{node} was retired {age:.0?} ago; `quorumlock members reset {node}` takes that back, or take it out of the \
+         list"
     )
 }
 

@@ -15,14 +15,16 @@ fn cut_off_holder(script: &mut Script, n0_until: u64) {
 
 /// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2:
 /// its deadline moves by a ttl. Its key on n1 ends, and B's request gets there: B counts n0, which
-/// has forgotten it, and n1. (A enrols n0's new process before its votes count, and may wait for n1 for four seconds before that.)
+/// has forgotten it, and n1. (A enrols n0's new process before its votes count, and may wait for n1
+/// for four seconds before that.)
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.world(3, 2, 9_000, 20_000);
     script.node_timeout(5_000);
     cut_off_holder(script, 4_400);
     script.hold_one_way(1, &[1], 0, 4_200..4_900, 9_030);
     script.asks(4_300, 1, Part { round_timeout: Some(millis(4_950)), timeout: millis(5_500), ..Part::default() });
-    // It does not hear of n0 again: else it would enrol the new process, for which n0's vote is too old.
+    // It does not hear of n0 again: else it would enrol the new process, for which n0's vote is too
+    // old.
     script.hold_back(1, &[0], 4_340..NEVER, NEVER);
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
 }

@@ -199,8 +199,8 @@ pub fn no_guard_beside_others(script: &mut Script) {
     script.at(at + 70_000, Cue::Kill(0));
 }
 
-/// The first reaches two of its five nodes when it starts, one of them with the other list's. It keeps nobody out, and
-/// has nothing when it reaches the others.
+/// The first reaches two of its five nodes when it starts, one of them with the other list's. It
+/// keeps nobody out, and has nothing when it reaches the others.
 pub fn isolated_with_a_minority_at_its_first_start(script: &mut Script) {
     script.world(8, 0, 1_000, 2_000);
     both_later(script);
@@ -214,8 +214,9 @@ pub fn isolated_with_a_minority_at_its_first_start(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// A client with longer locks starts while a node forgets its roster. It holds the name when another node forgets that: the first
-/// client, whose locks are short, waits for as long as the long ones last.
+/// A client with longer locks starts while a node forgets its roster. It holds the name when
+/// another node forgets that: the first client, whose locks are short, waits for as long as the
+/// long ones last.
 pub fn a_longer_ttl_is_told_while_a_node_forgets(script: &mut Script) {
     script.world(3, 0, 3_000, 20_000);
     script.plan.unlike = vec![(0, millis(3_000), millis(5_000))];
@@ -229,8 +230,9 @@ pub fn a_longer_ttl_is_told_while_a_node_forgets(script: &mut Script) {
     script.asks(13_000, 0, asks_for(60_000, 3_000));
 }
 
-/// Clients of this protocol go one by one, under a holder, while clients of the next one come. Those have the name T and 5 s
-/// after the last of the old ones has gone, and an old one that comes back then has it no more.
+/// Clients of this protocol go one by one, under a holder, while clients of the next one come.
+/// Those have the name T and 5 s after the last of the old ones has gone, and an old one that comes
+/// back then has it no more.
 pub fn a_rolling_upgrade(script: &mut Script) {
     script.world(3, 2, 3_000, 5_000);
     script.plan.upgraded = Some(2);

@@ -1,4 +1,5 @@
-//! Nodes that are retired: nobody counts their votes any more, and whoever has a quorum without them goes on.
+//! Nodes that are retired: nobody counts their votes any more, and whoever has a quorum without
+//! them goes on.
 
 use super::part::Part;
 use super::script::{Script, forgets, millis};
@@ -8,8 +9,8 @@ fn asks_for(timeout: u64, hold: u64) -> Part {
     Part { timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// All nodes of a list are retired, and clients of another one come when nothing rests on them any more. One of the old
-/// list, which nobody has stopped, asks again and again.
+/// All nodes of a list are retired, and clients of another one come when nothing rests on them any
+/// more. One of the old list, which nobody has stopped, asks again and again.
 pub fn an_old_client_finds_only_retired_nodes(script: &mut Script) {
     script.world(6, 1, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![3, 4, 5]];
@@ -27,7 +28,8 @@ pub fn an_old_client_finds_only_retired_nodes(script: &mut Script) {
     script.at(40_000, Cue::Kill(0));
 }
 
-/// One of three nodes is retired under a holder. Nobody notices, but that another must not fail; until that is taken back.
+/// One of three nodes is retired under a holder. Nobody notices, but that another must not fail;
+/// until that is taken back.
 pub fn a_retired_node_is_missed_by_nobody(script: &mut Script) {
     script.world(3, 2, 3_000, 5_000);
     let (node, next) = [(0, 1), (1, 2), (2, 0)][script.dice.index(3)];

@@ -35,7 +35,8 @@ async fn retire(args: OneNode) -> Outcome {
             .to_string(),
         false => format!(
             "{node} is retired: within 10 s no client counts its votes, and in {} nothing rests on it\n\
-             It knows that for as long as it keeps what it stores: after a restart without persistence, retire it again{}",
+             It knows that for as long as it keeps what it stores: after a restart without persistence, retire it \
+             again{}",
             left(free_in),
             if unused {
                 "\nNo client is enrolled there now; if that is unexpected, see that --key-prefix is right"
@@ -68,7 +69,8 @@ fn words(told: &Reset) -> String {
     };
     let others = told.others.map(|lasts| {
         format!(
-            "\nIts roster is of another list, and stays: its clients keep those of this list out until {} after the last of them has stopped",
+            "\nIts roster is of another list, and stays: its clients keep those of this list out until {} after the \
+             last of them has stopped",
             left(lasts)
         )
     });

@@ -121,7 +121,8 @@ impl Seen {
                 "nobody has a list: no client is enrolled, and clients of any list may come".to_owned()
             }
             Agreement::Several => format!(
-                "the nodes have several lists: give all clients the same list, or stop those of all others and wait {} after the last has stopped",
+                "the nodes have several lists: give all clients the same list, or stop those of all others and wait \
+                 {} after the last has stopped",
                 left(self.binds())
             ),
             Agreement::But(nodes) => {
