@@ -65,6 +65,30 @@ async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() 
     assert_eq!(silent(environment.arg("--help")).0, 0);
 }
 
+/// The list is split at commas: what is in front of one lacks the `@` by which a password could be told apart.
+#[test]
+fn a_password_that_is_not_percent_encoded_is_not_told_either() {
+    for password in
+        ["/hunter2,more", "12/hunter2,more", "?hunter2,more", "1?hunter2=1,more", "hunter2,more", "h,hunter2"]
+    {
+        for rest in ["", "@127.0.0.1:17000"] {
+            let nodes = format!("redis://us:{password}{rest}");
+            let (code, said) = silent(bare().args(["status", "-v", "--nodes", &nodes]));
+            assert!(code == 64 && said.contains("split at commas") && said.contains("%2C"), "{nodes}: {said}");
+        }
+    }
+    for nodes in ["redis://us:/hunter2", "redis://us:?hunter2", "redis://us:hunter2", "hunter2://127.0.0.1"] {
+        for list in [nodes.to_owned(), format!("redis://eu,{nodes}")] {
+            let (code, said) = silent(bare().args(["members", "show", "-v", "--nodes", &list]));
+            assert_eq!(code, 64, "{said}");
+            let (code, said) = silent(bare().args(["status", "-v"]).env("QUORUMLOCK_NODES", &list));
+            assert_eq!(code, 64, "{said}");
+            let other = ["members", "retire", nodes, "--nodes", "redis://127.0.0.1:1"];
+            assert_eq!(silent(bare().args(other)).0, 64);
+        }
+    }
+}
+
 #[test]
 fn a_broken_file_is_refused_without_its_words() {
     let folder = tempfile::tempdir().unwrap();

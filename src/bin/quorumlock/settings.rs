@@ -32,7 +32,7 @@ impl Settings {
         let file = given.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
         let environment = Self::environment()?;
         let nodes = match &given.nodes {
-            Some(text) => addresses(text),
+            Some(text) => addresses(text)?,
             None if file.has_nodes() => file.addresses()?,
             None => environment.nodes,
         };
@@ -65,7 +65,7 @@ impl Settings {
     fn environment() -> Result<Self, Failure> {
         let max_ttl = variable(MAX_TTL)?.map(|text| duration::parse(&text));
         Ok(Self {
-            nodes: variable(NODES)?.map(|text| addresses(&text)).unwrap_or_default(),
+            nodes: variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default(),
             max_ttl: max_ttl.transpose().map_err(|why| Failure::usage(format!("{MAX_TTL}: {why}")))?,
             // An empty one is set all the same, and refused by the library.
             key_prefix: text(KEY_PREFIX)?,
@@ -110,8 +110,20 @@ fn with<T>(
     }
 }
 
-fn addresses(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect()
+/// The addresses of a list. No part of it is repeated: any may be a password with a comma.
+fn addresses(text: &str) -> Result<Vec<String>, Failure> {
+    let addresses: Vec<_> =
+        text.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
+    let lacking = addresses.iter().position(|address| !address.contains("://")).filter(|_| addresses.len() > 1);
+    match lacking {
+        Some(node) => Err(Failure::usage(format!(
+            "node {} of {}: a node's address lacks its scheme, as in redis://eu:6379. The list is split at commas: in a \
+             user or password write %2C for a comma",
+            node + 1,
+            addresses.len()
+        ))),
+        None => Ok(addresses),
+    }
 }
 
 fn variable(name: &str) -> Result<Option<String>, Failure> {

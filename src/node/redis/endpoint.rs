@@ -29,8 +29,13 @@ pub struct Endpoint {
     pub(super) database: u8,
 }
 
-const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : are %2F %3F %23 %40 %3A";
+const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
+/// What is refused is named only where it is one of these: anything else may be a password that is
+/// not encoded, which a list that was split at its comma may have parted from its `@`.
+const SCHEMES: [&str; 10] =
+    ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
+const PARAMETERS: [&str; 6] = ["database", "db", "password", "protocol", "timeout", "username"];
 
 impl Endpoint {
     /// Reads an address.
@@ -39,25 +44,23 @@ impl Endpoint {
     /// `Config` for anything that is not an address as above. What is refused is never repeated whole, since it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
         let url = Url::parse(text.trim()).map_err(|error| no_url(text, error))?;
-        // What a password that is not encoded breaks an address into looks like any other part of it.
-        let shown = |part: &str| if text.contains('@') { String::new() } else { format!(" {part:?}") };
         match url.scheme() {
-            "redis" | "rediss" => Self::tcp(&url, shown),
-            "redis+unix" if cfg!(unix) => Self::unix(&url, shown),
+            "redis" | "rediss" => Self::tcp(&url),
+            "redis+unix" if cfg!(unix) => Self::unix(&url),
             "redis+unix" => Err(Error::config("redis+unix: there are no Unix sockets here; use redis:// or rediss://")),
             "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
                 "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
                  name independent masters ({KNOWN})",
                 url.scheme()
             ))),
-            other => Err(Error::config(match text.contains('@') {
-                true => format!("a node's address begins with what is unknown; {KNOWN}"),
-                false => format!("a node's address begins with \"{other}://\", which is unknown; {KNOWN}"),
-            })),
+            other if SCHEMES.contains(&other) => {
+                Err(Error::config(format!("a node's address begins with \"{other}://\", which is unknown; {KNOWN}")))
+            }
+            _ => Err(Error::config(format!("a node's address begins with what is unknown; {KNOWN}"))),
         }
     }
 
-    fn tcp(url: &Url, shown: impl Fn(&str) -> String) -> Result<Self> {
+    fn tcp(url: &Url) -> Result<Self> {
         let host = match url.host() {
             // Schemes that browsers do not know keep their host as a string: an IPv6 address has its brackets still.
             Some(Host::Ipv6(address)) => address.to_string(),
@@ -66,15 +69,15 @@ impl Endpoint {
                 return Err(Error::config(format!("a {} address lacks its host, as in redis://eu:6379", url.scheme())));
             }
         };
-        refuse_query(url, &[], &shown)?;
+        refuse_query(url, &[])?;
         let tls = url.scheme() == "rediss";
         let address = Address::Tcp { host, port: url.port().unwrap_or(6379), tls };
-        let database = database(url.path().trim_matches('/'), shown)?;
+        let database = database(url.path().trim_matches('/'))?;
         Self::with_credentials(url, address, database)
     }
 
-    fn unix(url: &Url, shown: impl Fn(&str) -> String) -> Result<Self> {
-        refuse_query(url, &["db"], &shown)?;
+    fn unix(url: &Url) -> Result<Self> {
+        refuse_query(url, &["db"])?;
         if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
             return Err(Error::config("a socket's path starts with a slash, as in redis+unix:///run/redis.sock"));
         }
@@ -86,7 +89,7 @@ impl Endpoint {
         }
         let path = PathBuf::from(decoded(url.path())?);
         let number = url.query_pairs().find(|(key, _)| key == "db").map(|(_, value)| value.into_owned());
-        Self::with_credentials(url, Address::Unix { path }, database(&number.unwrap_or_default(), shown)?)
+        Self::with_credentials(url, Address::Unix { path }, database(&number.unwrap_or_default())?)
     }
 
     fn with_credentials(url: &Url, address: Address, database: u8) -> Result<Self> {
@@ -111,7 +114,8 @@ fn no_url(text: &str, error: ParseError) -> Error {
     Error::config(format!("a node's address {why}; {KNOWN}"))
 }
 
-fn refuse_query(url: &Url, known: &[&str], shown: impl Fn(&str) -> String) -> Result<()> {
+fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
+    let shown = |key: &str| if PARAMETERS.contains(&key) { format!(" {key:?}") } else { String::new() };
     match url.query_pairs().find(|(key, _)| !known.contains(&&**key)) {
         Some((key, _)) => Err(Error::config(format!(
             "a node's address has a parameter{} that means nothing here; remove it, or {ENCODED}",
@@ -124,17 +128,15 @@ fn refuse_query(url: &Url, known: &[&str], shown: impl Fn(&str) -> String) -> Re
     }
 }
 
-fn database(text: &str, shown: impl Fn(&str) -> String) -> Result<u8> {
+fn database(text: &str) -> Result<u8> {
     if text.is_empty() {
         return Ok(0);
     }
-    let refused = || {
-        format!(
-            "a node's address ends with{}, where a database's number may stand; use 0 to 255, or {ENCODED}",
-            if shown(text).is_empty() { " something else".to_owned() } else { shown(text) }
-        )
-    };
-    text.parse().map_err(|_| Error::config(refused()))
+    text.parse().map_err(|_| {
+        Error::config(format!(
+            "a node's address has something else where a database's number may stand; use 0 to 255, or {ENCODED}"
+        ))
+    })
 }
 
 /// Undoes percent-encoding.
@@ -203,13 +205,13 @@ mod tests {
             ("eu:6379", "use redis://"),
             ("", "lacks its scheme"),
             ("redis://", "host"),
-            ("redis://eu/first", "ends with \"first\", where a database's number may stand"),
+            ("redis://eu/first", "something else where a database's number may stand"),
             ("redis://eu/256", "use 0 to 255"),
             ("redis://eu?timeout=3", "parameter \"timeout\" that means nothing"),
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),
-            ("redis://eu#2", "# @ : are %2F %3F %23"),
+            ("redis://eu#2", "# @ : , are %2F %3F %23"),
             ("redis://:pass/word@eu", "is no URL (empty host); percent-encode"),
         ] {
             let said = shown(text);
@@ -231,6 +233,16 @@ mod tests {
             "secret:foo@eu:1",
             "redis+unix:///run/u:secret@y",
             "redis+unix://u:secret@/run/s?secret=1",
+            // Without an @: its host was forgotten, or stands behind a comma that is not encoded.
+            "redis://us:/secret",
+            "redis://us:12/secret",
+            "redis://us:?secret",
+            "redis://us:1?secret=1",
+            "redis://us?secret://eu",
+            "redis+unix:///run/s?secret",
+            "redis+unix:///run/s?db=secret",
+            "secret://127.0.0.1",
+            "secret",
         ] {
             let said = shown(text);
             assert!(!said.contains("secret"), "{text}: {said}");
