@@ -6,9 +6,12 @@ mod inspected;
 mod members;
 mod mutex;
 mod quorum;
+mod retired;
+mod taught;
 
 pub use builder::QuorumBuilder;
 pub use inspected::Inspected;
-pub use members::{Members, NodeMembers, Reset, Retired};
+pub use members::{Members, NodeMembers};
 pub use mutex::QuorumLock;
 pub use quorum::Quorum;
+pub use retired::{Reset, Retired};
