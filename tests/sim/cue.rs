@@ -46,6 +46,11 @@ pub enum Cue {
         process: usize,
         last: Duration,
     },
+    /// Its machine stands still, and its timers with it.
+    Suspend {
+        process: usize,
+        last: Duration,
+    },
     Kill(usize),
     Shutdown(usize),
     /// The process takes the name away from whoever holds it.
@@ -206,6 +211,7 @@ impl World {
             Cue::Cut { process, node, ways, last } => self.cut_for(process, node, ways, last),
             Cue::StepWall { process, by_ms } => self.step_process(process, by_ms),
             Cue::Pause { process, last } => drop(self.pause(process, last, false)),
+            Cue::Suspend { process, last } => drop(self.pause(process, last, true)),
             Cue::Kill(process) => self.kill(process),
             Cue::Shutdown(process) => part::shut_down(self, process),
             Cue::Revokes(process) => part::revoke(self, process),

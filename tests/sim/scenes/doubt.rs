@@ -1,7 +1,7 @@
 //! Nodes that forgot, or whose clock was stepped, and holders and rounds that rest on them.
 
 use super::part::Part;
-use super::script::{NEVER, Script, forgets, millis, pause};
+use super::script::{NEVER, Script, forgets, millis, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Verb};
 
@@ -30,17 +30,23 @@ pub fn healed_while_a_vote_is_counted(script: &mut Script) {
 }
 
 /// The same where A waits until its node has been in doubt for longer than a round may last, and
-/// B's process stands still in the middle of its round: when it goes on, n1's vote is there before
+/// B's machine is suspended in the middle of its round: when it goes on, n1's vote is there before
 /// its timer has run.
 pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.world(3, 2, 9_000, 12_000);
     script.node_timeout(20_000);
-    cut_off_holder(script, 3_500);
+    script.jitter = 2;
+    cut_off_holder(script, 2_000);
+    // Its connection to n0 has ended before n0 restarts: so A knows whose room the new process has.
+    script.at(2_005, Cue::Replace { process: 0, node: 0 });
+    script.hold_one_way(0, &[0], 0, 2_000..3_200, 3_200);
     script.hold_one_way(1, &[1], 0, 2_900..3_500, 9_050);
-    script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(6_000), ..Part::default() });
+    script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(8_000), ..Part::default() });
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
+    // B does not hear of n0 again, as above.
+    script.hold_back(1, &[0], 3_020..NEVER, NEVER);
     let paused = script.about(5_950, 300);
-    script.at(3_100, pause(1, paused));
+    script.at(3_100, suspend(1, paused));
 }
 
 /// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held

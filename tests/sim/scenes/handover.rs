@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::part::Part;
-use super::script::{NEVER, Script, forgets, millis, pause};
+use super::script::{NEVER, Script, forgets, millis, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Memory, Verb};
 
@@ -49,10 +49,13 @@ pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
 /// no round rests on what was forgotten any more. A's key on n1 ends, and B is granted it with the ballot that n0 had
 /// handed over: what B was pushed is older than a round may last.
 pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
-    script.world(3, 3, 10_000, 12_000);
+    script.world(3, 3, 8_000, 12_000);
     script.node_timeout(20_000);
     script.jitter = 2;
-    script.hold_back(0, &[0], 0..3_500, NEVER);
+    // What A has of n0 ends before that restarts: so A knows whose room the new process has.
+    script.hold_back(0, &[0], 0..300, NEVER);
+    script.at(305, Cue::Replace { process: 0, node: 0 });
+    script.hold_one_way(0, &[0], 0, 300..800, 800);
     script.hold_back(0, &[1], 300..NEVER, NEVER);
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
     // C hears that others have it when B waits.
@@ -60,11 +63,14 @@ pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.asks(40, 2, once(5_000));
     let (ttl, round_timeout) = (Some(millis(12_000)), Some(millis(5_000)));
     script.asks(100, 1, Part { ttl, round_timeout, ..Part::default() });
-    script.at(560, pause(1, 4_700));
+    // It reads that before its timers run, and asks with the ballot that n0 had handed over.
+    script.at(560, suspend(1, 4_700));
     script.once_done(Verb::Release, 2, 0, Answer::Released(true), forgets(0));
-    script.hold_one_way(1, &[1], 0, 5_000..6_000, 10_050);
-    let paused = script.about(4_650, 120);
-    script.at(5_400, pause(1, paused));
+    // B does not hear of n0 again: else it would enrol the new process, for which the push is too old.
+    script.hold_back(1, &[0], 5_000..NEVER, NEVER);
+    script.hold_one_way(1, &[1], 0, 5_000..6_000, 8_050);
+    let paused = script.about(2_650, 120);
+    script.at(5_400, suspend(1, paused));
 }
 
 /// A holds n0 and n1, by which it believes. The clock of n1 goes ahead, and C is granted n1 and n2; it sees the step, and

@@ -134,6 +134,11 @@ pub fn pause(process: usize, last: u64) -> Cue {
     Cue::Pause { process, last: Duration::from_millis(last) }
 }
 
+/// The same for its machine: answers come before timers then.
+pub fn suspend(process: usize, last: u64) -> Cue {
+    Cue::Suspend { process, last: Duration::from_millis(last) }
+}
+
 pub const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
