@@ -21,7 +21,7 @@ const TIMER: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
-    pub(super) schedule: Arc<Schedule>,
+    pub(super) schedule: Arc<Schedule<Held>>,
     /// Whether all leases were lost, and those are too that were not found then.
     pub(super) closed: AtomicBool,
     /// Ends the loop with the last handle and guard.
@@ -353,7 +353,7 @@ impl Held {
         cleanup
     }
 
-    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event) {
+    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event<Self>) {
         if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
             self.leases.schedule.remove(key);
         }

@@ -18,12 +18,12 @@ use super::held::{Held, Leases};
 use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
-use crate::protocol::{Cleanup, Cleanups, Doubts, Voters, enrol, teach};
+use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
 use crate::quorum::{LostReason, NodeSet, Tick};
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
-    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<Cleanup>>) -> Arc<Self> {
+    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<dyn Leftover>>) -> Arc<Self> {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
@@ -53,10 +53,10 @@ impl Leases {
 
 async fn run(
     host: Arc<dyn Host>,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Schedule<Held>>,
     doubts: Arc<Doubts>,
     cleanups: Arc<Cleanups>,
-    mut leftovers: mpsc::Receiver<Arc<Cleanup>>,
+    mut leftovers: mpsc::Receiver<Arc<dyn Leftover>>,
     closing: CancellationToken,
 ) {
     let reaping = reaper::schedule(&mut leftovers, &host, &schedule);
@@ -84,7 +84,7 @@ async fn run(
 }
 
 /// Tells all leases that some nodes are in doubt.
-fn doubted(schedule: &Schedule, nodes: NodeSet) {
+fn doubted(schedule: &Schedule<Held>, nodes: NodeSet) {
     for lease in schedule.leases().iter().filter_map(Weak::upgrade) {
         lease.doubted(nodes);
     }
@@ -92,12 +92,12 @@ fn doubted(schedule: &Schedule, nodes: NodeSet) {
 
 /// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic hook
 /// has told of it.
-fn handled(event: Event) -> Option<impl Future<Output = ()> + use<>> {
+fn handled(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
     let renewal = catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten();
     renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
 }
 
-fn handle(event: Event) -> Option<impl Future<Output = ()> + use<>> {
+fn handle(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
     match event {
         Event::Renew(lease) => return Some(renew(lease)),
         Event::Expire(lease) => {
@@ -105,7 +105,7 @@ fn handle(event: Event) -> Option<impl Future<Output = ()> + use<>> {
                 lease.deadline_reached();
             }
         }
-        Event::Release(cleanup) => cleanup.again(),
+        Event::Release(release) => release.again(),
     }
     None
 }

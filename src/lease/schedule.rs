@@ -6,43 +6,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::held::Held;
-use crate::protocol::Cleanup;
+use crate::protocol::Leftover;
 use crate::quorum::Tick;
 
 /// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept alive by its timers.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum Event<L> {
     /// A lease is to be renewed.
-    Renew(Weak<Held>),
+    Renew(Weak<L>),
     /// A lease's deadline has come.
-    Expire(Weak<Held>),
+    Expire(Weak<L>),
     /// A release is to be tried again.
-    Release(Arc<Cleanup>),
+    Release(Arc<dyn Leftover>),
 }
 
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table. In the steady state, adding and removing wakes nobody: the loop's timer is armed for something earlier.
-pub(super) struct Schedule {
-    table: Mutex<Table>,
+/// The table, of leases `L`. In the steady state, adding and removing wakes nobody: the loop's timer is armed for something earlier.
+pub(super) struct Schedule<L> {
+    table: Mutex<Table<L>>,
     changed: Notify,
 }
 
-struct Table {
-    events: BTreeMap<Key, Event>,
+struct Table<L> {
+    events: BTreeMap<Key, Event<L>>,
     armed: Tick,
     count: u64,
 }
 
-impl Schedule {
+impl<L> Schedule<L> {
     pub(super) fn new() -> Self {
         let table = Table { events: BTreeMap::new(), armed: Tick::NEVER, count: 0 };
         Self { table: Mutex::new(table), changed: Notify::new() }
     }
 
-    pub(super) fn add(&self, at: Tick, event: Event) -> Key {
+    pub(super) fn add(&self, at: Tick, event: Event<L>) -> Key {
         let mut table = self.table();
         table.count += 1;
         let key = (at, table.count);
@@ -62,7 +61,7 @@ impl Schedule {
     }
 
     /// Takes what is due at `now`, and tells when the next is.
-    pub(super) fn due(&self, now: Tick) -> (Vec<Event>, Tick) {
+    pub(super) fn due(&self, now: Tick) -> (Vec<Event<L>>, Tick) {
         let mut table = self.table();
         let later = table.events.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut table.events, later);
@@ -71,8 +70,8 @@ impl Schedule {
     }
 
     /// The leases that have something due at some time, which is all that are alive.
-    pub(super) fn leases(&self) -> Vec<Weak<Held>> {
-        let lease = |event: &Event| match event {
+    pub(super) fn leases(&self) -> Vec<Weak<L>> {
+        let lease = |event: &Event<L>| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),
             Event::Release(_) => None,
         };
@@ -89,12 +88,12 @@ impl Schedule {
         self.table().events.len()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, Table<L>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Schedule {
+impl<L> fmt::Debug for Schedule<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schedule").field("events", &self.len()).finish()
     }
@@ -113,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_in_order_and_once() {
-        let schedule = Schedule::new();
+        let schedule = Schedule::<()>::new();
         let gone = schedule.add(at(1), Event::Renew(Weak::new()));
         schedule.add(at(3), Event::Expire(Weak::new()));
         schedule.add(at(2), Event::Renew(Weak::new()));
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn only_what_comes_sooner_than_the_next_wakes_the_loop() {
-        let schedule = Schedule::new();
+        let schedule = Schedule::<()>::new();
         let wakes = |seconds| {
             schedule.due(at(0));
             schedule.add(at(seconds), Event::Renew(Weak::new()));

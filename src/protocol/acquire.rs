@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, Victory};
+use super::leftovers::Open;
 use super::listening::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
-use super::voters::{Open, Voters};
+use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::ear::{Heard, Offered};
 use super::holding::WonInLine;
+use super::in_line::InLine;
+use super::leftovers::Open;
 use super::listening::Listening;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
-use super::voters::{Open, Voters};
-use super::waiting::InLine;
+use super::voters::Voters;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;

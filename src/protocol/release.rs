@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::ear::Releases;
+use super::in_line::InLine;
+use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
-use super::voters::{Open, Voters};
-use super::waiting::InLine;
+use super::voters::Voters;
 use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Stance, Verb};
 use crate::quorum::tally::Freed;
 use crate::quorum::{NodeSet, ReleaseTally, Tick};
-
-/// How many releases may be tried again at a time. Past that, what is left behind expires by itself.
-pub(crate) const LEFTOVERS: usize = 65_536;
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]
@@ -118,19 +116,6 @@ impl Cleanup {
         }
     }
 
-    /// Asks again those nodes that have not confirmed.
-    pub(crate) fn again(self: &Arc<Self>) {
-        let Some(voters) = self.voters.upgrade() else { return };
-        let mut state = self.state();
-        let whom = std::mem::take(&mut state.unconfirmed);
-        state.waiting = whom;
-        state.tries = state.tries.saturating_add(1);
-        drop(state);
-        let next = self.operation.next;
-        let operation = Operation { stance: self.stance(), next, ..self.operation.with_verb(Verb::Release) };
-        voters.ask(whom, &Arc::new(operation), self);
-    }
-
     /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever waits
     /// still must not lose it.
     fn stance(&self) -> Stance {
@@ -138,11 +123,6 @@ impl Cleanup {
             Stance::Wait { .. } if self.waits.strong_count() == 0 => Stance::Once,
             stance => stance,
         }
-    }
-
-    /// How often it was tried.
-    pub(crate) fn tries(&self) -> u32 {
-        self.state().tries
     }
 
     /// Takes note of one answer. Returns whether some nodes should be asked again.
@@ -168,15 +148,33 @@ impl Cleanup {
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
         if state.permit.is_none() {
-            state.permit = voters.permit();
+            state.permit = voters.leftovers.permit();
         }
         let permitted = state.permit.is_some();
         drop(state);
-        permitted && voters.leave_over(self)
+        permitted && voters.leftovers.leave(self)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leftover for Cleanup {
+    fn again(self: Arc<Self>) {
+        let Some(voters) = self.voters.upgrade() else { return };
+        let mut state = self.state();
+        let whom = std::mem::take(&mut state.unconfirmed);
+        state.waiting = whom;
+        state.tries = state.tries.saturating_add(1);
+        drop(state);
+        let next = self.operation.next;
+        let operation = Operation { stance: self.stance(), next, ..self.operation.with_verb(Verb::Release) };
+        voters.ask(whom, &Arc::new(operation), &self);
+    }
+
+    fn tries(&self) -> u32 {
+        self.state().tries
     }
 }
 
@@ -264,7 +262,7 @@ mod tests {
         drop(release(&voters));
         assert!(leftovers.try_recv().is_err(), "they have it until they end, not until they are taken up");
         // Another try is no further one.
-        waiting[0].again();
+        waiting[0].clone().again();
         let again = leftovers.try_recv().unwrap();
         assert_eq!(again.tries(), 2);
         drop((waiting, again));

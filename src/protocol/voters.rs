@@ -1,15 +1,14 @@
 //! The nodes of one quorum, and what one client knows of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::hints::Hints;
+use super::leftovers::{Cleanups, Leftover, Leftovers, Open};
 use super::members::Members;
-use super::release::Cleanup;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
@@ -34,46 +33,17 @@ pub(crate) struct Voters {
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
-    leftovers: mpsc::Sender<Arc<Cleanup>>,
-    retries: Arc<Semaphore>,
-}
-
-/// How many releases have not ended.
-#[derive(Debug, Default)]
-pub(crate) struct Cleanups {
-    open: AtomicUsize,
-    none: Notify,
-}
-
-/// One of them.
-#[derive(Debug)]
-pub(crate) struct Open(Arc<Cleanups>);
-
-impl Cleanups {
-    /// One more, until what is returned is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> Open {
-        self.open.fetch_add(1, Ordering::AcqRel);
-        Open(self.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.none.notify_waiters();
-        }
-    }
+    pub(super) leftovers: Leftovers,
 }
 
 impl Voters {
     /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be
-    /// tried again: as many at a time as it has room
-    /// for, wherever they are by then.
+    /// tried again: as many at a time as it has room for, wherever they are by then.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
-        leftovers: mpsc::Sender<Arc<Cleanup>>,
+        leftovers: mpsc::Sender<Arc<dyn Leftover>>,
         members: Members,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
@@ -93,8 +63,7 @@ impl Voters {
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
-            retries: Arc::new(Semaphore::new(leftovers.max_capacity())),
-            leftovers,
+            leftovers: Leftovers::new(leftovers),
         }
     }
 
@@ -220,27 +189,9 @@ impl Voters {
         self.cleanups.clone()
     }
 
-    /// Hands a release on whose last try some nodes did not confirm. Returns whether there was room for it.
-    pub(super) fn leave_over(&self, cleanup: Arc<Cleanup>) -> bool {
-        self.leftovers.try_send(cleanup).is_ok()
-    }
-
-    /// A place among the releases that are tried again.
-    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.retries.clone().try_acquire_owned().ok()
-    }
-
     /// Waits until no release is under way.
     pub(crate) async fn cleaned(&self) {
-        loop {
-            let none = self.cleanups.none.notified();
-            tokio::pin!(none);
-            none.as_mut().enable();
-            if self.cleanups.open.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            none.await;
-        }
+        self.cleanups.ended().await;
     }
 }
 

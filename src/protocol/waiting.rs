@@ -16,23 +16,6 @@ use crate::host::sleep_until;
 use crate::quorum::waiting::{gathering, poll};
 use crate::quorum::{Decision, Grant, Tick};
 
-/// A caller that stands in the nodes' lines. Its places are kept as long as this lives.
-#[derive(Debug)]
-pub(super) struct InLine(Arc<Voters>);
-
-impl InLine {
-    pub(super) fn new(voters: &Arc<Voters>) -> Arc<Self> {
-        voters.meters.in_line(true);
-        Arc::new(Self(voters.clone()))
-    }
-}
-
-impl Drop for InLine {
-    fn drop(&mut self) {
-        self.0.meters.in_line(false);
-    }
-}
-
 /// What is known of the round that failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {

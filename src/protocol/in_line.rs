@@ -1,0 +1,22 @@
+//! A caller that stands in the nodes' lines.
+
+use std::sync::Arc;
+
+use super::voters::Voters;
+
+/// Its places are kept as long as this lives.
+#[derive(Debug)]
+pub(super) struct InLine(Arc<Voters>);
+
+impl InLine {
+    pub(super) fn new(voters: &Arc<Voters>) -> Arc<Self> {
+        voters.meters.in_line(true);
+        Arc::new(Self(voters.clone()))
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.0.meters.in_line(false);
+    }
+}

@@ -1,0 +1,84 @@
+//! Releases that have not ended: how many there are, and those that are tried again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// How many releases may be tried again at a time. Past that, what is left behind expires by itself.
+pub(crate) const LEFTOVERS: usize = 65_536;
+
+/// A release on whose last try some nodes did not confirm.
+pub(crate) trait Leftover: fmt::Debug + Send + Sync {
+    /// Asks again those nodes that have not confirmed.
+    fn again(self: Arc<Self>);
+
+    /// How often it was tried.
+    fn tries(&self) -> u32;
+}
+
+/// Where they wait until they are tried again.
+#[derive(Debug)]
+pub(super) struct Leftovers {
+    sender: mpsc::Sender<Arc<dyn Leftover>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Leftovers {
+    /// Sends them to `sender`: as many at a time as it has room for, wherever they are by then.
+    pub(super) fn new(sender: mpsc::Sender<Arc<dyn Leftover>>) -> Self {
+        Self { permits: Arc::new(Semaphore::new(sender.max_capacity())), sender }
+    }
+
+    /// Hands one on. Returns whether there was room for it.
+    pub(super) fn leave(&self, leftover: Arc<dyn Leftover>) -> bool {
+        self.sender.try_send(leftover).is_ok()
+    }
+
+    /// A place among those that are tried again.
+    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+}
+
+/// How many releases have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Cleanups {
+    open: AtomicUsize,
+    none: Notify,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Open(Arc<Cleanups>);
+
+impl Cleanups {
+    /// One more, until what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(self.clone())
+    }
+
+    /// Waits until there is none.
+    pub(super) async fn ended(&self) {
+        loop {
+            let none = self.none.notified();
+            tokio::pin!(none);
+            none.as_mut().enable();
+            if self.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
+}
