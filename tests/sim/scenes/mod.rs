@@ -48,6 +48,8 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::paused_holder_with_a_renewal_under_way),
     scene!(turns::shutdown_with_a_claim_under_way),
     scene!(turns::waiter_dies_with_its_turn),
+    scene!(turns::the_first_in_line_is_killed),
+    scene!(turns::the_first_in_line_is_cut_off),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
     scene!(turns::revoked_while_it_is_handed_over),

@@ -69,6 +69,36 @@ pub fn waiter_dies_with_its_turn(script: &mut Script) {
     script.once_done(Verb::Release, 0, 1, Answer::Released(true), dies);
 }
 
+/// B is first in line, and its process is killed while A holds. Its connections end, so nothing is
+/// handed over to it: C waits for its turn only, 100 ms after the release.
+pub fn the_first_in_line_is_killed(script: &mut Script) {
+    script.world(3, 3, 10_000, 12_000);
+    script.jitter = 2;
+    script.asks(0, 0, Part { hold: millis(800), ..Part::default() });
+    script.asks(50, 1, Part::default());
+    let dies = script.about(110, 670);
+    script.at(dies, Cue::Kill(1));
+    waits_behind(script, 800 + 100);
+}
+
+/// The same where B's machine is cut off, and nobody knows: it is handed the name, for 5 s at most
+/// from the release on, however long ago it was heard of.
+pub fn the_first_in_line_is_cut_off(script: &mut Script) {
+    script.world(3, 3, 10_000, 12_000);
+    script.jitter = 2;
+    script.asks(0, 0, Part { hold: millis(4_500), ..Part::default() });
+    script.asks(50, 1, Part::default());
+    let cut = script.about(110, 4_370);
+    script.hold_back(1, &[0, 1, 2], cut..NEVER, NEVER);
+    waits_behind(script, 4_500 + 5_000);
+}
+
+/// C asks behind B, and must have the name by then, but for some round trips.
+fn waits_behind(script: &mut Script, by: u64) {
+    let timeout = millis(by - 100 + 25);
+    script.asks(100, 2, Part { timeout, must: true, hold: millis(100), ..Part::default() });
+}
+
 /// A node restarts empty between a release and the claim behind it, on the same connection.
 pub fn restarted_between_a_release_and_the_claim_behind_it(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
