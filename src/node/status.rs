@@ -95,6 +95,8 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// Whether it takes part.
     pub state: NodeState,
+    /// Its server's run id, as rosters have it; `None` where there is no connection.
+    pub run: Option<String>,
     /// The last round trip.
     pub round_trip: Option<Duration>,
     /// The server's version.
@@ -126,6 +128,7 @@ impl NodeStatus {
         Self {
             node,
             state,
+            run: None,
             round_trip: None,
             version: None,
             uptime: None,

@@ -6,6 +6,7 @@
 //! into their rosters, or had it there. `docs/protocol.md`, "Members", says why that is enough.
 
 mod agreement;
+mod counted;
 mod listing;
 mod words;
 
@@ -14,6 +15,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use agreement::{Agreement, agreement};
+pub use counted::{Counted, Seen, counted};
 pub use listing::{Electorate, Listing, Standing};
 pub use words::{conflict, retired};
 

@@ -13,6 +13,7 @@ mod run;
 mod sandbox;
 mod secrets;
 mod status;
+mod unlisted;
 mod unwell;
 mod usage;
 

@@ -171,8 +171,12 @@ async fn whoever_has_only_retired_nodes_acquires_nothing_until_one_too_many_is_t
     assert!(code == 69 && on_the_page(&servers, &err.replace(&servers[0].url(), "redis://c:6379")), "{err}");
     let (code, seen) = json(over(&servers).args(["status", "--json"]));
     assert_eq!((code, &seen["votes"]), (69, &1.into()), "{seen}");
-    let (_, out, _) = done(over(&servers).arg("status"));
-    assert!(out.contains("up, but it was retired"), "{out}");
+    for name in [None, Some("job")] {
+        let (code, out, _) = done(over(&servers).arg("status").args(name));
+        assert!(code == 69 && out.contains("up, but it was retired"), "{out}");
+        assert!(out.contains("1 of 3 nodes vote; a quorum is 2: no lock can be acquired\n"), "{out}");
+        assert!(!out.contains("free; ") && !out.contains("others can"), "{out}");
+    }
     let (code, told) = json(over(&servers).args(["members", "reset", &servers[0].url(), "--json"]));
     assert!(code == 0 && told["was_retired_ms"].as_f64().is_some() && told["others_ms"].is_null(), "{told}");
     assert_eq!(tried().0, 0, "two of three");

@@ -139,6 +139,12 @@ impl Shared {
         }
     }
 
+    /// What rosters call the server that it is connected to.
+    fn connected(&self, state: &State) -> Option<String> {
+        let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
+        Some(self.member(&server.run_id))
+    }
+
     fn listed(&self, state: &State) -> Option<bool> {
         if state.standing != Standing::Exempt {
             return Some(state.standing.counts(self.host.now()));
@@ -363,8 +369,7 @@ impl Node for RedisNode {
     fn member(&self) -> Option<Member> {
         let now = self.shared.host.now();
         let state = self.shared.state();
-        let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
-        Some(Member { run: self.shared.member(&server.run_id), age: state.guard.age(now) })
+        Some(Member { run: self.shared.connected(&state)?, age: state.guard.age(now) })
     }
 
     fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
@@ -394,6 +399,7 @@ impl Node for RedisNode {
         NodeStatus {
             node: self.shared.label.clone(),
             state: state.node_state(self.shared.host.now()),
+            run: self.shared.connected(&state),
             round_trip: state.round_trip,
             version: state.server.as_ref().map(|server| server.version.clone()),
             uptime: state.server.as_ref().map(|server| server.uptime),

@@ -114,11 +114,19 @@ fn a_young_server_is_waited_for_no_longer_than_it_is_quarantined() {
 
 #[test]
 fn a_conflict_is_told_with_what_to_do() {
-    let others = roster("aaaaaaaaaa bbbbbbbbbb c");
+    let others = Roster { lasts: Duration::from_secs(9), ..roster("aaaaaaaaaa bbbbbbbbbb c") };
     let told = conflict(THREE, &servers("c d e"), "redis://c", &others, LASTS);
-    for part in ["redis://c", "theirs has 3 nodes, 2 of them", "aaaaaaaa..", "same list", "wait 15s"] {
+    for part in [
+        "redis://c",
+        "2 servers that this one does not know (aaaaaaaa.., bbbbbbbb..)",
+        "are down, wait 9s",
+        "same list",
+        "wait 15s",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    let five = conflict(Common::of(Size::of(5)), &servers("a b c d e"), "n", &others, LASTS);
+    assert!(five.contains("theirs has 3 nodes, this one 5"), "{five}");
     let other = Roster { protocol: 3, ..roster("a") };
     assert!(conflict(THREE, &servers("a"), "n", &other, LASTS).contains("protocol 3, and this one speaks 2"));
 }

@@ -17,16 +17,27 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
              stop the clients of one version, and those of the other begin {lasts:.0?} after the last has stopped"
         );
     }
-    let others = unknown(roster, mine);
-    let (known, many) = (others.join(", "), others.len());
-    let not = if many > 0 { format!(", {many} of them not in this client's ({known})") } else { String::new() };
+    let ours = common.size.nodes();
+    if roster.nodes != ours {
+        return format!(
+            "{node} is used by clients of another list: theirs has {} nodes, this one {ours}; give all the same list, or \
+             stop the others and wait {lasts:.0?} after the last has stopped",
+            roster.nodes
+        );
+    }
+    let strangers = unknown(roster, mine);
     format!(
-        "{node} is used by clients of another list: theirs has {} nodes{not}, this one {}; give all the same list, or \
-         stop the others and wait {lasts:.0?} after the last has stopped (also where most servers were replaced while \
-         no client ran)",
-        roster.nodes,
-        common.size.nodes()
+        "{node} is used by clients of {} that this one does not know ({}): if these restarted while no client ran, or are \
+         down, wait {:.0?}; if they are of another list, give all the same list, or stop the others and wait {lasts:.0?} \
+         after the last has stopped",
+        servers(strangers.len()),
+        strangers.join(", "),
+        roster.lasts
     )
+}
+
+fn servers(count: usize) -> String {
+    format!("{count} server{}", if count == 1 { "" } else { "s" })
 }
 
 /// Why no vote of a node counts that was retired so long ago, for people.

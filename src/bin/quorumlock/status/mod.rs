@@ -15,7 +15,7 @@ use crate::duration::{left, show};
 use crate::failure::Outcome;
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
-use verdict::{Verdict, refusal};
+use verdict::Verdict;
 
 /// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -92,14 +92,18 @@ impl Seen {
             Some(_) => &["node", "holder", "left", "fence", "waiting", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
         };
-        let nodes = || self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| (node, said));
-        let labels = labels(&self.nodes);
-        let rows: Vec<_> = nodes().zip(labels).map(|((node, said), label)| self.row(label, node, said)).collect();
+        let verdict = self.verdict();
+        let labels = labels(&self.nodes).into_iter().enumerate();
+        let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        let whys = nodes().filter_map(|(node, said)| Some(format!("{}: {}", node.node, why(node, said)?)));
+        // Why rosters keep the whole list out is told once, below.
+        let told = |why: &String| verdict.kept_out().is_none() || !why.contains("unlisted: ");
+        let whys =
+            self.nodes.iter().enumerate().filter_map(|(index, node)| {
+                Some(format!("{}: {}", node.node, why(&verdict, index, node).filter(told)?))
+            });
         lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
-        let verdict = self.verdict();
         let colour = if verdict.can_acquire() { green } else { red };
         lines.push(colour(&verdict.sentence()));
         lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
@@ -110,21 +114,22 @@ impl Seen {
         lines
     }
 
-    fn row(&self, label: &str, node: &NodeStatus, said: &Result<Inspection, String>) -> Vec<String> {
+    fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
+        let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         let mut row = vec![label.to_owned()];
         if self.name.is_some() {
-            row.extend(holder_cells(node, said));
+            row.extend(holder_cells(node.state == NodeState::Up && verdict.counts(index), said));
         } else {
             let [round_trip, uptime] = [node.round_trip, node.uptime].map(|time| time.map_or_else(dash, show));
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
         }
-        let refused = refusal(node, said).map(|_| red("no vote"));
+        let refused = verdict.refusal(index).map(|_| red("no vote"));
         row.push(refused.unwrap_or_else(|| in_short(node)));
         row
     }
 
     fn holding(&self, name: &str) -> String {
-        match (self.inspected.agreed(), self.inspected.holder()) {
+        match (self.agreed(), self.inspected.holder()) {
             (_, Some(holder)) => {
                 let revoked =
                     if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
@@ -137,10 +142,16 @@ impl Seen {
         }
     }
 
+    /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
+    /// free.
+    fn agreed(&self) -> Option<bool> {
+        self.inspected.agreed().filter(|held| *held || self.verdict().quorum_votes())
+    }
+
     /// Nobody can tell who holds the name: too few nodes vote, or votes are split for a moment.
     fn unknown(&self, name: &str) -> String {
         let name = shown(name);
-        if self.inspected.is_conclusive() {
+        if self.inspected.is_conclusive() && self.verdict().quorum_votes() {
             return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
         }
         let (votes, all) = (self.verdict().votes(), self.nodes.len());
@@ -149,20 +160,20 @@ impl Seen {
     }
 
     fn json(&self) -> Value {
-        let nodes: Vec<_> =
-            self.nodes.iter().zip(&self.inspected.nodes).map(|(node, (_, said))| self.node_json(node, said)).collect();
         let verdict = self.verdict();
+        let nodes: Vec<_> = (0..self.nodes.len()).map(|index| self.node_json(&verdict, index)).collect();
         let mut object = json!({
             "nodes": nodes,
             "quorum": verdict.quorum(),
             "votes": verdict.votes(),
             "quorum_votes": verdict.can_acquire(),
+            "refused": verdict.kept_out(),
             "warnings": verdict.warnings(),
         });
         if let Some(name) = &self.name {
             object["name"] = json!(name);
-            object["agreed"] = json!(self.inspected.agreed().is_some());
-            object["held"] = json!(self.inspected.agreed());
+            object["agreed"] = json!(self.agreed().is_some());
+            object["held"] = json!(self.agreed());
             object["holder"] = json!(self.inspected.holder());
             object["revoked"] = json!(self.inspected.revoked());
             object["fence"] = json!(self.inspected.fence());
@@ -174,11 +185,12 @@ impl Seen {
         object
     }
 
-    fn node_json(&self, node: &NodeStatus, said: &Result<Inspection, String>) -> Value {
+    fn node_json(&self, verdict: &Verdict<'_>, index: usize) -> Value {
+        let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         let mut object = json!({
             "node": &*node.node,
             "state": word(&node.state),
-            "why": why(node, said),
+            "why": why(verdict, index, node),
             "answers": said.is_ok(),
             "quarantine_ms": if let NodeState::Quarantined { left, .. } = node.state { Some(milliseconds(left)) } else { None },
             "round_trip_ms": node.round_trip.map(milliseconds),
@@ -226,18 +238,20 @@ impl Seen {
 }
 
 /// What keeps a node from voting, or from answering.
-fn why(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
-    refusal(node, said).map(|refused| format!("{}, but {refused}", word(&node.state))).or_else(|| match &node.state {
-        NodeState::Up => None,
-        NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
-        state => Some(state.to_string()),
+fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
+    verdict.refusal(index).map(|refused| format!("{}, but {refused}", word(&node.state))).or_else(|| {
+        match &node.state {
+            NodeState::Up => None,
+            NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
+            state => Some(state.to_string()),
+        }
     })
 }
 
 /// Holder, time left, fence, and how many wait.
-fn holder_cells(node: &NodeStatus, said: &Result<Inspection, String>) -> [String; 4] {
-    // Who may have forgotten a holder does not know that there is none.
-    let nobody = if node.state == NodeState::Up { "free" } else { "?" };
+fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
+    // Who may have forgotten a holder, or never knew of one, does not know that there is none.
+    let nobody = if votes { "free" } else { "?" };
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],
         Ok(said) => {

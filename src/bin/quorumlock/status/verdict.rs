@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::Inspection;
+use quorumlock::quorum::roster::{Counted, Seen, counted};
 use quorumlock::{Inspected, NodeState, NodeStatus};
 
 use crate::duration::left;
@@ -12,18 +13,22 @@ use crate::failure::{UNAVAILABLE, USAGE};
 pub(super) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
+    counted: Counted,
 }
 
 impl<'a> Verdict<'a> {
-    pub(super) const fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected) -> Self {
-        Self { nodes, inspected }
+    pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected) -> Self {
+        let seen =
+            |node: &'a NodeStatus| Seen { label: &node.node, run: node.run.as_deref(), roster: node.roster.as_ref() };
+        Self { nodes, inspected, counted: counted(&nodes.iter().map(seen).collect::<Vec<_>>()) }
     }
 
     pub(super) const fn quorum(&self) -> usize {
         self.nodes.len() / 2 + 1
     }
 
-    /// How many nodes vote. One that is up and refuses to answer does not.
+    /// How many nodes vote on claims of a client with this list. One that is up and refuses to answer
+    /// does not.
     pub(super) fn votes(&self) -> usize {
         self.waits().filter(Duration::is_zero).count()
     }
@@ -33,8 +38,17 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
     }
 
+    pub(super) fn quorum_votes(&self) -> bool {
+        self.votes() >= self.quorum()
+    }
+
     pub(super) fn can_acquire(&self) -> bool {
-        self.votes() >= self.quorum() && !self.duplicate()
+        self.quorum_votes() && !self.duplicate()
+    }
+
+    /// Why rosters let no vote of this list count.
+    pub(super) fn kept_out(&self) -> Option<&str> {
+        self.counted.why.as_deref().filter(|_| self.counted.nodes.is_empty())
     }
 
     /// 0 where `run` would begin, else what it would end with.
@@ -55,6 +69,9 @@ impl<'a> Verdict<'a> {
         if self.can_acquire() {
             return counted;
         }
+        if let Some(why) = self.kept_out() {
+            return format!("{counted}: a client with this list acquires nothing: {why}");
+        }
         match self.opens_in() {
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
             None if self.only_this_name() => format!("{counted}: this name cannot be locked, others can"),
@@ -64,8 +81,7 @@ impl<'a> Verdict<'a> {
 
     /// Whether a quorum would vote, were it not for what is stored under this name.
     fn only_this_name(&self) -> bool {
-        let all = self.nodes.iter().zip(&self.inspected.nodes);
-        let others = all.filter(|(node, (_, said))| {
+        let others = self.counting().filter(|(node, said)| {
             let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
             fine && node.state == NodeState::Up && node.unreadable.is_none()
         });
@@ -81,13 +97,44 @@ impl<'a> Verdict<'a> {
 
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
-        let all = self.nodes.iter().zip(&self.inspected.nodes);
-        let can = |node: &NodeStatus| node.unreadable.is_none() && retired(node).is_none();
-        all.filter(move |(node, (_, said))| said.is_ok() && can(node)).filter_map(|(node, _)| match node.state {
+        let can = self.counting().filter(|(node, said)| said.is_ok() && node.unreadable.is_none());
+        can.filter_map(|(node, _)| match node.state {
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
             _ => None,
         })
+    }
+
+    /// The nodes whose votes count, as far as rosters go, and what they answered.
+    fn counting(&self) -> impl Iterator<Item = (&NodeStatus, &Result<Inspection, String>)> {
+        let all = self.nodes.iter().zip(&self.inspected.nodes).enumerate();
+        all.filter(|(index, _)| self.counts(*index)).map(|(_, (node, (_, said)))| (node, said))
+    }
+
+    /// Whether a node's vote counts, as far as rosters go.
+    pub(super) fn counts(&self, index: usize) -> bool {
+        self.counted.nodes.contains(index)
+    }
+
+    /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or its
+    /// vote does not count.
+    pub(super) fn refusal(&self, index: usize) -> Option<String> {
+        let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
+        let refused = match (said, &node.unreadable) {
+            (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
+            (Err(why), _) => format!("does not answer: {why}"),
+            (Ok(_), Some(why)) => format!("grants no lock: {why}"),
+            (Ok(_), None) => self.uncounted(index)?,
+        };
+        Some(refused).filter(|_| node.state.is_admitted())
+    }
+
+    /// Why its vote does not count.
+    fn uncounted(&self, index: usize) -> Option<String> {
+        if let Some(age) = retired(&self.nodes[index]) {
+            return Some(format!("it was retired {} ago; `quorumlock members reset` takes that back", left(age)));
+        }
+        self.counted.why.as_ref().filter(|_| !self.counts(index)).map(|why| format!("unlisted: {why}"))
     }
 
     /// What does not keep locks from being acquired, and had better be mended.
@@ -97,21 +144,8 @@ impl<'a> Verdict<'a> {
             let (failed, fewer) = ((nodes - 1) / 2, nodes - 1);
             format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
         });
-        even.into_iter().chain(self.nodes.iter().flat_map(|node| of_node(node, nodes))).collect()
+        even.into_iter().chain(self.nodes.iter().flat_map(of_node)).collect()
     }
-}
-
-/// Why a node that was reached has no vote: it refused, or it hangs, or it can grant nothing.
-pub(super) fn refusal(node: &NodeStatus, said: &Result<Inspection, String>) -> Option<String> {
-    let refused = match (said, &node.unreadable) {
-        (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
-        (Err(why), _) => format!("does not answer: {why}"),
-        (Ok(_), Some(why)) => format!("grants no lock: {why}"),
-        (Ok(_), None) => {
-            format!("it was retired {} ago; `quorumlock members reset` takes that back", left(retired(node)?))
-        }
-    };
-    Some(refused).filter(|_| node.state.is_admitted())
 }
 
 /// For how long it has been retired.
@@ -124,7 +158,7 @@ fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }
 
-fn of_node(node: &NodeStatus, nodes: usize) -> impl Iterator<Item = String> {
+fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
     let evicts = node.evicts.as_ref().map(|policy| {
         format!("{} may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction", node.node)
     });
@@ -135,20 +169,5 @@ fn of_node(node: &NodeStatus, nodes: usize) -> impl Iterator<Item = String> {
     let full = node.out_of_memory.as_ref().map(|used| {
         format!("{} is out of memory ({used}) and grants no lock; raise maxmemory or free some", node.node)
     });
-    evicts.into_iter().chain(full).chain(silent).chain(of_roster(node, nodes))
-}
-
-/// What its roster says against the list that was given here.
-fn of_roster(node: &NodeStatus, nodes: usize) -> Option<String> {
-    let (roster, listed) = (node.roster.as_ref().filter(|roster| !roster.servers.is_empty())?, node.listed);
-    let (label, theirs) = (&node.node, roster.nodes);
-    if theirs as usize != nodes {
-        return Some(format!("{label} is used by clients whose list has {theirs} nodes; this one has {nodes}"));
-    }
-    (listed == Some(false)).then(|| {
-        format!(
-            "{label} is not listed: its clients count no votes of this server, but of {} others",
-            roster.servers.len()
-        )
-    })
+    evicts.into_iter().chain(full).chain(silent)
 }

@@ -1,0 +1,77 @@
+//! `quorumlock status` where rosters keep clients of the given list out: it says so, and fails where
+//! `run` would.
+
+use super::{done, over};
+use crate::common::server::Server;
+use crate::common::servers;
+use serde_json::Value;
+
+/// A client of these was enrolled, and has gone: its entries last for 45 s.
+fn used(servers: &[Server]) {
+    let (code, _, err) = done(over(servers).args(["run", "job", "--", "true"]));
+    assert_eq!(code, 0, "{err}");
+}
+
+async fn restart(server: &mut Server) {
+    server.kill();
+    server.restart().await;
+}
+
+/// What `status` says of a name, where `run` acquires nothing.
+fn refused(servers: &[&Server]) -> (String, Value) {
+    let nodes = servers.iter().map(|server| server.url()).collect::<Vec<_>>().join(",");
+    let asked = |words: &[&str]| done(over(&[]).env("QUORUMLOCK_NODES", &nodes).args(words));
+    let (code, out, err) = asked(&["status", "job"]);
+    assert_eq!(code, 69, "{out}{err}");
+    assert!(out.contains("a client with this list acquires nothing: "), "{out}");
+    assert!(!out.contains("then a quorum votes") && !out.contains("is free"), "{out}");
+    let (code, _, err) = asked(&["run", "job", "--timeout", "0", "--connect-timeout", "3s", "--", "true"]);
+    assert!(code == 69 && err.contains("unlisted"), "{code} {err}");
+    let (code, object, _) = asked(&["status", "job", "--json"]);
+    let object: Value = serde_json::from_str(&object).unwrap();
+    assert_eq!((code, &object["quorum_votes"], &object["votes"]), (69, &false.into(), &0.into()), "{object}");
+    (out, object)
+}
+
+#[tokio::test]
+async fn two_servers_that_restarted_while_no_client_ran_count_for_nothing() {
+    let mut servers = servers(3).await;
+    used(&servers);
+    restart(&mut servers[0]).await;
+    restart(&mut servers[1]).await;
+    let (said, object) = refused(&servers.iter().collect::<Vec<_>>());
+    assert!(said.contains("0 of 3 nodes vote; a quorum is 2: a client"), "{said}");
+    assert!(said.contains("if these restarted while no client ran, or are down, wait "), "{said}");
+    assert!(object["refused"].as_str().unwrap().contains("2 servers that this one does not know"), "{object}");
+}
+
+#[tokio::test]
+async fn nor_does_one_that_did_where_another_is_down() {
+    let mut servers = servers(3).await;
+    used(&servers);
+    restart(&mut servers[1]).await;
+    servers[2].kill();
+    refused(&servers.iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn another_list_counts_for_nothing_nor_does_another_length() {
+    let servers = servers(5).await;
+    used(&servers[..3]);
+    let (said, _) = refused(&[&servers[0], &servers[3], &servers[4]]);
+    assert!(said.contains("2 servers that this one does not know"), "{said}");
+    let (said, _) = refused(&servers.iter().collect::<Vec<_>>());
+    assert!(said.contains("theirs has 3 nodes, this one 5"), "{said}");
+    let (said, _) = refused(&[&servers[0], &servers[1]]);
+    assert!(said.contains("theirs has 3 nodes, this one 2"), "{said}");
+}
+
+#[tokio::test]
+async fn one_that_restarted_is_left_out_and_the_others_vote() {
+    let mut servers = servers(3).await;
+    used(&servers);
+    restart(&mut servers[1]).await;
+    let (code, out, _) = done(over(&servers).arg("status"));
+    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2\n"), "{out}");
+    assert!(out.contains("up, but unlisted: this server restarted"), "{out}");
+}
