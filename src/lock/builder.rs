@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::inner::Inner;
 use super::quorum::Quorum;
 use crate::config::{LockOptions, MAX_NODES, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
@@ -196,7 +197,7 @@ impl QuorumBuilder {
         let nodes = dialers.into_iter().enumerate().map(node).collect();
         let members = members(&self.settings, &rules);
         let leases = leases(nodes, host.clone(), hints, members);
-        Ok(Quorum::new(leases, host, rules, self.settings, Some(registry)))
+        Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
     /// A quorum of `nodes` nodes in this process's memory, with these settings but without their addresses. It takes its time from
@@ -219,7 +220,22 @@ impl QuorumBuilder {
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());
         let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules));
-        Ok(Quorum::new(leases, host, rules, self.settings, None))
+        Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, None))))
+    }
+}
+
+impl Quorum {
+    /// Settings for a new quorum.
+    pub fn builder() -> QuorumBuilder {
+        QuorumBuilder::default()
+    }
+
+    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes within this process only.
+    ///
+    /// # Errors
+    /// `Config` for no node or more than 64, and outside of a Tokio runtime.
+    pub fn in_memory(nodes: usize) -> Result<Self> {
+        Self::builder().in_memory(nodes)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod builder;
 mod forced;
+mod inner;
 mod inspected;
 mod members;
 mod mutex;

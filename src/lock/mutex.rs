@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::quorum::Inner;
+use super::inner::Inner;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};

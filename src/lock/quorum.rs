@@ -4,19 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
-use super::builder::QuorumBuilder;
 use super::forced::{free, take_away};
+use super::inner::Inner;
 use super::inspected::Inspected;
 use super::mutex::QuorumLock;
-use crate::config::{LockOptions, Rules, Settings};
-use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
-use crate::host::{Host, before, can_wait};
-use crate::lease::Leases;
-use crate::node::redis::Registry;
+use crate::config::{LockOptions, Settings};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::{before, can_wait};
 use crate::node::{Name, NodeState, NodeStatus};
-use crate::protocol::{Queue, Survey};
+use crate::protocol::Survey;
 use crate::words::exact;
 
 /// How often nodes are looked at while they are waited for.
@@ -44,42 +40,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Quorum(pub(super) Arc<Inner>);
 
-pub(super) struct Inner {
-    pub(super) leases: Arc<Leases>,
-    pub(super) host: Arc<dyn Host>,
-    pub(super) queue: Arc<Queue>,
-    pub(super) rules: Arc<Rules>,
-    pub(super) shut: CancellationToken,
-    settings: Settings,
-    registry: Option<Arc<Registry>>,
-}
-
 impl Quorum {
-    pub(super) fn new(
-        leases: Arc<Leases>,
-        host: Arc<dyn Host>,
-        rules: Rules,
-        settings: Settings,
-        registry: Option<Arc<Registry>>,
-    ) -> Self {
-        let queue = Queue::new(settings.max_waiters);
-        let shut = CancellationToken::new();
-        Self(Arc::new(Inner { leases, host, queue, rules: Arc::new(rules), shut, settings, registry }))
-    }
-
-    /// Settings for a new quorum.
-    pub fn builder() -> QuorumBuilder {
-        QuorumBuilder::default()
-    }
-
-    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes within this process only.
-    ///
-    /// # Errors
-    /// `Config` for no node or more than 64, and outside of a Tokio runtime.
-    pub fn in_memory(nodes: usize) -> Result<Self> {
-        Self::builder().in_memory(nodes)
-    }
-
     /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when it is first acquired.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
@@ -277,24 +238,6 @@ impl Quorum {
     }
 }
 
-impl Inner {
-    pub(super) const fn max_ttl(&self) -> Duration {
-        self.settings.max_ttl
-    }
-
-    pub(super) const fn connect_timeout(&self) -> Duration {
-        self.settings.connect_timeout
-    }
-
-    /// Whether calls can be made here and now.
-    pub(super) fn usable(&self) -> Result<()> {
-        if self.shut.is_cancelled() {
-            return Err(Error::closed());
-        }
-        if can_wait() { Ok(()) } else { Err(no_runtime()) }
-    }
-}
-
 fn admitted(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| node.state.is_admitted()).count()
 }
@@ -319,7 +262,7 @@ mod tests {
     use tokio::runtime::Handle;
 
     use super::*;
-    use crate::host::TokioTime;
+    use crate::host::{Host, TokioTime};
     use crate::node::redis::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 
     const SECOND: Duration = Duration::from_secs(1);

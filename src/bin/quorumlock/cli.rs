@@ -1,5 +1,7 @@
 //! What can be said on the command line.
 
+pub(crate) mod bench;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
-use crate::bench::args::{Bench, BenchWorker};
 use crate::duration;
+use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
 Exit codes: 1 a check failed or you said no, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error,

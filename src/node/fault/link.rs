@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::relay::Relay;
 use crate::host::{Host, sleep_until};
 use crate::node::trust::trusted;
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, ReplyTo, Request, Sink, Verb};
@@ -47,8 +46,6 @@ pub(super) struct State {
     pub(super) calls: (u64, Tick),
     pub(super) hints_lost: bool,
     pub(super) hints_doubled: bool,
-    /// One for each client.
-    pub(super) relays: Vec<Arc<Relay>>,
 }
 
 /// A request on its way.
@@ -197,7 +194,6 @@ impl State {
             calls: (0, Tick::NEVER),
             hints_lost: false,
             hints_doubled: false,
-            relays: Vec::new(),
         }
     }
 

@@ -20,18 +20,22 @@ use crate::host::Host;
 use crate::quorum::guard::{Doubt, Lesson};
 use crate::quorum::validity::MAX_ROUND;
 use link::{Link, State, closed};
-use relay::Relay;
+use relay::{Relay, Relays};
 
 /// A node whose faults are ordered by a [`Faults`].
 #[derive(Debug)]
 pub struct FaultyNode {
     label: Arc<str>,
     link: Arc<Link>,
+    relays: Arc<Relays>,
 }
 
 /// Orders the faults of one node. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Faults(Arc<Link>);
+pub struct Faults {
+    link: Arc<Link>,
+    relays: Arc<Relays>,
+}
 
 impl FaultyNode {
     /// `node` with faults, none of them at first.
@@ -39,7 +43,9 @@ impl FaultyNode {
     pub fn new(node: Arc<dyn Node>, host: Arc<dyn Host>) -> (Arc<Self>, Faults) {
         let label = node.label().clone();
         let link = Arc::new(Link { host, state: Mutex::new(State::new(node)) });
-        (Arc::new(Self { label, link: link.clone() }), Faults(link))
+        let relays = Arc::new(Relays::default());
+        let node = Self { label, link: link.clone(), relays: relays.clone() };
+        (Arc::new(node), Faults { link, relays })
     }
 }
 
@@ -54,9 +60,9 @@ impl Node for FaultyNode {
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let relay = Relay::new(&self.link, index, &listener);
-        let mut state = self.link.state();
-        state.relays.retain(|relay| relay.is_heard());
-        state.relays.push(relay.clone());
+        // At one moment: who restarts the node has the relay, or this the new node.
+        let state = self.link.state();
+        self.relays.add(relay.clone());
         let node = state.node.clone();
         drop(state);
         relay.listen_to(&node);
@@ -104,55 +110,55 @@ impl Node for FaultyNode {
 impl Faults {
     /// How long a request goes unanswered before it counts as timed out. Default 1 s.
     pub fn timeout(&self, timeout: Duration) {
-        self.0.state().timeout = timeout;
+        self.link.state().timeout = timeout;
     }
 
     /// From now on requests take `request` to the node, and replies take `reply` back. Their order is kept.
     pub fn delay(&self, request: Duration, reply: Duration) {
-        let mut state = self.0.state();
+        let mut state = self.link.state();
         (state.request_delay, state.reply_delay) = (request, reply);
     }
 
     /// Whether requests and replies overtake each other: each then takes a random part of its delay.
     pub fn reorder(&self, on: bool) {
-        self.0.state().reorders = on;
+        self.link.state().reorders = on;
     }
 
     /// Loses the next `count` requests: the node never sees them.
     pub fn lose_requests(&self, count: u32) {
-        self.0.state().requests_to_lose = count;
+        self.link.state().requests_to_lose = count;
     }
 
     /// Loses the next `count` replies: the node has done what was asked, and nobody hears of it.
     pub fn lose_replies(&self, count: u32) {
-        self.0.state().replies_to_lose = count;
+        self.link.state().replies_to_lose = count;
     }
 
     /// The node hangs: connections stay open, and nothing answers.
     pub fn pause(&self) {
-        self.0.state().paused = true;
+        self.link.state().paused = true;
     }
 
     /// The node goes on. What was sent while it hung is carried out now, in order.
     pub fn resume(&self) {
-        self.0.state().paused = false;
-        self.0.pump();
+        self.link.state().paused = false;
+        self.link.pump();
     }
 
     /// Holds requests of `verb` back, so that others overtake them.
     pub fn hold_back(&self, verb: Verb) {
-        self.0.state().held_back = Some(verb);
+        self.link.state().held_back = Some(verb);
     }
 
     /// Lets what was held back go on.
     pub fn let_go(&self) {
-        self.0.state().held_back = None;
-        self.0.pump();
+        self.link.state().held_back = None;
+        self.link.pump();
     }
 
     /// The node dies: what is on its way is lost, and nothing can be sent.
     pub fn kill(&self) {
-        let mut state = self.0.state();
+        let mut state = self.link.state();
         state.down = true;
         state.paused = false;
         state.life += 1;
@@ -166,13 +172,13 @@ impl Faults {
     /// whose renewals count for nothing until running rounds have ended.
     pub fn restart(&self, node: Arc<dyn Node>, quarantine: Duration) {
         self.kill();
-        let now = self.0.host.now();
-        let mut state = self.0.state();
+        let now = self.link.host.now();
+        let mut state = self.link.state();
         state.node = node.clone();
         state.down = false;
         state.quarantine = now + quarantine;
         state.settled = now + quarantine.min(MAX_ROUND.mul_f64(1.02));
-        let relays = state.relays.clone();
+        let relays = self.relays.all();
         drop(state);
         for relay in relays {
             relay.listen_to(&node);
@@ -183,33 +189,33 @@ impl Faults {
 
     /// The connection is there again, to the same process as before.
     pub fn reconnect(&self) {
-        let mut state = self.0.state();
+        let mut state = self.link.state();
         state.down = false;
-        let relays = state.relays.clone();
+        let relays = self.relays.all();
         drop(state);
         relays.iter().for_each(|relay| relay.has_missed());
     }
 
     /// Whether hints are lost from now on.
     pub fn lose_hints(&self, on: bool) {
-        self.0.state().hints_lost = on;
+        self.link.state().hints_lost = on;
     }
 
     /// Whether every hint comes twice from now on.
     pub fn double_hints(&self, on: bool) {
-        self.0.state().hints_doubled = on;
+        self.link.state().hints_doubled = on;
     }
 
     /// How many calls were made: what is submitted at one moment goes into one.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.0.state().calls.0
+        self.link.state().calls.0
     }
 
     /// How many operations of `verb` were submitted.
     #[must_use]
     pub fn asked(&self, verb: Verb) -> u64 {
-        self.0.state().asked[verb as usize]
+        self.link.state().asked[verb as usize]
     }
 }
 
@@ -378,6 +384,6 @@ mod tests {
         assert!(clients.iter().all(|client| client.take() == ["hint"]), "each sees by itself whom it is for");
         drop(clients);
         bench.node.listen(0, Told::client("third"));
-        assert_eq!(bench.node.link.state().relays.len(), 1, "who has gone is forgotten");
+        assert_eq!(bench.node.relays.all().len(), 1, "who has gone is forgotten");
     }
 }

@@ -1,6 +1,6 @@
 //! Hints on their way from a node: as late as its replies, doubled, or lost.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::link::Link;
 use crate::host::sleep_until;
@@ -41,8 +41,29 @@ impl Relay {
         }
     }
 
-    pub(super) fn is_heard(&self) -> bool {
+    fn is_heard(&self) -> bool {
         self.listener.strong_count() > 0
+    }
+}
+
+/// The relays of one node, one for each client.
+#[derive(Debug, Default)]
+pub(super) struct Relays(Mutex<Vec<Arc<Relay>>>);
+
+impl Relays {
+    /// Adds one, and forgets those whose clients have gone.
+    pub(super) fn add(&self, relay: Arc<Relay>) {
+        let mut relays = self.relays();
+        relays.retain(|relay| relay.is_heard());
+        relays.push(relay);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Relay>> {
+        self.relays().clone()
+    }
+
+    fn relays(&self) -> MutexGuard<'_, Vec<Arc<Relay>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

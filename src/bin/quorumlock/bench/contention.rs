@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::args::Contention;
 use super::summary::Summary;
 use super::unguarded;
 use super::worker::{Report, now};
+use crate::cli::bench::Contention;
 use crate::crew::Crew;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::latency;

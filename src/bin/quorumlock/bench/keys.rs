@@ -9,9 +9,9 @@ use quorumlock::Quorum;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::args::Keys;
 use super::probe::{Probe, field};
 use super::{connected, pair, ratio, rounded};
+use crate::cli::bench::Keys;
 use crate::duration::show;
 use crate::failure::{Failure, Outcome};
 use crate::output::{self, aligned_rows, grouped};

@@ -1,6 +1,5 @@
 //! `quorumlock bench`: what can be measured, each over servers of its own.
 
-pub(crate) mod args;
 mod contention;
 mod cost;
 mod keys;
@@ -13,12 +12,12 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, QuorumLock};
 
+use crate::cli::bench::Bench;
 use crate::demo::all_vote;
 use crate::failure::{Failure, Outcome};
 use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
-use args::Bench;
 
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::args::Contention;
 use super::rounded;
 use super::sections::Course;
 use super::worker::Report;
+use crate::cli::bench::Contention;
 use crate::duration::show;
 use crate::failure::Failure;
 use crate::output::{self, aligned_rows, bold, green, grouped, red};

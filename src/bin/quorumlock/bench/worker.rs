@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::args::BenchWorker;
 use super::sections::Section;
 use super::{SETTLE, TIMEOUT};
+use crate::cli::bench::BenchWorker;
 use crate::counters::Counters;
 use crate::crew;
 use crate::demo::all_vote;

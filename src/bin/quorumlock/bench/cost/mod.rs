@@ -19,9 +19,9 @@ use quorumlock::Quorum;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
-use super::args::Cost;
 use super::probe::Probe;
 use super::{connected, pair};
+use crate::cli::bench::Cost;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::servers::Servers;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::Nodes;
 use crate::duration;
 
 #[derive(Subcommand)]
@@ -96,5 +97,5 @@ pub(crate) struct BenchWorker {
     #[arg(long)]
     pub(crate) unfair: bool,
     #[command(flatten)]
-    pub(crate) nodes: crate::cli::Nodes,
+    pub(crate) nodes: Nodes,
 }

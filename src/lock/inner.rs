@@ -1,0 +1,54 @@
+//! What a quorum's handles and its locks share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Rules, Settings};
+use crate::error::{Error, Result, no_runtime};
+use crate::host::{Host, can_wait};
+use crate::lease::Leases;
+use crate::node::redis::Registry;
+use crate::protocol::Queue;
+
+/// The leases, the queue and the settings of one quorum.
+pub(super) struct Inner {
+    pub(super) leases: Arc<Leases>,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) shut: CancellationToken,
+    pub(super) settings: Settings,
+    pub(super) registry: Option<Arc<Registry>>,
+}
+
+impl Inner {
+    pub(super) fn new(
+        leases: Arc<Leases>,
+        host: Arc<dyn Host>,
+        rules: Rules,
+        settings: Settings,
+        registry: Option<Arc<Registry>>,
+    ) -> Self {
+        let queue = Queue::new(settings.max_waiters);
+        let shut = CancellationToken::new();
+        Self { leases, host, queue, rules: Arc::new(rules), shut, settings, registry }
+    }
+
+    pub(super) const fn max_ttl(&self) -> Duration {
+        self.settings.max_ttl
+    }
+
+    pub(super) const fn connect_timeout(&self) -> Duration {
+        self.settings.connect_timeout
+    }
+
+    /// Whether calls can be made here and now.
+    pub(super) fn usable(&self) -> Result<()> {
+        if self.shut.is_cancelled() {
+            return Err(Error::closed());
+        }
+        if can_wait() { Ok(()) } else { Err(no_runtime()) }
+    }
+}
