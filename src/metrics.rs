@@ -4,12 +4,9 @@
 //! connecting: that registers every series, at zero, so that a rate sees the first event too. Quorums of one
 //! process share them. Labels are bounded: nodes, operations and outcomes, never lock names.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, SharedString, Unit};
-
-use crate::node::Verb;
+use metrics::{Counter, Gauge, Histogram, Unit};
 
 /// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005, 0.001, 0.0025, 0.005, 0.01,
 /// 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
@@ -44,7 +41,7 @@ pub struct Metric {
 
 macro_rules! table {
     ($($constant:ident = $name:literal, $kind:ident, $unit:ident, [$($label:literal),*], $help:literal;)*) => {
-        $(const $constant: &str = $name;)*
+        $(pub(crate) const $constant: &str = $name;)*
         /// Name, kind, labels and meaning of each:
         ///
         $(#[doc = concat!("- `", $name, "` (", stringify!($kind), $(", `", $label, "`",)* "): ", $help)])*
@@ -106,90 +103,26 @@ pub(crate) fn hint_counters() -> (Counter, Counter) {
 /// Metrics of one name that differ in the value of one label. All are registered from the start: a counter that
 /// appears with its first event goes from nothing to one, which `increase()` does not see.
 #[derive(Debug)]
-struct Family<M>(Box<[(&'static str, M)]>);
+pub(crate) struct Family<M>(Box<[(&'static str, M)]>);
 
 impl<M> Family<M> {
-    fn new<'a>(values: impl IntoIterator<Item = &'a &'static str>, register: impl Fn(&'static str) -> M) -> Self {
+    pub(crate) fn new<'a>(
+        values: impl IntoIterator<Item = &'a &'static str>,
+        register: impl Fn(&'static str) -> M,
+    ) -> Self {
         Self(values.into_iter().map(|&value| (value, register(value))).collect())
     }
 
-    fn get(&self, value: &'static str) -> Option<&M> {
+    pub(crate) fn get(&self, value: &'static str) -> Option<&M> {
         self.0.iter().find(|(known, _)| *known == value).map(|(_, metric)| metric)
     }
 }
 
 impl Family<Counter> {
-    fn count(&self, value: &'static str) {
+    pub(crate) fn count(&self, value: &'static str) {
         if let Some(counter) = self.get(value) {
             counter.increment(1);
         }
-    }
-}
-
-/// The answers to each verb, apart from faults, which any can meet.
-const fn answers(verb: Verb) -> &'static [&'static str] {
-    match verb {
-        Verb::Claim => &["granted", "held", "stale", "reserved"],
-        Verb::Renew => &["extended", "healed", "lost"],
-        Verb::Count => &["counted", "lost"],
-        Verb::Release => &["released"],
-        Verb::Inspect => &["inspected"],
-        Verb::Teach => &["taught"],
-        Verb::Record => &["record"],
-        Verb::Revoke => &["revoked"],
-        Verb::Enrol => &["listed", "unlisted"],
-        Verb::Retire => &["retired"],
-        Verb::Reset => &["reset"],
-    }
-}
-
-/// Why a node gave no answer.
-const FAULTS: [&str; 9] =
-    ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled", "doubted"];
-
-const VERBS: usize = Verb::ALL.len();
-
-/// What is recorded of one node.
-#[derive(Debug)]
-pub(crate) struct NodeMeters {
-    round_trips: [Histogram; VERBS],
-    outcomes: [Family<Counter>; VERBS],
-    up: Gauge,
-    quarantined: Gauge,
-}
-
-impl NodeMeters {
-    pub(crate) fn new(label: &Arc<str>) -> Self {
-        let node = SharedString::from(label.clone());
-        let up = metrics::gauge!(NODE_UP, "node" => node.clone());
-        let quarantined = metrics::gauge!(NODE_QUARANTINED, "node" => node.clone());
-        up.set(0.0);
-        quarantined.set(0.0);
-        let round_trip =
-            |verb: Verb| metrics::histogram!(ROUND_TRIP, "node" => node.clone(), "operation" => verb.as_str());
-        let outcomes = |verb: Verb| {
-            Family::new(
-                answers(verb).iter().chain(&FAULTS),
-                |outcome| metrics::counter!(OUTCOMES, "node" => node.clone(), "operation" => verb.as_str(), "outcome" => outcome),
-            )
-        };
-        Self { round_trips: Verb::ALL.map(round_trip), outcomes: Verb::ALL.map(outcomes), up, quarantined }
-    }
-
-    pub(crate) fn answered(&self, verb: Verb, outcome: &'static str) {
-        self.outcomes[verb as usize].count(outcome);
-    }
-
-    pub(crate) fn round_trip(&self, verb: Verb, took: Duration) {
-        self.round_trips[verb as usize].record(took);
-    }
-
-    pub(crate) fn up(&self, up: bool) {
-        self.up.set(if up { 1.0 } else { 0.0 });
-    }
-
-    pub(crate) fn quarantined(&self, quarantined: bool) {
-        self.quarantined.set(if quarantined { 1.0 } else { 0.0 });
     }
 }
 
@@ -332,35 +265,6 @@ mod tests {
             };
             assert!(metric.name.starts_with("quorumlock_") && metric.name.ends_with(suffix), "{}", metric.name);
             assert!(!metric.labels.contains(&"name"), "{}: lock names are not bounded", metric.name);
-        }
-    }
-
-    #[test]
-    fn every_answer_has_a_counter() {
-        use crate::node::{FaultKind, Outcome};
-        let meters = NodeMeters::new(&"redis://eu:6379".into());
-        let counted = |verb: Verb, outcome| meters.outcomes[verb as usize].get(outcome).is_some();
-        let faults = [
-            FaultKind::Down,
-            FaultKind::Quarantined,
-            FaultKind::Overloaded,
-            FaultKind::Timeout,
-            FaultKind::Closed,
-            FaultKind::Busy,
-            FaultKind::Rejected,
-            FaultKind::Garbled,
-            FaultKind::Doubted,
-        ];
-        for verb in Verb::ALL {
-            assert!(faults.iter().all(|fault| counted(verb, fault.as_str())), "{verb:?}");
-        }
-        for (verb, outcome) in [
-            (Verb::Claim, Outcome::Granted { fence: 1 }),
-            (Verb::Renew, Outcome::Healed),
-            (Verb::Release, Outcome::Released { held: 1 }),
-            (Verb::Inspect, Outcome::Inspected(Vec::new())),
-        ] {
-            assert!(counted(verb, outcome.as_str()), "{outcome:?}");
         }
     }
 }

@@ -15,6 +15,7 @@ mod flight;
 mod fred;
 mod looks;
 mod messages;
+mod meters;
 mod pack;
 mod registry;
 mod script;
@@ -43,12 +44,12 @@ use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
 use super::{Member, Node, Request};
 use crate::host::Host;
-use crate::metrics::NodeMeters;
 use crate::quorum::guard::{Doubt, Lesson, News};
 use crate::quorum::roster::{Roster, Standing};
 use crate::quorum::{Guard, Tick};
 use admission::Server;
 use looks::Looks;
+use meters::NodeMeters;
 use transport::Dialer;
 
 /// How many operations may wait for one node.
