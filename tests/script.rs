@@ -117,9 +117,15 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     // Above what the record is ahead of a ballot, and not.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
     let waiters = [(1u8..4, handover()), (1u8..4, handover())];
-    (98u64..104, 0u64..3, above, waiters, 1usize..5).prop_map(|(ballot, raised, above, waiters, size)| {
+    // A release of somebody who does not hold it, which is remembered.
+    let stray = proptest::option::of(0u8..4);
+    (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
         let mut all = contention(ballot, above, waiters);
         all[3].ballot += raised;
+        if let Some(owner) = stray {
+            let released = Sketch { verb: Verb::Release, owner, stance: Stance::Barge, ..all[0].clone() };
+            all.insert(1, released);
+        }
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }

@@ -193,9 +193,21 @@ while at <= last do
   if verb == 3 then break end
   if stored and #stored < SHORTEST then break end
   local kind, expires, ends, _, fence = PLAIN, 0, 0, 0, 0
+  -- Who was released last without holding it, all that is behind the owner then, and MORE.
+  local gone, also, more = '', '', 0
   if stored then
     kind, expires, ends, _, fence = unpack('<I4ddI4d', stored)
-    if kind ~= PLAIN and kind ~= PLAIN + QUEUED then break end
+    if kind ~= PLAIN and kind ~= PLAIN + QUEUED then
+      more = MORE
+      kind = kind - more
+      local over = find(stored, '\0', 33, true)
+      if not over or kind ~= PLAIN and kind ~= PLAIN + QUEUED then break end
+      also = string.sub(stored, over + 1)
+      local whole, whose, _, who, till, taken = pcall(unpack, '<sdsds', also)
+      gone = who
+      -- No turn, nobody revoked, and it is neither over nor from before a clock was set back.
+      if not whole or whose ~= '' or taken ~= '' or gone == owner or till <= now or till > now + KEEP then break end
+    end
   end
   if verb ~= 1 then
     if ends <= now then break end
@@ -232,7 +244,7 @@ while at <= last do
         if try('PEXPIRE', line, format('%d', left)) ~= 1 then break end
       end
       if try('PEXPIRE', hands, format('%d', left)) ~= 1 then break end
-      if kind == PLAIN and try('SETRANGE', lock, '0', pack('<I4', PLAIN + QUEUED)) ~= #stored then break end
+      if kind == PLAIN and try('SETRANGE', lock, '0', pack('<I4', PLAIN + QUEUED + more)) ~= #stored then break end
       local rank = try('ZRANK', line, me)
       if type(rank) ~= 'number' then break end
       place = rank + 1
@@ -242,13 +254,13 @@ while at <= last do
     if kind ~= PLAIN or fence >= ballot or ballot <= floor or ballot > micros + FAR then break end
     ends = now + ttl
     if stored then
-      local spare, size, done = expires - ends - KEEP, 33 + #owner
+      local spare, size, done = expires - ends - KEEP, 33 + #owner + #also
       local lasts = spare >= 0 and spare <= SPARE
       if size < #stored then size = #stored end
       if lasts then
-        done = try('SETRANGE', lock, '12', pack('<dI4ds', ends, 1, ballot, owner))
+        done = try('SETRANGE', lock, '12', pack('<dI4ds', ends, 1, ballot, owner) .. also)
       else
-        done = try('SETRANGE', lock, '4', pack('<ddI4ds', ends + KEEP + SPARE, ends, 1, ballot, owner))
+        done = try('SETRANGE', lock, '4', pack('<ddI4ds', ends + KEEP + SPARE, ends, 1, ballot, owner) .. also)
       end
       if done ~= size then break end
       if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
@@ -289,12 +301,13 @@ while at <= last do
     local lasts, most, since, to = unpack('<ddds', asked[1])
     local client, number = match(first, '^(.*)/(%d+)$')
     lasts = math.max(lasts, now - since + math.ceil(lasts / 2))
-    if not client or now < since or lasts > most or next > (now + lasts) * 1000 then break end
+    if not client or to == gone or now < since or lasts > most or next > (now + lasts) * 1000 then break end
     -- The first write, which is not refused for want of memory. Who gets a turn instead is
     -- registered no more either.
     if type(try('HDEL', hands, first, me)) == 'table' then break end
     ends = now + lasts
-    local value = pack('<I4ddI4ds', second and PLAIN + QUEUED or PLAIN, ends + KEEP, ends, 1, next, to)
+    kind = (second and PLAIN + QUEUED or PLAIN) + more
+    local value = pack('<I4ddI4ds', kind, ends + KEEP, ends, 1, next, to) .. also
     local held = try('SET', lock, value, 'PX', format('%d', lasts + KEEP))
     if held.err then break end
     -- What it hears must be true: all is written by then. Where it does not hear, it is put back,

@@ -63,6 +63,7 @@ impl Nodes {
         // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
         // one of them is refused.)
         if held {
+            self.ballots.entry((op.node, op.name, op.ballot)).or_insert(op.owner);
             return;
         }
         let before = self.ballots.insert((op.node, op.name, op.ballot), op.owner);

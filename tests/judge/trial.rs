@@ -127,6 +127,14 @@ fn of_nodes() {
     let other = op(Verb::Release, 1, 1_000);
     let stolen = [&did(1_010, claim, Answer::Granted)[..], &did(1_020, other, Answer::Released(true))].concat();
     finds(&[&first, &[asked(other)], &stolen], Some(Rule::StolenOnNode), "another's release");
+    let lifted = Op { ballot: 2, sent: 100, ..claim };
+    let two = [&did(20, claim, Answer::Granted)[..], &did(110, lifted, Answer::Granted)].concat();
+    let after = op(Verb::Claim, 1, 1_020);
+    let twice = [&did(1_010, release, Answer::Released(true))[..], &did(1_030, after, Answer::Granted)].concat();
+    let back = op(Verb::Release, 1, 1_040);
+    let given_back = [&[asked(back)][..], &did(1_050, back, Answer::Released(true))].concat();
+    let asked_all = [asked(claim), asked(lifted), asked(release), asked(after)];
+    finds(&[&asked_all, &two, &twice, &given_back], Some(Rule::GrantedTwice), "a ballot that another was lifted to");
     let waits = Op { waits: true, ..claim };
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused)], Some(Rule::LeftBehind), "a place that nobody left");
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused), &[asked(release)]], None, "a place given up");
