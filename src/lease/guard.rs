@@ -45,7 +45,8 @@ impl Lease {
 
     /// What is left of the validity, zero if the lock is not held any more. It is counted from before the nodes were asked, minus the drift.
     ///
-    /// A lock that was handed over by the one before begins with up to some 3 s, and has its whole validity by a renewal a round trip or two later.
+    /// A lock that was handed over by the one before begins with up to some 3 s. It has its whole validity by a renewal
+    /// that is sent 100 ms or a round trip later, whichever is longer.
     /// Whoever needs more at once says so by [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
