@@ -168,7 +168,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     Operation {
         verb: sketch.verb,
         names: sketch.names.into_iter().map(|name| names[name].clone()).collect(),
-        owner: format!("{}/{}.{}", if sketch.owner == 3 { DEAF } else { CLIENT }, sketch.owner, sketch.count % 2)
+        // Not all as long as the others: what is stored behind an owner must move with it.
+        owner: format!("{}/{}.{}", if sketch.owner == 3 { DEAF } else { CLIENT }, sketch.owner, sketch.count % 2 * 10)
             .into(),
         ttl: sketch.ttl,
         ballot: sketch.ballot,
