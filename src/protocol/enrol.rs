@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use self::ring::{Answers, Ring};
+use self::ring::{Answers, Ring, Said, Unheard};
 use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
@@ -55,6 +55,7 @@ pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, news: Arc<Dou
 #[derive(Debug, Default)]
 struct Book {
     nodes: Vec<History>,
+    unheard: Arc<Unheard>,
     /// When the last enrolment began that all nodes took.
     listed: Option<Tick>,
     /// Since when this client waits for nodes that it has not connected to, with nothing enrolled.
@@ -117,6 +118,7 @@ impl Book {
 
     /// Enrols what is connected. When to do so again.
     async fn round(&mut self, voters: &Arc<Voters>) -> Tick {
+        self.catch_up();
         let now = voters.host.now();
         let ring = self.ring(voters, now);
         if ring.connected.is_empty() {
@@ -171,7 +173,7 @@ impl Book {
         let server =
             |(history, member): (&History, &Option<Member>)| Some(history.server(member.as_ref()?, now, lives));
         let servers = self.nodes.iter().zip(&members).map(server).collect();
-        Ring::new(voters, members, servers)
+        Ring::new(voters, members, servers, self.unheard.clone())
     }
 
     fn is_fresh(&self, now: Tick) -> bool {
@@ -327,7 +329,16 @@ impl Book {
         self.refused(now).filter(others)
     }
 
+    /// Hears what came since, also what is not looked at any more: a round began anew, or ended
+    /// without it.
+    fn catch_up(&mut self) {
+        for Said { node, answer, asked } in self.unheard.take() {
+            self.nodes.get_mut(node).into_iter().for_each(|node| node.hear(&answer, asked, false));
+        }
+    }
+
     fn hear(&mut self, answers: &Answers, now: Tick, forgiven: bool) {
+        self.catch_up();
         let heard = self.nodes.iter_mut().zip(answers);
         heard.for_each(|(node, answer)| _ = answer.as_ref().map(|answer| node.hear(answer, now, forgiven)));
     }

@@ -19,6 +19,30 @@ const OTHERS: Duration = Duration::from_millis(250);
 /// What nodes said: whether they took the servers, and their rosters as they were before.
 pub(super) type Answers = Vec<Option<(bool, Roster)>>;
 
+/// What nodes said, in the order in which it came, until it is heard: also where nobody waits for
+/// it any more.
+#[derive(Debug, Default)]
+pub(super) struct Unheard(Mutex<Vec<Said>>);
+
+/// What one node said, and when it was asked.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) node: usize,
+    pub(super) answer: (bool, Roster),
+    pub(super) asked: Tick,
+}
+
+impl Unheard {
+    /// What came since this was called last.
+    pub(super) fn take(&self) -> Vec<Said> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn push(&self, said: Said) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+    }
+}
+
 /// One round.
 pub(super) struct Ring<'a> {
     pub(super) voters: &'a Arc<Voters>,
@@ -29,12 +53,19 @@ pub(super) struct Ring<'a> {
     pub(super) longest: Duration,
     /// Who answered with an error.
     rejecting: Mutex<NodeSet>,
+    unheard: Arc<Unheard>,
 }
 
 impl<'a> Ring<'a> {
-    pub(super) fn new(voters: &'a Arc<Voters>, members: Vec<Option<Member>>, servers: Vec<Option<Server>>) -> Self {
+    pub(super) fn new(
+        voters: &'a Arc<Voters>,
+        members: Vec<Option<Member>>,
+        servers: Vec<Option<Server>>,
+        unheard: Arc<Unheard>,
+    ) -> Self {
         let connected = (0..members.len()).filter(|&node| members[node].is_some()).collect();
-        Self { voters, members, servers, connected, longest: voters.members.longest(), rejecting: Mutex::default() }
+        let (longest, rejecting) = (voters.members.longest(), Mutex::default());
+        Self { voters, members, servers, connected, longest, rejecting, unheard }
     }
 
     /// What this client has in common with those that it may vote with.
@@ -125,7 +156,8 @@ impl<'a> Ring<'a> {
     /// Asks all that are connected.
     fn put(&self, enrolment: &Enrolment) -> Arc<Round<Answered>> {
         let enough = self.connected.len().min(self.voters.size.quorum());
-        let round = Round::new(self.voters.nodes.len(), 0, Answered { nodes: NodeSet::default(), enough });
+        let (nodes, asked, unheard) = (NodeSet::default(), self.voters.host.now(), self.unheard.clone());
+        let round = Round::new(self.voters.nodes.len(), 0, Answered { nodes, enough, asked, unheard });
         self.voters.ask(self.connected, &Arc::new(Operation::enrol(enrolment)), &round);
         round
     }
@@ -178,16 +210,16 @@ fn patience(node_timeout: Duration) -> Duration {
     node_timeout.clamp(PATIENCE, LONGEST)
 }
 
-fn answer(reply: &Option<Reply>) -> Option<(bool, Roster)> {
+fn answer(reply: &Reply) -> Option<(bool, Roster)> {
     match reply {
-        Some(Ok(Outcome::Listed(roster))) => Some((true, roster.clone())),
-        Some(Ok(Outcome::Unlisted(roster))) => Some((false, roster.clone())),
+        Ok(Outcome::Listed(roster)) => Some((true, roster.clone())),
+        Ok(Outcome::Unlisted(roster)) => Some((false, roster.clone())),
         _ => None,
     }
 }
 
 fn told(round: &Round<Answered>) -> Answers {
-    round.replies(|replies| replies.iter().map(answer).collect())
+    round.replies(|replies| replies.iter().map(|reply| answer(reply.as_ref()?)).collect())
 }
 
 /// Who has answered.
@@ -195,13 +227,18 @@ struct Answered {
     nodes: NodeSet,
     /// How many are a quorum, or all that are asked.
     enough: u32,
+    asked: Tick,
+    unheard: Arc<Unheard>,
 }
 
 impl Count for Answered {
     type Verdict = ();
 
-    fn count(&mut self, node: usize, _: &Reply, _: u64) {
+    fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         self.nodes.insert(node);
+        if let Some(answer) = answer(reply) {
+            self.unheard.push(Said { node, answer, asked: self.asked });
+        }
     }
 
     fn verdict(&self) -> Option<()> {

@@ -184,6 +184,55 @@ pub fn a_node_that_took_it_cannot_be_reached(script: &mut Script) {
     script.at(45_000, Cue::Kill(1));
 }
 
+/// Two lists of three or of five that share one node: the second has the name when another of the
+/// first one's list starts. (Its nodes were taught by one that has gone.) When that is, its nodes,
+/// and the one that they share.
+fn a_newcomer_of_another_list(script: &mut Script) -> (u64, Vec<usize>, usize) {
+    let shared = [2, 4][script.dice.index(2)];
+    script.world(2 * shared + 1, 1, 3_000, 5_000);
+    let (ours, theirs): (Vec<_>, Vec<_>) = ((0..=shared).collect(), (shared..=2 * shared).collect());
+    script.plan.lists = vec![ours.clone(), theirs, ours.clone()];
+    script.node_timeout(20_000);
+    script.at(3_000, Cue::Kill(0));
+    script.at(28_500, Cue::Starts);
+    script.asks(29_500, 1, asks_for(3_000, 60_000));
+    script.at(33_000, Cue::Starts);
+    script.at(53_000, Cue::Kill(1));
+    (33_000, ours, shared)
+}
+
+/// The node that two lists share refuses the newcomer, which waits for another one that is silent,
+/// and goes. Then a third one comes, with which the newcomer begins anew: it may not forget what it
+/// was told.
+pub fn who_refused_goes_and_another_comes(script: &mut Script) {
+    let (starts, ours, shared) = a_newcomer_of_another_list(script);
+    script.hold_back(2, &ours[2..], starts..starts + 100, starts + 100);
+    let (goes, comes) = (script.about(starts + 300, 900), script.about(starts + 1_400, 600));
+    script.at(goes, Cue::Crash { node: shared, memory: Memory::Empty, down: millis(40_000) });
+    script.hold_back(2, &[1], starts..comes, comes);
+    let late = script.about(starts + 2_100, 1_500);
+    script.hold_one_way(2, &[0], 0, starts + 60..late, late);
+    for at in [4_000, 7_000, 10_000, 15_000] {
+        script.asks(starts + at, 2, asks_for(2_500, 1_000));
+    }
+}
+
+/// The same, but nobody comes: who is silent does not answer before the newcomer asks for the
+/// second time.
+pub fn who_refused_goes_while_another_is_silent(script: &mut Script) {
+    let (starts, ours, shared) = a_newcomer_of_another_list(script);
+    let others: Vec<_> = ours[1..].iter().copied().filter(|&node| node != shared).collect();
+    script.hold_back(2, &others, starts..starts + 100, starts + 100);
+    script.hold_back(2, &[shared], starts..starts + 130, starts + 130);
+    let goes = script.about(starts + 300, 3_000);
+    script.at(goes, Cue::Crash { node: shared, memory: Memory::Empty, down: millis(40_000) });
+    let late = script.about(starts + 4_300, 2_500);
+    script.hold_one_way(2, &[0], 0, starts + 60..late, late);
+    for at in [7_500, 10_500, 14_000, 17_000] {
+        script.asks(starts + at, 2, asks_for(2_500, 1_000));
+    }
+}
+
 /// The first is granted the name and stands still. Another of its list, without a restart guard and with shorter locks,
 /// does not cut short what it enrolled.
 pub fn no_guard_beside_others(script: &mut Script) {

@@ -80,6 +80,8 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_newcomer_while_a_machine_is_dead),
     scene!(lists::votes_of_two_listings),
     scene!(lists::a_node_that_took_it_cannot_be_reached),
+    scene!(lists::who_refused_goes_and_another_comes),
+    scene!(lists::who_refused_goes_while_another_is_silent),
     scene!(lists::no_guard_beside_others),
     scene!(lists::isolated_with_a_minority_at_its_first_start),
     scene!(lists::a_longer_ttl_is_told_while_a_node_forgets),
