@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::quorum::Quorum;
+use super::retired::numbered;
 use crate::error::Result;
 use crate::protocol::{Known, Said, Voters, census, met};
-use crate::quorum::roster::{Agreement, Roster, agreement};
+use crate::quorum::roster::{Agreement, Counted, Roster, Seen, agreement, counted};
 
 /// What one node says of the servers that vote.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ pub struct NodeMembers {
     /// Whether it never forgot up to which ballots it granted, or was taught since. `None` where it
     /// did not tell.
     pub taught: Option<bool>,
+}
+
+impl NodeMembers {
+    fn seen(&self) -> Seen<'_> {
+        Seen { label: &self.node, run: self.run.as_deref(), roster: self.roster.as_ref().ok() }
+    }
 }
 
 /// What all nodes say of the servers that vote. See [`Quorum::members`].
@@ -37,6 +44,25 @@ impl Members {
         let counts = |roster: &&Roster| roster.retired.is_none();
         let rosters: Vec<_> = self.nodes.iter().map(|node| node.roster.as_ref().ok().filter(counts)).collect();
         agreement(&rosters)
+    }
+
+    /// Whose votes a client would count that comes now with this list.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        let seen: Vec<_> = self.nodes.iter().map(NodeMembers::seen).collect();
+        counted(&seen)
+    }
+
+    /// The same once this node is retired, by its address.
+    ///
+    /// # Errors
+    /// `Config` if the address is none of these nodes'.
+    pub fn without(mut self, node: &str) -> Result<Self> {
+        let labels: Vec<_> = self.nodes.iter().map(|node| node.node.clone()).collect();
+        if let Ok(roster) = &mut self.nodes[numbered(&labels, node)?].roster {
+            roster.retired.get_or_insert_default();
+        }
+        Ok(self)
     }
 }
 

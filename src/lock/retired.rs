@@ -7,7 +7,7 @@ use super::quorum::Quorum;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::node::redis::Endpoint;
 use crate::node::{FaultKind, Operation};
-use crate::protocol::{Voters, met, roster, tell};
+use crate::protocol::{Voters, census, met, roster, tell};
 use crate::quorum::NodeSet;
 use crate::quorum::roster::{LASTS, Roster};
 
@@ -34,8 +34,8 @@ pub struct Reset {
     pub node: Arc<str>,
     /// For how long it had been retired; `None` if it was not.
     pub was: Option<Duration>,
-    /// Where its roster is that of another list, which keeps clients of this one out: for how long
-    /// that lasts still, after the last of those clients has stopped.
+    /// Where some node's roster has servers that are none of this list, and so keeps the node from
+    /// counting: for how long that lasts still, after the last of their clients has stopped.
     pub others: Option<Duration>,
 }
 
@@ -87,7 +87,10 @@ impl Quorum {
     pub async fn reset(&self, node: &str) -> Result<Reset> {
         let (node, roster) = self.told(node, Operation::reset()).await?;
         let voters = self.all_met().await;
-        let others = is_of_others(voters, &roster).then(|| roster.binds());
+        // Each may let no client of this list count the node: they must fit into all rosters.
+        let rosters =
+            census(voters, self.0.rules.round_timeout).await.into_iter().filter_map(|(roster, _)| roster.ok());
+        let others = rosters.filter(|roster| is_of_others(voters, roster)).map(|roster| roster.binds()).max();
         Ok(Reset { node: voters.nodes[node].label().clone(), was: roster.retired, others })
     }
 
@@ -95,7 +98,8 @@ impl Quorum {
     async fn told(&self, address: &str, operation: Operation) -> Result<(usize, Roster)> {
         self.0.usable()?;
         let voters = &self.0.leases.voters;
-        let node = numbered(voters, address)?;
+        let labels: Vec<_> = voters.nodes.iter().map(|node| node.label().clone()).collect();
+        let node = numbered(&labels, address)?;
         met(voters, NodeSet::of(node), self.0.connect_timeout()).await;
         let reply = tell(voters, node, operation, self.0.rules.round_timeout).await;
         match roster(reply) {
@@ -121,15 +125,16 @@ fn is_of_others(voters: &Voters, roster: &Roster) -> bool {
     !roster.servers.is_empty() && (differs || strangers > voters.nodes.len() - known.len())
 }
 
-/// Which of the nodes has this address.
-fn numbered(voters: &Voters, address: &str) -> Result<usize> {
-    let labels = || voters.nodes.iter().map(|node| &**node.label());
-    if let Some(node) = labels().position(|label| label == address) {
+/// Which of the nodes with these labels has this address.
+pub(super) fn numbered(labels: &[Arc<str>], address: &str) -> Result<usize> {
+    if let Some(node) = labels.iter().position(|label| **label == *address) {
         return Ok(node);
     }
     let label = Endpoint::parse(address)?.to_string();
-    labels().position(|known| known == label).ok_or_else(|| {
-        let known: Vec<_> = labels().collect();
-        Error::config(format!("{label} is none of these nodes: {}; name one of them", known.join(", ")))
+    labels.iter().position(|known| **known == label).ok_or_else(|| {
+        let known = labels.join(", ");
+        Error::config(format!(
+            "{label} is none of these nodes: {known}; name one of them, or give the list that has it"
+        ))
     })
 }

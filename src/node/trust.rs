@@ -24,14 +24,15 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// The reply of a server that is not enrolled, or was too long ago, or a fault where it does not count.
+/// The reply of a server that is not enrolled, or was too long ago, because of `why`; or a fault
+/// where it does not count.
 ///
 /// # Errors
 /// The fault that the reply was, or `Doubted`.
-pub fn unlisted(reply: Reply) -> Reply {
+pub fn unlisted(reply: Reply, why: &str) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. } | Outcome::Extended) => {
-            Err(Fault::new(FaultKind::Doubted, "it is not enrolled at present, so its vote does not count"))
+            Err(Fault::new(FaultKind::Doubted, format!("its vote does not count: {why}")))
         }
         other => other,
     }

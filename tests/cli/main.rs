@@ -9,6 +9,7 @@ mod demo;
 mod members;
 mod metrics;
 mod release;
+mod retiring;
 mod run;
 mod sandbox;
 mod secrets;

@@ -121,7 +121,30 @@ async fn what_nodes_have_is_shown_with_a_verdict() {
     assert_eq!((code, &seen["verdict"], &seen["differs"][0]), (1, &"but".into(), &servers[3].url().into()));
     let (code, out, _) = done(bare().args(["members", "show", "--nodes", &all]));
     assert!(code == 1 && out.contains("differs from the others: no client has enrolled there"), "{out}");
-    assert!(out.contains("have a list of 3 nodes; the one given here has 4"), "{out}");
+    assert!(out.contains("acquires nothing: ") && out.contains("theirs has 3 nodes, this one 4"), "{out}");
+    assert!(out.contains("4 of 4 nodes are quarantined, and vote on no claim for up to another "), "{out}");
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_the_clients_is_told_to_be_another() {
+    let servers = servers(4).await;
+    assert_eq!(done(over(&servers[..3]).args(["run", "job", "--", "true"])).0, 0);
+    let show = |nodes: &[&Server]| {
+        let nodes: Vec<_> = nodes.iter().map(|server| server.url()).collect();
+        let (code, out, _) = done(over(&[]).args(["members", "show", "--nodes", &nodes.join(",")]));
+        (code, out)
+    };
+    let [a, b, c, d] = &servers[..] else { panic!("four servers") };
+    let (code, out) = show(&[a, b, d]);
+    assert!(code == 1 && out.contains("a client with this list counts not all of these nodes: "), "{out}");
+    assert!(out.contains("(none of these nodes)") && !out.contains("see that all clients reach it"), "{out}");
+    let (code, out) = show(&[a, b]);
+    assert!(code == 1 && out.contains("a client with this list acquires nothing: "), "{out}");
+    assert_eq!(show(&[a, b, c]).0, 0);
+    let again = c.url().replace("127.0.0.1", "localhost");
+    let (code, out, _) =
+        done(over(&servers[..3]).args(["members", "show", "--nodes", &format!("{},{again}", urls(&servers[..3]))]));
+    assert!(code == 64 && out.contains("one server is behind two addresses"), "{out}");
 }
 
 #[tokio::test]
@@ -164,7 +187,7 @@ async fn whoever_has_only_retired_nodes_acquires_nothing_until_one_too_many_is_t
     let tried = || done(over(&servers).args(["run", "job", "--timeout", "0", "--connect-timeout", "3s", "--", "true"]));
     assert_eq!(tried().0, 0);
     for server in &servers[..2] {
-        let (code, out, err) = done(over(&servers).args(["members", "retire", &server.url()]));
+        let (code, out, err) = done(over(&servers).args(["members", "retire", &server.url(), "--yes"]));
         assert!(code == 0 && out.contains("nothing rests on it"), "{out}{err}");
     }
     let (code, _, err) = tried();
@@ -189,7 +212,9 @@ async fn a_roster_of_another_list_stays_and_is_told() {
     let others = urls(&servers[2..]);
     let (code, out, _) = done(bare().args(["members", "reset", &servers[2].url(), "--nodes", &others]));
     assert!(
-        code == 0 && out.contains("was not retired") && out.contains("Its roster is of another list, and stays"),
+        code == 0
+            && out.contains("was not retired")
+            && out.contains("have servers that are none of these nodes, and stay"),
         "{out}"
     );
     let (code, _, err) = done(client(&others).args(["--connect-timeout", "3s"]));

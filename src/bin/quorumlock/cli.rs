@@ -13,9 +13,10 @@ use crate::duration;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
-Exit codes: 1 a check failed or you said no, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error,
-75 not acquired in time, 76 the lock was lost.
-Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES. Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
+Exit codes: 1 a check failed, nodes differ or you said no, 64 usage or settings, 69 no quorum of nodes can vote,
+70 internal error, 75 not acquired in time, 76 the lock was lost.
+Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES.
+Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
 /// One lock across independent Redis masters.
 #[derive(Parser)]
@@ -83,7 +84,7 @@ pub(crate) struct Nodes {
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
-    /// How long to wait for a quorum of nodes; of `run` no longer than its timeout [default: 10s]
+    /// How long to wait for a quorum of nodes [default: 10s; of `run` its timeout, which bounds it]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]
@@ -147,7 +148,7 @@ pub(crate) enum Members {
     Show(Show),
     /// Lets no client count a node's votes any more, before it is taken away. Clients whose other
     /// nodes are no quorum acquire nothing then
-    Retire(OneNode),
+    Retire(Retire),
     /// Takes the retirement of a node back
     Reset(OneNode),
     /// Teaches a new node up to which tokens the old nodes (--nodes) have dealt, so that its own
@@ -173,6 +174,15 @@ pub(crate) struct OneNode {
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Retire {
+    #[command(flatten)]
+    pub(crate) node: OneNode,
+    /// Does not ask, where the others that are up are no quorum and clients are enrolled
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args)]

@@ -36,6 +36,11 @@ impl Failure {
         Self::new(INTERNAL, message)
     }
 
+    /// With one line more.
+    pub(crate) fn and(self, line: &str) -> Self {
+        Self { message: format!("{}\n  {line}", self.message), ..self }
+    }
+
     /// Says it on standard error.
     pub(crate) fn told(&self) -> ExitCode {
         if !self.message.is_empty() {

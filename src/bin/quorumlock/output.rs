@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use console::{Style, measure_text_width};
@@ -21,6 +21,19 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// Writes one note on standard error. One that cannot be written is nobody's loss.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "quorumlock: {text}");
+}
+
+/// Asks on standard error and reads a line. Anything but yes means no, and so does the end of the
+/// input.
+pub(crate) fn confirmed(question: &str) -> io::Result<bool> {
+    let mut err = io::stderr();
+    write!(err, "{question} [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    if io::stdin().lock().read_line(&mut answer)? == 0 {
+        writeln!(err)?;
+    }
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 /// Says once what is waited for, if it takes a while. Finding out keeps nobody from going on.

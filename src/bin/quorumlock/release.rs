@@ -1,6 +1,5 @@
 //! `quorumlock release --force`: takes a lock away.
 
-use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,7 +28,11 @@ pub(crate) async fn release(args: Release) -> Outcome {
         if before.agreed() == Some(false) {
             return free(&args, &before);
         }
-        if !confirmed(&format!("{:?} is {}. Take it away, and make its token stale?", args.name, held_by(&before)))? {
+        if !output::confirmed(&format!(
+            "{:?} is {}. Take it away, and make its token stale?",
+            args.name,
+            held_by(&before)
+        ))? {
             output::note("nothing was released");
             return Ok(ExitCode::FAILURE);
         }
@@ -76,14 +79,4 @@ fn what(taken: Option<Duration>) -> String {
         Some(Duration::ZERO) => "released".to_owned(),
         Some(time) => format!("revoked: it is free once its holder lets go, within {}", left(time)),
     }
-}
-
-/// Asks on standard error and reads a line. Anything but yes means no, and so does the end of the input.
-fn confirmed(question: &str) -> io::Result<bool> {
-    let mut err = io::stderr();
-    write!(err, "{question} [y/N] ")?;
-    err.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

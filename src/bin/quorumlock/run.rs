@@ -4,7 +4,7 @@ use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Lease, LockGuard, NodeState, Quorum, Released};
+use quorumlock::{Error, Lease, LockGuard, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -21,7 +21,7 @@ use crate::status::{held_by, told};
 const TTL: Duration = Duration::from_secs(30);
 /// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The library's default.
+/// The library's default, for one try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -40,12 +40,19 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let wait = Wait { began: Instant::now(), timeout: args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) };
     let connecting = settings.builder().ttl(ttl).connect_timeout(wait.connecting(settings.connect_timeout)).connect();
     let quorum = match unless_told(&mut signals, connecting).await {
-        Ok(quorum) => quorum?,
+        Ok(quorum) => quorum.map_err(|error| no_quorum(error, wait.option(settings.connect_timeout)))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
     let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
+}
+
+/// Why it could not begin, and what waits longer.
+fn no_quorum(error: Error, option: &str) -> Failure {
+    let waited = error.is_unavailable();
+    let failure = Failure::from(error);
+    if waited { failure.and(&format!("{option} waits longer for nodes")) } else { failure }
 }
 
 /// How long to wait for everything that comes before the command.
@@ -58,8 +65,16 @@ struct Wait {
 impl Wait {
     /// Of that, for a quorum. Where one try is asked for, it is one with a quorum.
     fn connecting(&self, longest: Option<Duration>) -> Duration {
-        let longest = longest.unwrap_or(CONNECT_TIMEOUT);
-        if self.timeout.is_zero() { longest } else { longest.min(self.timeout) }
+        match (longest, self.timeout) {
+            (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
+            (longest, timeout) => longest.map_or(timeout, |longest| longest.min(timeout)),
+        }
+    }
+
+    /// Which option waits longer for nodes.
+    fn option(&self, longest: Option<Duration>) -> &'static str {
+        let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
+        if bounds { "--connect-timeout" } else { "--timeout" }
     }
 
     /// What is left of it for the lock.
@@ -202,6 +217,17 @@ async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_waited_for_as_long_as_for_the_lock_unless_told_otherwise() {
+        let seconds = Duration::from_secs;
+        let connecting = |timeout, told| Wait { began: Instant::now(), timeout }.connecting(told);
+        assert_eq!(connecting(seconds(40), None), seconds(40));
+        assert_eq!(connecting(seconds(40), Some(seconds(3))), seconds(3));
+        assert_eq!(connecting(seconds(2), Some(seconds(3))), seconds(2));
+        assert_eq!(connecting(Duration::ZERO, Some(seconds(3))), seconds(3), "one try with a quorum");
+        assert_eq!(connecting(Duration::ZERO, None), CONNECT_TIMEOUT);
+    }
 
     #[test]
     fn the_grace_leaves_time_for_renewals() {

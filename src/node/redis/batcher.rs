@@ -295,8 +295,8 @@ impl Batcher {
     /// Whether a push with this time counts: it tells of the node's clock as replies do.
     fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
-        let (trust, listed) = self.observed(received, |state| state.guard.observe_push(time, received));
-        trust.grants && listed
+        let (trust, uncounted) = self.observed(received, |state| state.guard.observe_push(time, received));
+        trust.grants && uncounted.is_none()
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
@@ -352,12 +352,12 @@ impl Batcher {
         if let Some(why) = unheard {
             self.shared.without_hints(&why);
         }
-        let (trust, listed) = self.observe(time, sent, received);
+        let (trust, uncounted) = self.observe(time, sent, received);
         let mut ended = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let mut reply = trusted(reply, trust);
-            if !listed {
-                reply = unlisted(reply);
+            if let Some(why) = &uncounted {
+                reply = unlisted(reply, why);
             }
             if let Ok(outcome) = &mut reply {
                 outcome.stamped(Stamp { generation: self.generation, time });
@@ -370,7 +370,7 @@ impl Batcher {
 
     /// Which replies that came with this time count: the clock may have been stepped now, or a
     /// little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, bool) {
+    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, Option<String>) {
         self.observed(received, |state| {
             state.round_trip = Some(received.since(sent));
             state.guard.observe(time, sent, received)
@@ -378,19 +378,19 @@ impl Batcher {
     }
 
     /// Which votes count at `received`, once the guard was told a time of the node's clock: `look` returns
-    /// whether that shows a step. And whether the server was enrolled lately enough for them.
-    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> (Trust, bool) {
+    /// whether that shows a step. And why they do not, if the server was not enrolled lately enough for them.
+    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> (Trust, Option<String>) {
         let mut state = self.shared.state();
         let stepped = look(&mut state);
         let trust = state.guard.trust(received);
-        let listed = state.standing.counts(received);
+        let uncounted = (!state.standing.counts(received)).then(|| state.unlisted(received));
         let doubted = state.guard.take_news();
         drop(state);
         if stepped {
             self.note(stepped, !trust.grants);
         }
         self.shared.tell_doubt(doubted);
-        (trust, listed)
+        (trust, uncounted)
     }
 
     /// Why the generation must end, if this reply says that it is no master any more.

@@ -2,14 +2,15 @@
 
 mod show;
 
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use quorumlock::{Quorum, Reset, Retired};
 use serde_json::json;
 
-use crate::cli::{Members, OneNode};
-use crate::duration::left;
+use crate::cli::{Members, OneNode, Retire};
+use crate::duration::left as shown_left;
 use crate::failure::Outcome;
 use crate::output;
 use crate::settings::Settings;
@@ -27,25 +28,68 @@ pub(crate) async fn members(args: Members) -> Outcome {
     }
 }
 
-async fn retire(args: OneNode) -> Outcome {
+async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
+    let then = quorum.members().await?.without(&args.url)?;
+    let left = Left::of(&then);
+    let enrolled = then.nodes.iter().flat_map(|node| &node.roster).any(|roster| !roster.servers.is_empty());
+    if enrolled && !left.is_quorum() && !yes && !output::confirmed(&format!("{left}. Retire it?"))? {
+        output::note("nothing was retired");
+        return Ok(ExitCode::FAILURE);
+    }
     let Retired { node, since, free_in, unused, .. } = quorum.retire(&args.url).await?;
-    let text = match args.json {
-        true => json!({ "node": &*node, "retired_ms": milliseconds(since), "free_in_ms": milliseconds(free_in) })
-            .to_string(),
-        false => format!(
-            "{node} is retired: within 10 s no client counts its votes, and in {} nothing rests on it\n\
-             It knows that for as long as it keeps what it stores: after a restart without persistence, retire it \
-             again{}",
-            left(free_in),
-            if unused {
-                "\nNo client is enrolled there now; if that is unexpected, see that --key-prefix is right"
-            } else {
-                ""
-            }
-        ),
+    if args.json {
+        let [since, free_in] = [since, free_in].map(milliseconds);
+        let (votes, quorum_of) = (left.votes, left.quorum());
+        let told = json!({
+            "node": &*node, "retired_ms": since, "free_in_ms": free_in, "votes": votes, "quorum": quorum_of,
+        });
+        return said(&quorum, &told.to_string()).await;
+    }
+    let unused = match unused {
+        true => "\nNo client is enrolled there now; if that is unexpected, see that --key-prefix is right",
+        false => "",
     };
+    let text = format!(
+        "{node} is retired\n\
+         Within 10 s no client counts its votes, and in {} nothing rests on it\n\
+         {left}\n\
+         It forgets that if it restarts without persistence: retire it again then{unused}",
+        shown_left(free_in)
+    );
     said(&quorum, &text).await
+}
+
+/// What is left of a list.
+struct Left {
+    votes: u32,
+    nodes: u32,
+}
+
+impl Left {
+    fn of(members: &quorumlock::Members) -> Self {
+        let nodes = u32::try_from(members.nodes.len()).unwrap_or(u32::MAX);
+        Self { votes: members.counted().nodes.len(), nodes }
+    }
+
+    const fn quorum(&self) -> u32 {
+        self.nodes / 2 + 1
+    }
+
+    const fn is_quorum(&self) -> bool {
+        self.votes >= self.quorum()
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let vote = if self.votes == 1 { "votes" } else { "vote" };
+        write!(f, "{} of {} nodes {vote} then", self.votes, self.nodes)?;
+        match self.is_quorum() {
+            true => Ok(()),
+            false => f.write_str(": clients of this list acquire nothing, and running locks are lost"),
+        }
+    }
 }
 
 async fn reset(args: OneNode) -> Outcome {
@@ -64,17 +108,18 @@ async fn reset(args: OneNode) -> Outcome {
 fn words(told: &Reset) -> String {
     let node = &told.node;
     let first = match told.was {
-        Some(_) => format!("{node} is retired no more: clients count its votes again within 10 s"),
+        Some(_) => format!("{node} is retired no more"),
         None => format!("{node} was not retired"),
     };
-    let others = told.others.map(|lasts| {
-        format!(
-            "\nIts roster is of another list, and stays: its clients keep those of this list out until {} after the \
-             last of them has stopped",
-            left(lasts)
-        )
-    });
-    first + &others.unwrap_or_default()
+    match told.others {
+        Some(lasts) => format!(
+            "{first}\nRosters have servers that are none of these nodes, and stay: clients of this list count its votes \
+             {} after the last client that has those has stopped",
+            shown_left(lasts)
+        ),
+        None if told.was.is_some() => format!("{first}: clients count its votes again within 10 s"),
+        None => first,
+    }
 }
 
 async fn teach(args: OneNode) -> Outcome {

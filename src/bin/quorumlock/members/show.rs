@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::quorum::roster::{Agreement, Roster};
-use quorumlock::{Members, NodeMembers};
+use quorumlock::quorum::roster::{Agreement, Counted, Roster};
+use quorumlock::{Members, NodeMembers, NodeState};
 use serde_json::{Value, json};
 
 use super::FAREWELL;
 use crate::cli::Show;
 use crate::duration::{left, show as shown};
-use crate::failure::{Outcome, UNAVAILABLE};
+use crate::failure::{Outcome, UNAVAILABLE, USAGE};
 use crate::output::{self, green, red, yellow};
 use crate::settings::Settings;
 use crate::status::milliseconds;
@@ -21,7 +21,9 @@ const DIFFERS: u8 = 1;
 
 pub(super) async fn show(args: Show) -> Outcome {
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
-    let seen = Seen(quorum.members().await?);
+    let members = quorum.members().await?;
+    let states = quorum.nodes().into_iter().map(|node| node.state).collect();
+    let seen = Seen { counted: members.counted(), members, states };
     if args.json {
         output::say(&seen.json().to_string())?;
     } else {
@@ -31,31 +33,46 @@ pub(super) async fn show(args: Show) -> Outcome {
     Ok(ExitCode::from(seen.code()))
 }
 
-struct Seen(Members);
+struct Seen {
+    members: Members,
+    /// What the nodes count for, to a client that comes now with this list.
+    counted: Counted,
+    states: Vec<NodeState>,
+}
 
 impl Seen {
     fn told(&self) -> impl Iterator<Item = (&NodeMembers, &Roster)> {
-        self.0.nodes.iter().filter_map(|node| Some((node, node.roster.as_ref().ok()?)))
+        self.members.nodes.iter().filter_map(|node| Some((node, node.roster.as_ref().ok()?)))
     }
 
     fn quorum_answers(&self) -> bool {
-        2 * self.told().count() > self.0.nodes.len()
+        2 * self.told().count() > self.members.nodes.len()
     }
 
     fn silent(&self) -> usize {
-        self.0.nodes.len() - self.told().count()
+        self.members.nodes.len() - self.told().count()
     }
 
-    /// Whether those that were not retired are no quorum.
-    fn too_many_retired(&self) -> bool {
-        let retired = self.told().filter(|(_, roster)| roster.retired.is_some()).count();
-        2 * (self.0.nodes.len() - retired) <= self.0.nodes.len()
+    /// How many answer and were not retired.
+    fn standing(&self) -> usize {
+        self.told().filter(|(_, roster)| roster.retired.is_none()).count()
+    }
+
+    fn too_few(&self) -> bool {
+        2 * self.standing() <= self.members.nodes.len()
+    }
+
+    /// Whether one server is behind two addresses: then `run` and the library refuse to start.
+    fn duplicate(&self) -> bool {
+        self.states.iter().any(|state| matches!(state, NodeState::Duplicate { .. }))
     }
 
     fn code(&self) -> u8 {
-        match self.0.agreement() {
-            _ if !self.quorum_answers() || self.too_many_retired() => UNAVAILABLE,
-            _ if self.silent() > 0 && self.0.agreement() == Agreement::Nobody => DIFFERS,
+        match self.members.agreement() {
+            _ if self.duplicate() => USAGE,
+            _ if self.too_few() => UNAVAILABLE,
+            _ if self.counted.why.is_some() => DIFFERS,
+            Agreement::Nobody if self.silent() > 0 => DIFFERS,
             Agreement::One | Agreement::Nobody => 0,
             Agreement::But(_) | Agreement::Several => DIFFERS,
         }
@@ -63,16 +80,16 @@ impl Seen {
 
     fn lines(&self) -> Vec<String> {
         let lists = self.lists();
-        let rows: Vec<_> = self.0.nodes.iter().map(|node| row(node, &lists)).collect();
+        let rows: Vec<_> = self.members.nodes.iter().map(|node| row(node, &lists)).collect();
         let mut lines = output::table(&["node", "run", "list", "lasts", "max ttl", "tokens"], &rows);
         lines.push(String::new());
         let mut letters: Vec<_> = lists.iter().collect();
         letters.sort_unstable_by_key(|(_, letter)| **letter);
         lines.extend(letters.into_iter().map(|(list, letter)| self.list_line(list, *letter)));
-        lines.extend(self.0.nodes.iter().filter_map(remark).map(|remark| yellow(&remark)));
+        lines.extend(self.members.nodes.iter().filter_map(remark).map(|remark| yellow(&remark)));
         let colour = if self.code() == 0 { green } else { red };
         lines.push(colour(&self.sentence()));
-        lines.extend(self.against_this_one().map(|warning| yellow(&format!("warning: {warning}"))));
+        lines.extend(self.warnings().map(|warning| yellow(&format!("warning: {warning}"))));
         lines
     }
 
@@ -90,29 +107,41 @@ impl Seen {
         let mut runs: Vec<_> = list.servers.iter().collect();
         runs.sort_by_key(|run| self.place(run));
         let servers: Vec<_> = runs.into_iter().map(|run| self.known(run)).collect();
-        format!("list {letter}, of {} nodes, protocol {}: {}", list.nodes, list.protocol, servers.join(", "))
+        format!("list {letter}, of {} nodes, protocol {}:\n  {}", list.nodes, list.protocol, servers.join("\n  "))
     }
 
     /// Where a server stands in the list that was given here; behind all others if it does not.
     fn place(&self, run: &str) -> usize {
-        let place = self.0.nodes.iter().position(|node| node.run.as_deref() == Some(run));
-        place.unwrap_or(self.0.nodes.len())
+        let place = self.members.nodes.iter().position(|node| node.run.as_deref() == Some(run));
+        place.unwrap_or(self.members.nodes.len())
     }
 
     /// A server as people know it.
     fn known(&self, run: &str) -> String {
-        let node = self.0.nodes.iter().find(|node| node.run.as_deref() == Some(run));
-        node.map_or_else(|| format!("{} (none of these nodes)", short(run)), |node| node.node.to_string())
+        let node = self.members.nodes.iter().find(|node| node.run.as_deref() == Some(run));
+        let down = self.members.nodes.iter().any(|node| node.run.is_none());
+        let stranger = if down { "none of these nodes, or one that is down" } else { "none of these nodes" };
+        node.map_or_else(|| format!("{} ({stranger})", short(run)), |node| node.node.to_string())
     }
 
     fn sentence(&self) -> String {
+        let (standing, all) = (self.standing(), self.members.nodes.len());
+        if self.duplicate() {
+            return "one server is behind two addresses, which `quorumlock run` refuses".to_owned();
+        }
         if !self.quorum_answers() {
             return "no quorum of nodes tells its roster".to_owned();
         }
-        if self.too_many_retired() {
-            return "no quorum of nodes votes: too many were retired".to_owned();
+        if self.too_few() {
+            let vote = if standing == 1 { "votes" } else { "vote" };
+            return format!(
+                "{standing} of {all} nodes {vote}, which is no quorum: clients of this list acquire nothing"
+            );
         }
-        match self.0.agreement() {
+        match self.members.agreement() {
+            Agreement::One if standing < self.told().count() => {
+                "the nodes have one list, but for those that were retired".to_owned()
+            }
             Agreement::One => "the nodes have one list".to_owned(),
             Agreement::Nobody if self.silent() > 0 => {
                 format!("nobody has a list on the nodes that told; {} did not", self.silent())
@@ -126,9 +155,10 @@ impl Seen {
                 left(self.binds())
             ),
             Agreement::But(nodes) => {
-                let names: Vec<_> = nodes.iter().map(|node| &*self.0.nodes[node].node).collect();
-                let empty =
-                    nodes.iter().all(|node| matches!(&self.0.nodes[node].roster, Ok(it) if it.servers.is_empty()));
+                let names: Vec<_> = nodes.iter().map(|node| &*self.members.nodes[node].node).collect();
+                let empty = nodes
+                    .iter()
+                    .all(|node| matches!(&self.members.nodes[node].roster, Ok(it) if it.servers.is_empty()));
                 format!("{} {} from the others: {}", names.join(" and "), differ(names.len()), self.what_to_do(empty))
             }
         }
@@ -136,6 +166,7 @@ impl Seen {
 
     fn what_to_do(&self, empty: bool) -> String {
         match empty {
+            true if self.counted.why.is_some() => "no client has enrolled there".to_owned(),
             true => "no client has enrolled there; if that lasts, see that all clients reach it".to_owned(),
             false => format!(
                 "this lasts for up to {} while a server is replaced; else give all clients the same list",
@@ -148,30 +179,41 @@ impl Seen {
         self.told().map(|(_, roster)| roster.binds()).max().unwrap_or_default()
     }
 
-    /// Where the list that was given here is another one.
-    fn against_this_one(&self) -> Option<String> {
-        let given = self.0.nodes.len();
-        let (node, roster) = self.told().find(|(_, it)| !it.servers.is_empty() && it.nodes as usize != given)?;
-        Some(format!("clients of {} have a list of {} nodes; the one given here has {given}", node.node, roster.nodes))
+    /// What a client with the list that was given here meets.
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        let what = if self.counted.nodes.is_empty() { "acquires nothing" } else { "counts not all of these nodes" };
+        let kept_out = self.counted.why.as_ref().map(|why| format!("a client with this list {what}: {why}"));
+        let quarantined = self.states.iter().filter_map(|state| match state {
+            NodeState::Quarantined { left, .. } => Some(*left),
+            _ => None,
+        });
+        let (count, all) = (quarantined.clone().count(), self.members.nodes.len());
+        let longest = quarantined.max().map(|longest| {
+            format!("{count} of {all} nodes are quarantined, and vote on no claim for up to another {}", left(longest))
+        });
+        kept_out.into_iter().chain(longest)
     }
 
     fn json(&self) -> Value {
-        let differs: Vec<_> = match self.0.agreement() {
-            Agreement::But(nodes) => nodes.iter().map(|node| &*self.0.nodes[node].node).collect(),
+        let differs: Vec<_> = match self.members.agreement() {
+            Agreement::But(nodes) => nodes.iter().map(|node| &*self.members.nodes[node].node).collect(),
             _ => Vec::new(),
         };
         json!({
-            "nodes": self.0.nodes.iter().map(|node| self.node_json(node)).collect::<Vec<_>>(),
-            "verdict": word(self.0.agreement()),
+            "nodes": self.members.nodes.iter().map(|node| self.node_json(node)).collect::<Vec<_>>(),
+            "verdict": if self.quorum_answers() { word(self.members.agreement()) } else { "unknown" },
+            "votes": self.standing(),
             "differs": differs,
             "sentence": self.sentence(),
+            "warnings": self.warnings().collect::<Vec<_>>(),
         })
     }
 
     fn node_json(&self, node: &NodeMembers) -> Value {
         let roster = node.roster.as_ref().ok();
-        let address =
-            |run: &String| self.0.nodes.iter().find(|node| node.run.as_ref() == Some(run)).map(|node| &*node.node);
+        let address = |run: &String| {
+            self.members.nodes.iter().find(|node| node.run.as_ref() == Some(run)).map(|node| &*node.node)
+        };
         let servers =
             |it: &Roster| it.servers.iter().map(|run| json!({ "run": run, "node": address(run) })).collect::<Vec<_>>();
         json!({
