@@ -99,6 +99,7 @@
 -- published or '', and for every operation 'k' where it went as asked, such a line without its
 -- number, or a table}:
 --   claim    {granted, the fence: the ballot that this grant has}
+--            | {lost, ''}: this owner was revoked
 --            | {held, holder, ms left, bar, place in the queue}
 --            | {stale, bar}
 --            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not
@@ -106,8 +107,8 @@
 --   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
---   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one
---            by a lower ballot, or ''}
+--   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
+--            or ''}
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count,
 --            ms left (-2: free), fence, length of the queue, whose turn or '', ms left}
 --   teach    {taught}
@@ -434,8 +435,13 @@ local function look(op, i)
   return it
 end
 
+local function is_revoked(it, owner)
+  return it.revoked and it.owner == owner .. '!'
+    or it.taken ~= '' and find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
+end
+
 local function is_gone(it, owner)
-  return it.gone[owner] or string.find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
+  return it.gone[owner] or is_revoked(it, owner)
 end
 
 -- Who was revoked here last, with this one behind.
@@ -536,8 +542,8 @@ local function register(op, i)
   call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
 end
 
--- A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for
--- nothing as this owner.
+-- A claim that was refused waits, if it is not a late one: who was released waits for nothing as
+-- this owner.
 local function queue_up(op, i, it)
   if is_gone(it, op.owner) then return end
   join(op, i, it)
@@ -658,7 +664,9 @@ function verbs.claim(op)
   local bar, ballot = highest_bar(seen), op.ballot
   local top = ballot
   for i, it in ipairs(seen) do
-    if it.holder == op.owner and not it.revoked then
+    -- Who waited for a name that most nodes have taken away would have it when they are free.
+    if is_revoked(it, op.owner) then return {'lost', ''} end
+    if it.holder == op.owner then
       top = math.max(top, it.fence)
       -- Granted while the node was in doubt, and it was taught since.
       if math.max(ballot, it.fence) <= floor then return {'stale', floor} end
@@ -749,8 +757,9 @@ function verbs.revoke(op)
   rotate()
   local seen, held, longest, other = look_all(op), 0, 0, ''
   for i, it in ipairs(seen) do
-    -- Whoever came after the nodes were asked who holds it, and before this.
-    if it.holder and it.holder ~= op.owner and not it.revoked and it.fence < op.ballot then other = it.holder end
+    -- It may have come after the nodes were asked who holds it. The fence does not tell: others
+    -- raise it.
+    if it.holder and it.holder ~= op.owner then other = it.holder end
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)
     if it.holder == op.owner then

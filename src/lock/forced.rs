@@ -71,7 +71,9 @@ impl<'a> Taking<'a> {
         Ok(Self { voters, name, survey, owners, ballot, patience })
     }
 
-    /// Whether somebody holds it who was not named when `other` looked, by a ballot that is lower than its.
+    /// Whether somebody holds it who was not named when `other` looked, by a ballot that is lower
+    /// than its. (It is not seen where someone else's release has raised the fence. Whom a release
+    /// lets in is left alone.)
     fn somebody_came_before(&self, other: &Self) -> bool {
         let mut old =
             self.survey.heard().filter(|said| said.fence <= other.ballot).filter_map(|said| said.holder.as_ref());
@@ -109,8 +111,7 @@ impl<'a> Taking<'a> {
         self.voters.nodes.iter().map(|node| said(node.status())).collect()
     }
 
-    /// Lets each hold end by itself. For how long it may last still, and who holds it of those that the nodes
-    /// did not name.
+    /// Lets each hold end by itself. For how long it may last still, and who else holds it.
     async fn revoke(&self) -> Result<Revocation> {
         let mut all = Revocation::default();
         for owner in self.targets() {

@@ -114,7 +114,8 @@ pub enum Outcome {
     Extended,
     /// Renew: had been gone, and is held again. Not a vote.
     Healed,
-    /// Renew or count: the owner does not hold one of the names.
+    /// Renew or count: the owner does not hold one of the names. Claim: one of them was taken away
+    /// from the owner.
     Lost {
         /// Who does; empty where nobody does.
         holder: String,
@@ -132,7 +133,7 @@ pub enum Outcome {
         held: u32,
         /// For how long still at most.
         left: Duration,
-        /// Who else holds one of them, by a ballot that is lower than the revocation's.
+        /// Who else holds one of them.
         other: Option<String>,
     },
     /// Inspect: one entry for every name.

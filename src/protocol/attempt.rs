@@ -206,10 +206,11 @@ impl<'a> Attempt<'a> {
         self.last.as_ref().is_some_and(|last| last.registers())
     }
 
-    /// Whether any node may hand the name over to it, or has.
+    /// Whether any node may hand the name over to it, or has, or would if it had not been taken away
+    /// from it.
     pub(super) fn is_registered(&self) -> bool {
         let handed = self.handed();
-        !handed.registered().or(handed.pushed()).is_empty()
+        handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
     }
 
     /// How often it is to ask again. Where it is one of the next two, so that what it has registered is fresh; else so

@@ -37,6 +37,7 @@ impl Watch {
                 });
             }
             Ok(Outcome::Stale { .. }) => return self.ear.of(&self.owner, |state| state.handed.stale(node)),
+            Ok(Outcome::Lost { .. }) => return self.ear.of(&self.owner, |state| state.handed.revoked(node)),
             _ => return false,
         };
         let registered = self.lasts.zip(queued).map(|(lasts, queued)| Registered {

@@ -15,7 +15,7 @@ use crate::quorum::tally::Size;
 pub(crate) struct Revocation {
     /// For how long the owner may hold it still, if it does.
     pub(crate) left: Option<Duration>,
-    /// Who else holds it, by a ballot that is lower than the revocation's.
+    /// Who else holds it.
     pub(crate) others: Vec<String>,
 }
 
@@ -23,7 +23,8 @@ pub(crate) struct Revocation {
 ///
 /// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no quorum can.
 /// The next holder may rest on these nodes alone, so what they say is how long it takes. And whoever else got the name
-/// by a lower ballot has it from a quorum, so one of them at least names that one.
+/// by a lower ballot has it from a quorum, so one of them at least names that one; others that are
+/// named came later.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
     revoke: Operation,

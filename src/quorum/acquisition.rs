@@ -233,13 +233,14 @@ impl<V: Votes> Acquisition<V> {
 
     /// Whether a round that failed left nothing but places in queues, or what was handed over since it was asked (`handed_since`):
     /// then it may be asked again under the same owner, and nothing is released: from a
-    /// release on no vote would count, those that are still to come included. Else it holds a minority, which is given back.
+    /// release on no vote would count, those that are still to come included. Else it holds a minority,
+    /// which is given back, or the name was taken away from this owner.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
         let nothing_granted = tally.is_some_and(|tally| tally.granted().or(tally.apart()).is_empty());
         let waits = !handed.registered().is_empty() && !handed.is_open();
-        nothing_granted && (waits || handed_since)
+        nothing_granted && (waits || handed_since) && !handed.is_revoked()
     }
 
     /// It goes on under the same owner after a round that failed. What was asked is over; that nodes may

@@ -112,6 +112,8 @@ pub struct Handovers {
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
+    /// Whether any node said that the name was taken away from this owner.
+    revoked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -164,6 +166,13 @@ impl Handovers {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
         }
+    }
+
+    /// The name was taken away from this owner, says a node: it is granted nothing more there, and
+    /// waits for nothing.
+    pub fn revoked(&mut self, node: usize) {
+        self.granted(node);
+        self.revoked = true;
     }
 
     /// A node granted a claim, which is a vote of its own and ends what was registered.
@@ -226,6 +235,13 @@ impl Handovers {
     #[must_use]
     pub const fn is_open(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// Whether the name was taken away from this owner, on some node at least: it goes on as
+    /// another.
+    #[must_use]
+    pub const fn is_revoked(&self) -> bool {
+        self.revoked
     }
 
     /// The highest ballot that was pushed; 0 if none was.
@@ -343,6 +359,7 @@ mod tests {
             |handed: &mut Handovers| handed.refused(0, registered(11, stamp(1, 101))),
             |handed: &mut Handovers| handed.stale(0),
             |handed: &mut Handovers| handed.granted(0),
+            |handed: &mut Handovers| handed.revoked(0),
         ] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));

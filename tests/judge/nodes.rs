@@ -1,8 +1,8 @@
 //! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may do what it likes; the guard must deal with that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::history::{Answer, Micros, Op, Owner};
+use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::rule::{Rule, Verdict};
 
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +18,15 @@ pub struct Nodes {
     tombs: HashMap<(u8, Owner), u64>,
     /// Who was granted a name with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
+    /// From whom a name was taken away.
+    revoked: HashSet<(u8, u8, Owner)>,
 }
 
 impl Nodes {
     pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
+        if op.verb == Verb::Revoke && answer != Answer::Fault {
+            self.revoked.insert((op.node, op.name, op.owner));
+        }
         match answer {
             Answer::Granted => {
                 self.late_claim(op, verdict);
@@ -48,6 +53,7 @@ impl Nodes {
         self.holds.retain(|&(at, _), _| at != node);
         self.tombs.retain(|&(at, _), _| at != node);
         self.ballots.retain(|&(at, ..), _| at != node);
+        self.revoked.retain(|&(at, ..)| at != node);
     }
 
     /// With a release, the node granted the name to the next.
@@ -58,6 +64,9 @@ impl Nodes {
     }
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
+        if self.revoked.contains(&(op.node, op.name, op.owner)) {
+            verdict.broken(Rule::RevokedGoesOn, format!("n{} granted it to an owner that was revoked there", op.node));
+        }
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);
         // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:

@@ -13,7 +13,8 @@ pub enum Rule {
     HolderRefused,
     /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last round.
     BelievedTooLong,
-    /// After a revocation it was held for longer than the revocation said.
+    /// After a revocation it was held for longer than the revocation said, or a node granted it to
+    /// who was revoked there.
     RevokedGoesOn,
     /// The holder was not told by the deadline.
     ToldLate,

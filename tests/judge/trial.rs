@@ -124,6 +124,11 @@ fn of_nodes() {
     let newer = op(Verb::Claim, 0, 1_005);
     let undone = [&did(1_010, newer, Answer::Granted)[..], &did(1_020, release, Answer::Released(true))].concat();
     finds(&[&first, &[asked(newer)], &undone], Some(Rule::NewerUndone), "an older release");
+    let revoke = op(Verb::Revoke, 0, 500);
+    let revoked = [&did(510, revoke, Answer::Refused)[..], &did(520, claim, Answer::Granted)].concat();
+    let released = [&[asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
+    let asked_for = [asked(claim), asked(revoke)];
+    finds(&[&asked_for, &revoked, &released], Some(Rule::RevokedGoesOn), "granted to who was revoked");
     let other = op(Verb::Release, 1, 1_000);
     let stolen = [&did(1_010, claim, Answer::Granted)[..], &did(1_020, other, Answer::Released(true))].concat();
     finds(&[&first, &[asked(other)], &stolen], Some(Rule::StolenOnNode), "another's release");

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{Fault, FaultKind, Inspection, Outcome, Verb};
+use quorumlock::node::{Fault, FaultKind, Inspection, Outcome, Queued, Verb};
+use quorumlock::quorum::handover::Stamp;
 use quorumlock::{ErrorKind, Result};
 use tokio::task::JoinHandle;
 
-use crate::answers::Answer;
-use crate::stage::{SECOND, Stage};
+use crate::answers::{Answer, granted, released};
+use crate::stage::{MS, SECOND, Stage};
 
 fn revoke(stage: &Stage) -> JoinHandle<Result<Option<Duration>>> {
     let quorum = stage.quorum.clone();
@@ -105,4 +106,32 @@ async fn where_nodes_refuse_it_the_error_says_why() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let why: Vec<_> = error.nodes().iter().filter(|node| node.said.contains("raise maxmemory")).collect();
     assert_eq!(why.len(), 2, "{error}");
+}
+
+/// The nodes that took note of it grant this owner nothing any more, and keep no place for it.
+#[tokio::test(start_paused = true)]
+async fn who_is_revoked_while_it_waits_goes_on_as_another_owner() {
+    let queued = || {
+        let (holder, remaining) = ("somebody".to_owned(), Some(60 * SECOND));
+        let queued = Some(Queued { rank: 1, stamp: Stamp { generation: 1, time: 100 * SECOND } });
+        Some(Ok(Outcome::Held { holder, remaining, fence: 1, queued }))
+    };
+    let lost = || Some(Ok(Outcome::Lost { holder: String::new() }));
+    // How many nodes have taken note of it.
+    for noted in [1, 2, 3] {
+        let stage = Stage::with(3, true, |builder| builder.ttl(30 * SECOND));
+        let waiting = stage.acquire(60 * SECOND);
+        let first = stage.round(Verb::Claim, |_, _| queued()).await;
+        let again = stage.round(Verb::Claim, |node, _| if node < noted { lost() } else { queued() }).await;
+        assert_eq!(again.owner, first.owner);
+        if noted < 3 {
+            let release = stage.some(noted..3, Verb::Release, |_, _| released()).await;
+            assert_eq!(release.owner, first.owner, "where it is registered still");
+        }
+        let took = stage.asked_after().await;
+        assert!(took <= 50 * MS, "as another owner it is registered nowhere: {took:?}");
+        let next = stage.round(Verb::Claim, |_, _| granted()).await;
+        assert_ne!(next.owner, first.owner);
+        assert!(waiting.await.unwrap().unwrap().is_held());
+    }
 }

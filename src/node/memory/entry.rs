@@ -60,10 +60,15 @@ impl Entry {
 
     /// Whether `owner` was the last that was released, or was revoked: a late renewal must not revive that.
     pub(super) fn is_gone(&self, owner: &str) -> bool {
-        let over = |hold: &Hold| hold.until.is_zero() || hold.revoked;
-        let freed = self.hold.as_ref().is_some_and(|hold| over(hold) && *hold.owner == *owner);
-        let released = self.released.iter().map(|(released, _)| released);
-        freed || released.chain(&self.taken).any(|gone| **gone == *owner)
+        let freed = self.hold.as_ref().is_some_and(|hold| hold.until.is_zero() && *hold.owner == *owner);
+        let released = self.released.as_ref().is_some_and(|(released, _)| **released == *owner);
+        freed || released || self.is_revoked(owner)
+    }
+
+    /// Whether it was taken away from `owner`.
+    pub(super) fn is_revoked(&self, owner: &str) -> bool {
+        let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && *hold.owner == *owner);
+        marked || self.taken.iter().any(|taken| **taken == *owner)
     }
 
     /// Forgets what has ended. Whether nothing is left.

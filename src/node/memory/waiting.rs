@@ -29,8 +29,8 @@ impl Work<'_> {
         }
     }
 
-    /// A claim that was refused waits, if it is not a late one: who was released, or revoked, waits for nothing as this
-    /// owner.
+    /// A claim that was refused waits, if it is not a late one: who was released waits for nothing
+    /// as this owner.
     pub(super) fn queue_up(&mut self, claim: &Operation, name: &Name) {
         if !self.entry(name).is_gone(&claim.owner) {
             self.join(claim, name);

@@ -125,9 +125,13 @@ impl Work<'_> {
     fn refusal(&mut self, claim: &Operation, name: &Name, highest: u64) -> Option<Outcome> {
         let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name));
         let entry = self.entry(name);
+        // Who waited for a name that most nodes have taken away would have it when they are free.
+        if entry.is_revoked(&claim.owner) {
+            return Some(Outcome::Lost { holder: String::new() });
+        }
         match entry.holder(now) {
             // Granted while the node was in doubt, and it was taught since.
-            Some(hold) if hold.owner == claim.owner && !hold.revoked => {
+            Some(hold) if hold.owner == claim.owner => {
                 let ballot = entry.fence.max(claim.ballot);
                 (ballot <= floor).then_some(Outcome::Stale { fence: floor })
             }
@@ -244,12 +248,12 @@ impl Work<'_> {
         Outcome::Revoked { held, left: longest, other }
     }
 
-    /// Who came after the nodes were asked who holds it, and before this.
+    /// Who else holds it: it may have come after the nodes were asked who does. The fence does not
+    /// tell: others raise it.
     fn other_than(&mut self, revoke: &Operation, name: &Name) -> Option<String> {
         let now = self.now;
-        let entry = self.entry(name);
-        let came_between = |hold: &&Hold| hold.owner != revoke.owner && !hold.revoked && entry.fence < revoke.ballot;
-        entry.holder(now).filter(came_between).map(|hold| hold.owner.to_string())
+        let another = |hold: &&Hold| hold.owner != revoke.owner;
+        self.entry(name).holder(now).filter(another).map(|hold| hold.owner.to_string())
     }
 
     pub(super) fn inspect(&mut self) -> Outcome {

@@ -155,7 +155,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
-        (Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Claim | Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Count, "counted") => Some(Outcome::Counted),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Revoke, "revoked") => Some(Outcome::Revoked {

@@ -187,6 +187,9 @@ fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_hav
     let (lasts, stamp) = (Validity::new(Duration::from_secs(2), Drift::default()), Stamp::default());
     waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1, first: false }));
     assert!(acquisition.only_waits(&waits, false));
+    let mut revoked = waits.clone();
+    revoked.revoked(1);
+    assert!(!acquisition.only_waits(&revoked, true), "that node grants it nothing more");
     let pushed = handed(&[(0, 0, 7)]);
     assert!(acquisition.only_waits(&pushed, true), "it is to be claimed");
     assert!(!acquisition.only_waits(&pushed, false), "it was, and it is a minority");

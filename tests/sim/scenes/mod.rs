@@ -53,6 +53,8 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
     scene!(turns::revoked_while_it_is_handed_over),
+    scene!(turns::revoked_while_another_raises_the_fence),
+    scene!(turns::revoked_while_one_node_hands_it_over),
     scene!(turns::revoked_and_asked_for),
     scene!(turns::revoked_on_a_quorum_where_a_renewal_comes_late),
     scene!(handover::handed_over_a_while_after_it_asked),

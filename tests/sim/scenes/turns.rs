@@ -170,6 +170,42 @@ pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.at(at, Cue::Revokes(2));
 }
 
+/// The same, and a third waiter, whose clock is ahead, leaves before the revocation comes: its
+/// release raises the fence of what the next one holds.
+pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
+    script.world(3, 4, 2_000, 2_500);
+    script.jitter = 2;
+    script.at(0, Cue::StepWall { process: 3, by_ms: 60_000 });
+    script.hold_one_way(0, &[0, 1], 0, 380..430, 460);
+    let late = script.about(1_200, 200);
+    script.hold_one_way(0, &[2], 0, 380..500, late);
+    script.asks(20, 0, Part { hold: millis(390), ..Part::default() });
+    script.asks(60, 1, Part::default());
+    script.asks(110, 3, Part { timeout: millis(390), ..Part::default() });
+    // The nodes name the first holder; by the time that this is told, two have another, and one of
+    // them is slow.
+    let at = script.about(435, 10);
+    script.at(at, Cue::Revokes(2));
+    script.hold_one_way(2, &[0, 1, 2], 1, 430..455, 600);
+    script.hold_one_way(2, &[1], 1, 595..650, 700);
+}
+
+/// A name is taken away while one node has handed it over to the next, and the others have not heard
+/// of the release yet. Whoever is revoked with that is granted nothing more, and enters as another
+/// owner.
+pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    script.jitter = 2;
+    let late = script.about(800, 400);
+    script.hold_one_way(0, &[1, 2], 0, 380..500, late);
+    script.asks(20, 0, Part { hold: millis(390), ..Part::default() });
+    script.asks(60, 1, Part { hold: millis(300), timeout: millis(3_000), must: true, ..Part::default() });
+    // It claims the others when they know that it was revoked.
+    script.hold_one_way(1, &[0, 1, 2], 0, 405..480, 480);
+    let at = script.about(430, 20);
+    script.at(at, Cue::Revokes(2));
+}
+
 /// A name is taken away from a holder that would keep it, and another asks for it at once: it enters
 /// only when the holder has let go.
 pub fn revoked_and_asked_for(script: &mut Script) {
