@@ -23,7 +23,8 @@ pub(super) enum Event<L> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table, of leases `L`. In the steady state, adding and removing wakes nobody: the loop's timer is armed for something earlier.
+/// The table, of leases `L`. In the steady state, adding and removing wakes nobody: the loop's
+/// timer is armed for something earlier.
 pub(super) struct Schedule<L> {
     table: Mutex<Table<L>>,
     changed: Notify,

@@ -230,7 +230,8 @@ impl Quorum {
         QuorumBuilder::default()
     }
 
-    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes within this process only.
+    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes
+    /// within this process only.
     ///
     /// # Errors
     /// `Config` for no node or more than 64, and outside of a Tokio runtime.

@@ -85,8 +85,8 @@ fn stopped(old: &Arc<Voters>, rosters: &[Said<Roster>]) -> Result<()> {
         Err(fault) => fault.to_string(),
     };
     let message = format!(
-        "clients of the old nodes are enrolled, and may deal more tokens; nothing was written. Stop them, and ask again \
-         {lasts:.0?} after the last has stopped"
+        "clients of the old nodes are enrolled, and may deal more tokens; nothing was written. Stop them, and ask \
+         again {lasts:.0?} after the last has stopped"
     );
     Err(Error::new(ErrorKind::Unavailable, message).with_nodes(reports(old, rosters.iter().map(said))))
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. Past that, what is left behind expires by itself.
+/// How many releases may be tried again at a time. Past that, what is left behind expires by
+/// itself.
 pub(crate) const LEFTOVERS: usize = 65_536;
 
 /// A release on whose last try some nodes did not confirm.

@@ -65,7 +65,8 @@ async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() 
     assert_eq!(silent(environment.arg("--help")).0, 0);
 }
 
-/// The list is split at commas: what is in front of one lacks the `@` by which a password could be told apart.
+/// The list is split at commas: what is in front of one lacks the `@` by which a password could be
+/// told apart.
 #[test]
 fn a_password_that_is_not_percent_encoded_is_not_told_either() {
     for password in

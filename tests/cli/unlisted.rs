@@ -1,5 +1,5 @@
-//! `quorumlock status` where rosters keep clients of the given list out: it says so, and fails where
-//! `run` would.
+//! `quorumlock status` where rosters keep clients of the given list out: it says so, and fails
+//! where `run` would.
 
 use super::{done, over};
 use crate::common::server::Server;

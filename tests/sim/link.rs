@@ -191,7 +191,8 @@ impl Core {
         let held_back = self.held_back(now, process, node, way).unwrap_or(Some(now))?;
         let at = (now + self.delay(process, node, late)).max(held_back);
         let last = &mut self.connections[number].last[way];
-        // Something may happen between two requests; answers and pushes often come in the same bytes.
+        // Something may happen between two requests; answers and pushes often come in the same
+        // bytes.
         *last = at.max(*last + Micros::from(way == THERE));
         Some(*last)
     }

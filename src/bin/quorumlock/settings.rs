@@ -117,8 +117,8 @@ fn addresses(text: &str) -> Result<Vec<String>, Failure> {
     let lacking = addresses.iter().position(|address| !address.contains("://")).filter(|_| addresses.len() > 1);
     match lacking {
         Some(node) => Err(Failure::usage(format!(
-            "node {} of {}: a node's address lacks its scheme, as in redis://eu:6379. The list is split at commas: in a \
-             user or password write %2C for a comma",
+            "node {} of {}: a node's address lacks its scheme, as in redis://eu:6379. The list is split at commas: in \
+             a user or password write %2C for a comma",
             node + 1,
             addresses.len()
         ))),

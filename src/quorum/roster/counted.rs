@@ -66,8 +66,8 @@ mod tests {
         (text != "?").then(|| Roster { nodes, protocol, servers, retired, ..Roster::default() })
     }
 
-    /// How many count of the nodes with these servers (`-` where one cannot be reached) and rosters,
-    /// and a part of why not more.
+    /// How many count of the nodes with these servers (`-` where one cannot be reached) and
+    /// rosters, and a part of why not more.
     fn of_list(list: &[(&str, &str)]) -> (Vec<usize>, String) {
         let rosters: Vec<_> = list.iter().map(|(_, text)| roster(text)).collect();
         let seen = |(&(run, _), roster)| Seen { label: run, run: (run != "-").then_some(run), roster };

@@ -20,16 +20,16 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     let ours = common.size.nodes();
     if roster.nodes != ours {
         return format!(
-            "{node} is used by clients of another list: theirs has {} nodes, this one {ours}; give all the same list, or \
-             stop the others and wait {lasts:.0?} after the last has stopped",
+            "{node} is used by clients of another list: theirs has {} nodes, this one {ours}; give all the same list, \
+             or stop the others and wait {lasts:.0?} after the last has stopped",
             roster.nodes
         );
     }
     let strangers = unknown(roster, mine);
     format!(
-        "{node} is used by clients of {} that this one does not know ({}): if these restarted while no client ran, or are \
-         down, wait {:.0?}; if they are of another list, give all the same list, or stop the others and wait {lasts:.0?} \
-         after the last has stopped",
+        "{node} is used by clients of {} that this one does not know ({}): if these restarted while no client ran, or \
+         are down, wait {:.0?}; if they are of another list, give all the same list, or stop the others and wait \
+         {lasts:.0?} after the last has stopped",
         servers(strangers.len()),
         strangers.join(", "),
         roster.lasts

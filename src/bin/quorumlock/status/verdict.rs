@@ -27,8 +27,8 @@ impl<'a> Verdict<'a> {
         self.nodes.len() / 2 + 1
     }
 
-    /// How many nodes vote on claims of a client with this list. One that is up and refuses to answer
-    /// does not.
+    /// How many nodes vote on claims of a client with this list. One that is up and refuses to
+    /// answer does not.
     pub(super) fn votes(&self) -> usize {
         self.waits().filter(Duration::is_zero).count()
     }
@@ -116,8 +116,8 @@ impl<'a> Verdict<'a> {
         self.counted.nodes.contains(index)
     }
 
-    /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or its
-    /// vote does not count.
+    /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or
+    /// its vote does not count.
     pub(super) fn refusal(&self, index: usize) -> Option<String> {
         let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         let refused = match (said, &node.unreadable) {
