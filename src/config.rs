@@ -297,7 +297,7 @@ impl Settings {
 fn too_long(what: &str, time: Duration) -> String {
     format!(
         "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is \
-         renewed by itself (auto_renew)",
+         renewed by itself",
         exact(time),
         exact(MAX_TTL)
     )
@@ -350,7 +350,7 @@ mod tests {
             let refused = LockOptions::default().ttl(ttl).checked(Duration::ZERO).unwrap_err();
             assert!(refused.is_config() && refused.to_string().contains("use at most 24 h"), "{refused}");
             assert!(
-                refused.to_string().contains("auto_renew") && !refused.to_string().contains("raise max_ttl"),
+                refused.to_string().contains("is renewed by itself") && !refused.to_string().contains("raise max_ttl"),
                 "{refused}"
             );
         }

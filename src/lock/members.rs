@@ -68,7 +68,8 @@ impl Members {
 
 impl Quorum {
     /// Asks all nodes which servers vote: their rosters, and whether each remembers its ballots.
-    /// Changes nothing. Waits for nodes that are being connected to for `connect_timeout` at most,
+    /// Changes no roster; whoever connects teaches nodes that restarted which tokens were dealt.
+    /// Waits for nodes that are being connected to for `connect_timeout` at most,
     /// and for answers as long as for a round.
     ///
     /// # Errors

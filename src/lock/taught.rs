@@ -21,7 +21,7 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if clients of this quorum's nodes are enrolled, or if fewer than
     /// N - quorum + 1 of this quorum's nodes tell that they never forgot; then nothing was written,
-    /// and the error says of each what it knows. Also if some pupil does not confirm it; the others
+    /// and the error says of each what it knows. Also if they know of no token, and if some pupil does not confirm it; the others
     /// know by then, and to ask again does no harm. `Config` if a server is in both quorums, or
     /// outside of a Tokio runtime; `Closed` after a shutdown of either.
     ///
@@ -72,13 +72,20 @@ fn apart(old: &Voters, new: &Voters) -> Result<()> {
 async fn dealt(old: &Arc<Voters>, patience: Duration) -> Result<u64> {
     let (rosters, known): (Vec<_>, Vec<_>) = census(old, patience).await.into_iter().unzip();
     stopped(old, &rosters)?;
-    highest(old, &known)
+    match highest(old, &known)? {
+        0 => Err(Error::new(
+            ErrorKind::Unavailable,
+            "the old nodes know of no token, so there is nothing to teach; is the key prefix right?",
+        )),
+        high => Ok(high),
+    }
 }
 
 /// While clients of the old nodes are enrolled, they may deal more tokens.
 fn stopped(old: &Arc<Voters>, rosters: &[Said<Roster>]) -> Result<()> {
     let enrolled = rosters.iter().flatten().filter(|roster| !roster.servers.is_empty());
-    let Some(lasts) = enrolled.map(|roster| roster.lasts).max() else { return Ok(()) };
+    // While they run, what is left of an entry is less than what is written next.
+    let Some(lasts) = enrolled.map(Roster::binds).max() else { return Ok(()) };
     let said = |roster: &Said<Roster>| match roster {
         Ok(roster) if roster.servers.is_empty() => "no client is enrolled".to_owned(),
         Ok(roster) => format!("clients are enrolled for {:.0?} more", roster.lasts),

@@ -14,6 +14,7 @@ mod run;
 mod sandbox;
 mod secrets;
 mod status;
+mod teaching;
 mod unlisted;
 mod unwell;
 mod usage;

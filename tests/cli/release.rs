@@ -61,9 +61,10 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
     let mut servers = servers(3).await;
     servers[0].kill();
     servers[1].kill();
-    let (code, out, _) =
+    let (code, out, err) =
         done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", "300ms"]));
     assert_eq!((code, out.as_str()), (69, ""));
+    assert!(err.ends_with("\n  nothing was released\n"), "{err}");
 }
 
 #[tokio::test]

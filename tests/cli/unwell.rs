@@ -168,6 +168,16 @@ async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
 }
 
 #[tokio::test]
+async fn a_max_ttl_below_that_of_the_clients_is_warned_of() {
+    let servers = servers(3).await;
+    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    assert_eq!(warnings(&mut over(&servers)), "");
+    super::until("they are no longer quarantined", || done(over(&servers).args(["status", "--max-ttl", "1s"])).0 == 0);
+    let said = warnings(over(&servers).env("QUORUMLOCK_MAX_TTL", "1s"));
+    assert!(said.contains("have a max_ttl, or ttl, of 30 s, which counts for all; here it is 1 s"), "{said}");
+}
+
+#[tokio::test]
 async fn a_node_without_memory_is_warned_of() {
     let servers = servers(3).await;
     assert_eq!(servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
@@ -186,7 +196,7 @@ async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing(
     });
     assert_eq!(done(over(&servers).args(["release", "job", "--force", "--yes"]).args(short)).0, 0);
     let (code, _, err) = done(over(&servers).args(["run", "job"]).args(short).args(["--", "true"]));
-    assert!(code == 64 && err.contains("ttl is 30 s, above max_ttl"), "{err}");
+    assert!(code == 64 && err.contains("ttl is 30 s (the default), above max_ttl (1 s); use --ttl 1s"), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

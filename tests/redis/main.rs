@@ -11,6 +11,7 @@ mod refusing;
 mod restart;
 mod rights;
 mod rolling;
+mod teaching;
 mod upgrade;
 
 use std::time::Duration;

@@ -35,6 +35,9 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let mut signals = Signals::all()?;
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = args.ttl.or(settings.ttl).unwrap_or(TTL);
+    if args.ttl.or(settings.ttl).is_none() {
+        fits(ttl, settings.max_ttl)?;
+    }
     let grace = grace(args.kill_grace, ttl)?;
     exporter::serve(args.metrics.as_deref())?;
     let wait = Wait { began: Instant::now(), timeout: args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) };
@@ -200,6 +203,19 @@ fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
             let bounds = format!("use {} to half of the ttl, which is {}", exact(LEAST_GRACE), exact(ttl));
             Err(Failure::usage(format!("--kill-grace is {}; {bounds}", exact(grace))))
         }
+    }
+}
+
+/// The default ttl must not be above `max_ttl` either; who gave none is told what to give.
+fn fits(ttl: Duration, max_ttl: Option<Duration>) -> Result<(), Failure> {
+    match max_ttl.filter(|longest| !longest.is_zero() && *longest < ttl) {
+        None => Ok(()),
+        Some(longest) => Err(Failure::usage(format!(
+            "ttl is {} (the default), above max_ttl ({}); use --ttl {}s, or a larger max_ttl",
+            exact(ttl),
+            exact(longest),
+            longest.as_secs_f64()
+        ))),
     }
 }
 

@@ -262,7 +262,7 @@ pub(crate) fn advice(said: &str) -> String {
         "NOPERM" => "the user needs permission for EVAL, EVALSHA, SCRIPT, INFO and the keys under the prefix",
         // What else the server says tells how to write the command by hand.
         "NOAUTH" => return "it needs a password".to_owned(),
-        "WRONGPASS" => "check user and password",
+        "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
         "BUSY" => "another script blocks it; see SCRIPT KILL",
         "MISCONF" => "it cannot persist and refuses writes; see its log",
         _ => return said.to_owned(),
@@ -413,7 +413,7 @@ mod tests {
             ("READONLY x", "configure its master"),
             ("LOADING x", "when that is done"),
             ("NOPERM x", "permission"),
-            ("WRONGPASS x", "check user and password"),
+            ("WRONGPASS x", "check user and password; in an address they must be percent-encoded"),
             ("BUSY x", "SCRIPT KILL"),
             ("MISCONF x", "see its log"),
         ] {

@@ -21,6 +21,8 @@ use verdict::Verdict;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for nodes that are far away or hang, until it is known which.
 const FAR: Duration = Duration::from_secs(10);
+/// The library's default.
+const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for rosters, which say nothing of this name.
 const ROSTERS: Duration = Duration::from_millis(500);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
@@ -34,7 +36,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
         quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
     };
     let inspected = output::telling(asked, async { waits(&quorum) }).await?;
-    let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name };
+    let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name, max_ttl: settings.max_ttl.unwrap_or(MAX_TTL) };
     let code = seen.verdict().code();
     if args.json {
         output::say(&seen.json().to_string())?;
@@ -79,11 +81,12 @@ struct Seen {
     nodes: Vec<NodeStatus>,
     inspected: Inspected,
     name: Option<String>,
+    max_ttl: Duration,
 }
 
 impl Seen {
     fn verdict(&self) -> Verdict<'_> {
-        Verdict::new(&self.nodes, &self.inspected)
+        Verdict::new(&self.nodes, &self.inspected, self.max_ttl)
     }
 
     fn lines(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use quorumlock::node::Inspection;
 use quorumlock::quorum::roster::{Counted, Seen, counted};
 use quorumlock::{Inspected, NodeState, NodeStatus};
 
-use crate::duration::left;
+use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
 
 /// The nodes, and what each answered when it was asked about a name.
@@ -14,13 +14,14 @@ pub(super) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
     counted: Counted,
+    max_ttl: Duration,
 }
 
 impl<'a> Verdict<'a> {
-    pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected) -> Self {
+    pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
         let seen =
             |node: &'a NodeStatus| Seen { label: &node.node, run: node.run.as_deref(), roster: node.roster.as_ref() };
-        Self { nodes, inspected, counted: counted(&nodes.iter().map(seen).collect::<Vec<_>>()) }
+        Self { nodes, inspected, counted: counted(&nodes.iter().map(seen).collect::<Vec<_>>()), max_ttl }
     }
 
     pub(super) const fn quorum(&self) -> usize {
@@ -132,9 +133,22 @@ impl<'a> Verdict<'a> {
     /// Why its vote does not count.
     fn uncounted(&self, index: usize) -> Option<String> {
         if let Some(age) = retired(&self.nodes[index]) {
-            return Some(format!("it was retired {} ago; `quorumlock members reset` takes that back", left(age)));
+            let (node, age) = (&self.nodes[index].node, left(age));
+            return Some(format!("it was retired {age} ago; `quorumlock members reset {node}` takes that back"));
         }
         self.counted.why.as_ref().filter(|_| !self.counts(index)).map(|why| format!("unlisted: {why}"))
+    }
+
+    /// Whether clients have a longer `max_ttl` than was given here.
+    fn longer(&self) -> Option<String> {
+        let rosters = self.nodes.iter().filter_map(|node| node.roster.as_ref());
+        let theirs = rosters.filter(|roster| !roster.servers.is_empty()).map(|roster| roster.max_ttl).max()?;
+        (!self.max_ttl.is_zero() && theirs > self.max_ttl).then(|| {
+            let (theirs, ours) = (exact(theirs), exact(self.max_ttl));
+            format!(
+                "clients have a max_ttl, or ttl, of {theirs}, which counts for all; here it is {ours}: use one max_ttl"
+            )
+        })
     }
 
     /// What does not keep locks from being acquired, and had better be mended.
@@ -144,7 +158,7 @@ impl<'a> Verdict<'a> {
             let (failed, fewer) = ((nodes - 1) / 2, nodes - 1);
             format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
         });
-        even.into_iter().chain(self.nodes.iter().flat_map(of_node)).collect()
+        even.into_iter().chain(self.longer()).chain(self.nodes.iter().flat_map(of_node)).collect()
     }
 }
 
