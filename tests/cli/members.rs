@@ -72,7 +72,9 @@ fn on_the_page(servers: &[Server], said: &str) -> bool {
 #[tokio::test]
 async fn the_commands_of_the_page_work() {
     let servers = servers(6).await;
-    drop(connected(&urls(&servers[..3]), 3));
+    let client = connected(&urls(&servers[..3]), 3);
+    until("a token was dealt", || servers[..3].iter().any(|server| bounds(server).0 > 0));
+    drop(client);
     // As after the time that the page says to wait.
     servers.iter().for_each(|server| _ = server.command(&["DEL", "quorumlock:node:roster"]));
     let mut ran = 0;
