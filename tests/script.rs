@@ -25,7 +25,7 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 const CASES: u32 = 192;
 /// Whose operations they are, but for one acquisition's: nobody listens for that.
 const CLIENT: &str = "host/1/uuid";
-const DEAF: &str = "host/2/uuid";
+const DEAF: &str = "host/2000/uuid";
 
 /// One operation, before its names are those of the case.
 #[derive(Clone, Debug)]
@@ -357,6 +357,31 @@ fn a_hand_over_tells_nobody_who_is_not_registered_to_register_again() {
     // What came behind the first is told with the second.
     let calls = handed_over.into_iter().chain([given_a_turn]).map(|asked| vec![asked]);
     runtime.block_on(pair.check(0, calls.collect())).unwrap();
+}
+
+/// What a longer owner left behind it would be taken along with what is remembered of the name, and again each time.
+#[test]
+fn a_name_with_a_remembered_release_stays_as_long_as_its_longest_owner_makes_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pair = pair(&runtime, true);
+    let asked = |verb, owner, ballot| {
+        let sketch = contention(ballot, 0, [(1, Duration::ZERO); 2]).swap_remove(0);
+        vec![Sketch { verb, owner, stance: Stance::Once, ..sketch }]
+    };
+    let section = |ballot: u64| {
+        // One has a longer name than the other.
+        let owner = if ballot.is_multiple_of(2) { 3 } else { 0 };
+        [Verb::Claim, Verb::Release].map(|verb| asked(verb, owner, ballot))
+    };
+    let lengths = [4, 60].map(|sections| {
+        let stray = asked(Verb::Release, 2, 1);
+        let calls = [stray].into_iter().chain((2..sections).flat_map(section)).collect();
+        let case = u32::try_from(sections).unwrap();
+        runtime.block_on(pair.check(case, calls)).unwrap();
+        pair.server.command(&["STRLEN", &format!("case-{case}:{{a}}")])
+    });
+    assert_eq!(lengths[0], lengths[1]);
+    assert_ne!(lengths[0], "0", "it is stored");
 }
 
 fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {

@@ -203,11 +203,12 @@ while at <= last do
       kind = kind - more
       local over = find(stored, '\0', 33, true)
       if not over or kind ~= PLAIN and kind ~= PLAIN + QUEUED then break end
-      also = string.sub(stored, over + 1)
-      local whole, whose, _, who, till, taken = pcall(unpack, '<sdsds', also)
-      gone = who
+      local whole, whose, _, who, till, taken, after = pcall(unpack, '<sdsds', stored, over + 1)
       -- No turn, nobody revoked, and it is neither over nor from before a clock was set back.
-      if not whole or whose ~= '' or taken ~= '' or gone == owner or till <= now or till > now + KEEP then break end
+      if not whole or whose ~= '' or taken ~= '' or who == owner or till <= now or till > now + KEEP then break end
+      -- With the time that follows, and without what a longer owner left behind that: it would grow.
+      if #stored < after + 7 then break end
+      gone, also = who, string.sub(stored, over + 1, after + 7)
     end
   end
   if verb ~= 1 then
