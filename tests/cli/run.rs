@@ -105,6 +105,15 @@ fn its_timeout_bounds_connecting_too() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
+#[test]
+fn who_waits_for_nodes_that_are_down_is_told_which() {
+    let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
+    let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "3s", "--", "true"]));
+    assert_eq!(code, 69, "{err}");
+    let told = "waiting for a quorum of nodes, for 3 s at most; redis://127.0.0.1:1 is down: Connection refused; ";
+    assert!(err.contains(told), "{err}");
+}
+
 #[tokio::test]
 async fn an_explanation_that_several_nodes_share_is_given_once() {
     let servers = servers(3).await;

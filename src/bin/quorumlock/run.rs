@@ -41,19 +41,29 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let grace = grace(args.kill_grace, ttl)?;
     exporter::serve(args.metrics.as_deref())?;
     let wait = Wait { began: Instant::now(), timeout: args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) };
-    let connecting = settings.builder().ttl(ttl).connect_timeout(wait.connecting(settings.connect_timeout)).connect();
-    let quorum = match unless_told(&mut signals, connecting).await {
-        Ok(quorum) => quorum.map_err(|error| no_quorum(error, wait.option(settings.connect_timeout)))?,
+    let patience = wait.connecting(settings.connect_timeout);
+    let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
+    let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
+    match unless_told(&mut signals, connecting).await {
+        Ok(ready) => ready.map_err(|error| no_quorum(error, &quorum, wait.option(settings.connect_timeout)))?,
         Err(signal) => return Ok(process::ended_by(signal)),
-    };
+    }
     let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }
 
-/// Why it could not begin, and what waits longer.
-fn no_quorum(error: Error, option: &str) -> Failure {
-    let waited = error.is_unavailable();
+/// Which nodes a quorum lacks.
+fn waits_for_nodes(patience: Duration, quorum: &Quorum) -> String {
+    let nodes = quorum.nodes();
+    let lacking = output::explained_once(nodes.iter().filter(|node| !node.state.is_admitted()).map(told)).join("; ");
+    format!("waiting for a quorum of nodes, for {} at most; {lacking}", exact(patience))
+}
+
+/// Why it could not begin, and what waits longer. Who is unlisted says itself what to wait for.
+fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
+    let unlisted = quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Unlisted { .. }));
+    let waited = error.is_unavailable() && !unlisted;
     let failure = Failure::from(error);
     if waited { failure.and(&format!("{option} waits longer for nodes")) } else { failure }
 }
