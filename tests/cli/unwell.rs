@@ -186,6 +186,24 @@ async fn a_node_without_memory_is_warned_of() {
 }
 
 #[tokio::test]
+async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
+    let servers = servers(3).await;
+    for server in &servers[..2] {
+        assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    }
+    let (code, said, object) = status(&mut over(&servers));
+    assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
+    assert!(said.contains("up, but grants no lock: it is out of memory") && said.contains("raise maxmemory"), "{said}");
+    assert!(said.contains("1 of 3 nodes vote; a quorum is 2: no lock can be acquired"), "{said}");
+    assert!(object["held"] == false && said.contains("job is free"), "{said}");
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"]));
+    assert!(code == 69 && err.contains("OOM"), "{code} {err}");
+    servers[0].command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(status(&mut over(&servers)).0, 0);
+    assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"])).0, 0);
+}
+
+#[tokio::test]
 async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
     let servers = servers(1).await;
     let short = ["--max-ttl", "1s"];

@@ -148,13 +148,13 @@ impl Seen {
     /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
     /// free.
     fn agreed(&self) -> Option<bool> {
-        self.inspected.agreed().filter(|held| *held || self.verdict().quorum_votes())
+        self.inspected.agreed().filter(|held| *held || self.verdict().quorum_knows())
     }
 
     /// Nobody can tell who holds the name: too few nodes vote, or votes are split for a moment.
     fn unknown(&self, name: &str) -> String {
         let name = shown(name);
-        if self.inspected.is_conclusive() && self.verdict().quorum_votes() {
+        if self.inspected.is_conclusive() && self.verdict().quorum_knows() {
             return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
         }
         let (votes, all) = (self.verdict().votes(), self.nodes.len());

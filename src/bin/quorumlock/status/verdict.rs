@@ -39,7 +39,13 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
     }
 
-    pub(super) fn quorum_votes(&self) -> bool {
+    /// Whether so many nodes vote that a name is known to be free if they say so. Those without
+    /// memory, which grant nothing, are among them.
+    pub(super) fn quorum_knows(&self) -> bool {
+        self.knowing().filter(|(node, _)| node.state == NodeState::Up).count() >= self.quorum()
+    }
+
+    fn quorum_votes(&self) -> bool {
         self.votes() >= self.quorum()
     }
 
@@ -84,7 +90,7 @@ impl<'a> Verdict<'a> {
     fn only_this_name(&self) -> bool {
         let others = self.counting().filter(|(node, said)| {
             let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
-            fine && node.state == NodeState::Up && node.unreadable.is_none()
+            fine && node.state == NodeState::Up && node.unreadable.is_none() && node.out_of_memory.is_none()
         });
         others.count() >= self.quorum()
     }
@@ -98,12 +104,17 @@ impl<'a> Verdict<'a> {
 
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
-        let can = self.counting().filter(|(node, said)| said.is_ok() && node.unreadable.is_none());
+        let can = self.knowing().filter(|(node, _)| node.out_of_memory.is_none());
         can.filter_map(|(node, _)| match node.state {
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
             _ => None,
         })
+    }
+
+    /// Those of them that answer, and can read their record.
+    fn knowing(&self) -> impl Iterator<Item = (&NodeStatus, &Result<Inspection, String>)> {
+        self.counting().filter(|(node, said)| said.is_ok() && node.unreadable.is_none())
     }
 
     /// The nodes whose votes count, as far as rosters go, and what they answered.
@@ -125,7 +136,7 @@ impl<'a> Verdict<'a> {
             (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
             (Err(why), _) => format!("does not answer: {why}"),
             (Ok(_), Some(why)) => format!("grants no lock: {why}"),
-            (Ok(_), None) => self.uncounted(index)?,
+            (Ok(_), None) => self.uncounted(index).or_else(|| without_memory(node))?,
         };
         Some(refused).filter(|_| node.state.is_admitted())
     }
@@ -160,6 +171,12 @@ impl<'a> Verdict<'a> {
         });
         even.into_iter().chain(self.longer()).chain(self.nodes.iter().flat_map(of_node)).collect()
     }
+}
+
+/// How much memory it may use is among the warnings.
+fn without_memory(node: &NodeStatus) -> Option<String> {
+    let full = node.out_of_memory.is_some() && node.state == NodeState::Up;
+    full.then(|| "grants no lock: it is out of memory".to_owned())
 }
 
 /// For how long it has been retired.
