@@ -15,6 +15,7 @@ mod sandbox;
 mod secrets;
 mod status;
 mod teaching;
+mod terminal;
 mod unlisted;
 mod unwell;
 mod usage;

@@ -1,9 +1,12 @@
 //! `quorumlock release --force`.
 
-use std::io::Write;
+use std::fs::File;
 use std::process::Stdio;
 
-use super::{Background, done, line_of, over, run};
+use serde_json::Value;
+
+use super::terminal::Asked;
+use super::{Background, done, line_of, over, run, until};
 use crate::common::servers;
 
 #[tokio::test]
@@ -13,12 +16,11 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
     let token = line_of(&folder.path().join("token")).parse::<u64>().unwrap();
     let answered = |answer: &str| {
-        let mut command = over(&servers);
-        let mut asked = Background::start(command.args(["release", "job", "--force"]).stdin(Stdio::piped()));
-        asked.child().stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let mut asked = Asked::start(over(&servers).args(["release", "job", "--force"]));
+        asked.answers(answer);
         asked.done()
     };
-    for answer in ["", "\n", "n\n", "maybe\n"] {
+    for answer in ["\u{4}", "\n", "n\n", "maybe\n"] {
         let (code, out, err) = answered(answer);
         assert_eq!((code, out.as_str()), (1, ""));
         assert!(err.contains("held by") && err.contains("[y/N]") && err.contains("nothing was released"), "{err}");
@@ -26,6 +28,7 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     assert!(holder.child().try_wait().unwrap().is_none());
     let (code, out, err) = answered("y\n");
     assert!(code == 0 && out.contains("\"job\" revoked: it is free once its holder lets go, within"), "{out}{err}");
+    assert!(out.contains("; it is taken from ") && out.contains(&format!("/{}/", holder.child().id())), "{out}");
     let (code, _, err) = holder.done();
     assert!(code == 76 && err.contains("was lost"), "{code}: {err}");
     let fence = servers[0].fence("job");
@@ -90,4 +93,53 @@ async fn a_name_that_is_free_is_told_to_be_and_nothing_is_asked() {
     assert!(code == 0 && out.contains("\"job\" is free"), "{out}{err}");
     assert!(!err.contains("[y/N]"), "nothing is asked: {err}");
     assert_eq!(servers[0].fence("job"), 0, "and nothing is changed");
+}
+
+#[tokio::test]
+async fn without_a_terminal_it_does_not_ask_nor_read() {
+    let servers = servers(3).await;
+    servers.iter().for_each(|server| server.take("job", "somebody"));
+    let mut command = over(&servers);
+    // Open and silent, as in many a pipeline.
+    let mut silent = Background::start(command.args(["release", "job", "--force", "--json"]).stdin(Stdio::piped()));
+    let stdin = silent.child().stdin.take();
+    let (code, out, err) = silent.done();
+    drop(stdin);
+    let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    assert_eq!((code, &told["holder"], &told["was_held"]), (1, &"somebody".into(), &true.into()), "{told}");
+    assert!(told["refused"].as_str().unwrap().contains("held by somebody; say --yes"), "{told}");
+    assert!(err.contains("so nobody is asked: say --yes") && !err.contains("[y/N]"), "{err}");
+    assert_eq!(servers[0].holder("job").as_deref(), Some("somebody"));
+}
+
+#[tokio::test]
+async fn an_answer_is_about_the_holder_that_was_asked_about() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let said = folder.path().join("said");
+    let taken_by = |owner: &str| servers.iter().for_each(|server| server.take("job", owner));
+    taken_by("one");
+    let heard = |times| {
+        let mut text = String::new();
+        until("it asks", || {
+            text = std::fs::read_to_string(&said).unwrap_or_default();
+            text.matches("[y/N] ").count() == times
+        });
+        text
+    };
+    let mut command = over(&servers);
+    command.args(["release", "job", "--force", "--json"]).stderr(File::create(&said).unwrap());
+    let mut asked = Asked::start(&mut command);
+    assert!(heard(1).contains("held by one"));
+    taken_by("another");
+    asked.answers("y\n");
+    let again = heard(2);
+    assert!(again.contains("has passed on") && again.contains("held by another"), "{again}");
+    asked.answers("n\n");
+    let (code, out, _) = asked.done();
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["holder"]), (1, &"another".into()), "{told}");
+    assert_eq!(servers[0].holder("job").as_deref(), Some("another"));
+    let (code, out, _) = done(over(&servers).args(["release", "job", "--force", "--json", "--yes"]));
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["holder"]), (0, &"another".into()), "{told}");
 }

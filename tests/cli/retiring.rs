@@ -1,8 +1,11 @@
 //! `quorumlock members retire`: it says what is left, and asks where that is no quorum and clients run.
 
+use std::io::{Seek, Write};
+
 use serde_json::Value;
 
-use super::{Background, done, line_of, over, run};
+use super::terminal::Asked;
+use super::{Background, done, line_of, over, run, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -20,14 +23,57 @@ async fn who_retires_so_many_that_no_quorum_is_left_is_asked_first() {
     let (code, out, err) = done(&mut retire(1));
     assert!(code == 1 && out.is_empty() && err.contains("nothing was retired"), "{code} {out}{err}");
     let lost = "1 of 3 nodes votes then: clients of this list acquire nothing, and running locks are lost";
-    assert!(err.contains(lost) && err.contains("[y/N] \n"), "{err}");
+    assert!(err.contains(lost) && err.contains("say --yes") && !err.contains("[y/N]"), "{err}");
     assert_eq!(done(over(&servers).args(["members", "show"])).0, 0, "it was not");
     let (code, out, _) = done(retire(1).arg("--json"));
-    assert!(code == 1 && out.is_empty(), "{out}");
-    let (code, out, err) = done(retire(1).arg("--yes"));
+    let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}"));
+    assert_eq!((code, &told["retired_ms"], &told["votes"]), (1, &Value::Null, &1.into()), "{told}");
+    assert_eq!(told["refused"], format!("{lost}; say --yes"));
+    let mut asked = Asked::start(&mut retire(1));
+    asked.answers("n\n");
+    let (code, out, err) = asked.done();
+    assert!(code == 1 && out.is_empty() && err.contains(&format!("{lost}. Retire it? [y/N] ")), "{err}");
+    let mut asked = Asked::start(&mut retire(1));
+    asked.answers("y\n");
+    let (code, out, err) = asked.done();
     assert!(code == 0 && out.contains(lost), "{out}{err}");
     let (code, out, _) = done(over(&servers).args(["members", "show"]));
     assert!(code == 69 && out.contains("1 of 3 nodes votes"), "{out}");
+}
+
+#[tokio::test]
+async fn a_list_on_standard_input_is_left_to_whoever_reads_it() {
+    let servers = servers(3).await;
+    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    let mut list = tempfile::tempfile().unwrap();
+    list.write_all(b"one\ntwo\n").unwrap();
+    list.rewind().unwrap();
+    let retire = |node: usize| {
+        let mut command = over(&servers);
+        command.args(["members", "retire", &servers[node].url()]).stdin(list.try_clone().unwrap());
+        done(&mut command).0
+    };
+    assert_eq!([0, 1, 2].map(retire), [0, 1, 1]);
+    assert_eq!((&list).stream_position().unwrap(), 0, "nothing was read");
+}
+
+#[tokio::test]
+async fn a_node_that_restarted_just_now_does_not_vote_then() {
+    let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "2s"];
+    let _client =
+        Background::start(&mut run(&servers, "job", &options, "echo > $0/in; exec sleep 1000", folder.path()));
+    line_of(&folder.path().join("in"));
+    let asked = |servers: &[Server], words: &[&str]| done(over(servers).args(words).args(["--max-ttl", "10s"]));
+    until("all are old enough", || asked(&servers, &["status"]).1.contains("3 of 3 nodes vote"));
+    servers[2].kill();
+    servers[2].restart().await;
+    until("it is enrolled", || asked(&servers, &["members", "show"]).0 == 0);
+    let (code, out, err) = asked(&servers, &["members", "retire", &servers[1].url()]);
+    assert!(code == 1 && out.is_empty() && err.contains("nothing was retired"), "{code} {out}{err}");
+    let (_, rest) =
+        err.split_once("1 of 3 nodes votes then: clients of this list acquire nothing for another ").expect(&err);
+    assert!(rest.contains(" s, since 1 is quarantined, and running locks are lost"), "{err}");
 }
 
 #[tokio::test]

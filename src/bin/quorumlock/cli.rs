@@ -13,7 +13,7 @@ use crate::duration;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
-Exit codes: 1 a check failed, nodes differ or you said no, 64 usage or settings, 69 no quorum of nodes can vote,
+Exit codes: 1 a check failed, nodes differ or you did not say yes, 64 usage or settings, 69 no quorum of nodes can vote,
 70 internal error, 75 not acquired in time, 76 the lock was lost.
 Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES.
 Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
@@ -180,7 +180,7 @@ pub(crate) struct OneNode {
 pub(crate) struct Retire {
     #[command(flatten)]
     pub(crate) node: OneNode,
-    /// Does not ask, where the others that are up are no quorum and clients are enrolled
+    /// Does not ask, where the others that vote are no quorum and clients are enrolled. Without a terminal it is needed there
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -198,7 +198,7 @@ pub(crate) struct Release {
     /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has gone
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Does not ask
+    /// Does not ask, and takes it from whoever holds it. Without a terminal it is needed where somebody does
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object

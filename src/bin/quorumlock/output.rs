@@ -23,11 +23,21 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "quorumlock: {text}");
 }
 
-/// Asks on standard error and reads a line. Anything but yes means no, and so does the end of the
-/// input.
-pub(crate) fn confirmed(question: &str) -> io::Result<bool> {
+/// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes means no, and so
+/// does the end of the input. Without a terminal nothing is read: the input may be for others, or never end.
+pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
+    if !io::stdin().is_terminal() {
+        note(&format!("{what}; standard input is no terminal, so nobody is asked: say --yes"));
+        return Ok(false);
+    }
+    let prompt = format!("{what}. {question} [y/N] ");
+    // Connections live on meanwhile.
+    tokio::task::spawn_blocking(move || answered(&prompt)).await.map_err(io::Error::other)?
+}
+
+fn answered(prompt: &str) -> io::Result<bool> {
     let mut err = io::stderr();
-    write!(err, "{question} [y/N] ")?;
+    write!(err, "{prompt}")?;
     err.flush()?;
     let mut answer = String::new();
     if io::stdin().lock().read_line(&mut answer)? == 0 {
@@ -63,6 +73,11 @@ pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<Stri
         _ => said,
     };
     said.into_iter().map(&mut shortened).collect()
+}
+
+/// Why nothing was done, for programs: nobody said yes to `what`.
+pub(crate) fn refused(what: &str) -> String {
+    format!("{what}; say --yes")
 }
 
 /// Writes to standard output.

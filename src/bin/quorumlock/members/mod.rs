@@ -6,7 +6,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::{Quorum, Reset, Retired};
+use quorumlock::{NodeState, NodeStatus, Quorum, Reset, Retired};
 use serde_json::json;
 
 use crate::cli::{Members, OneNode, Retire};
@@ -31,11 +31,10 @@ pub(crate) async fn members(args: Members) -> Outcome {
 async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
     let then = quorum.members().await?.without(&args.url)?;
-    let left = Left::of(&then);
+    let left = Left::of(&then, &quorum.nodes());
     let enrolled = then.nodes.iter().flat_map(|node| &node.roster).any(|roster| !roster.servers.is_empty());
-    if enrolled && !left.is_quorum() && !yes && !output::confirmed(&format!("{left}. Retire it?"))? {
-        output::note("nothing was retired");
-        return Ok(ExitCode::FAILURE);
+    if enrolled && !left.is_quorum() && !yes && !output::confirmed(&left.to_string(), "Retire it?").await? {
+        return kept(&args, &left);
     }
     let Retired { node, since, free_in, unused, .. } = quorum.retire(&args.url).await?;
     if args.json {
@@ -60,24 +59,51 @@ async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
     said(&quorum, &text).await
 }
 
+/// Nobody said yes.
+fn kept(args: &OneNode, left: &Left) -> Outcome {
+    if args.json {
+        let (votes, quorum_of, why) = (left.votes, left.quorum(), output::refused(&left.to_string()));
+        output::say(&json!({ "retired_ms": null, "votes": votes, "quorum": quorum_of, "refused": why }).to_string())?;
+    }
+    output::note("nothing was retired");
+    Ok(ExitCode::FAILURE)
+}
+
 /// What is left of a list.
 struct Left {
-    votes: u32,
-    nodes: u32,
+    votes: usize,
+    nodes: usize,
+    /// How long it takes until more vote, one by one.
+    quarantines: Vec<Duration>,
 }
 
 impl Left {
-    fn of(members: &quorumlock::Members) -> Self {
-        let nodes = u32::try_from(members.nodes.len()).unwrap_or(u32::MAX);
-        Self { votes: members.counted().nodes.len(), nodes }
+    fn of(members: &quorumlock::Members, nodes: &[NodeStatus]) -> Self {
+        let counted = members.counted().nodes;
+        let states =
+            || nodes.iter().enumerate().filter(|(index, _)| counted.contains(*index)).map(|(_, node)| &node.state);
+        let mut quarantines: Vec<_> = states()
+            .filter_map(|state| match state {
+                NodeState::Quarantined { left, .. } => Some(*left),
+                _ => None,
+            })
+            .collect();
+        quarantines.sort_unstable();
+        let votes = states().filter(|state| **state == NodeState::Up).count();
+        Self { votes, nodes: nodes.len(), quarantines }
     }
 
-    const fn quorum(&self) -> u32 {
+    const fn quorum(&self) -> usize {
         self.nodes / 2 + 1
     }
 
     const fn is_quorum(&self) -> bool {
         self.votes >= self.quorum()
+    }
+
+    /// When so many quarantines have ended that a quorum votes, if nothing else happens.
+    fn opens_in(&self) -> Option<Duration> {
+        self.quarantines.get(self.quorum().checked_sub(self.votes + 1)?).copied()
     }
 }
 
@@ -87,9 +113,19 @@ impl fmt::Display for Left {
         write!(f, "{} of {} nodes {vote} then", self.votes, self.nodes)?;
         match self.is_quorum() {
             true => Ok(()),
-            false => f.write_str(": clients of this list acquire nothing, and running locks are lost"),
+            false => {
+                let quarantined = self.opens_in().map(|wait| {
+                    format!(" for another {}, since {} quarantined", shown_left(wait), are(self.quarantines.len()))
+                });
+                let quarantined = quarantined.unwrap_or_default();
+                write!(f, ": clients of this list acquire nothing{quarantined}, and running locks are lost")
+            }
         }
     }
+}
+
+fn are(many: usize) -> String {
+    format!("{many} {}", if many == 1 { "is" } else { "are" })
 }
 
 async fn reset(args: OneNode) -> Outcome {
