@@ -1,5 +1,6 @@
 //! Taking a name away from whoever holds it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,33 +18,39 @@ const TRIES: u32 = 20;
 /// Takes a name away from whoever holds it, and lets the hold end by itself. For how long it may last still;
 /// `None` if nobody holds it.
 pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Option<Duration>> {
-    let mut longest = None;
+    let (mut longest, mut from) = (None, BTreeSet::new());
     for _ in 0..TRIES {
         let taking = Taking::look(voters, name, patience).await?;
-        let taken = taking.revoke().await?;
+        let taken = taking.revoke(&mut from).await?;
         longest = longest.max(taken.left);
+        if taken.alone {
+            return Ok(longest);
+        }
         // Of those that are named and hold it no more, the next one may have it.
         let passed_on = taken.left.is_none() && !taking.owners.is_empty();
         if !passed_on && taken.others.iter().all(|other| taking.owners.contains(other)) {
             return taking.conclusive().map(|()| longest);
         }
     }
-    Err(changed_hands(name))
+    let left = longest.map_or_else(String::new, |left| format!(", for {left:?} at most"));
+    Err(changed_hands(name, from, &left))
 }
 
 /// Frees a name on every node at once. Whether anybody held it.
 pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<bool> {
     let mut taking = Taking::look(voters, name, patience).await?;
     let held = taking.conclusive().map(|()| !taking.owners.is_empty());
+    let mut from = BTreeSet::new();
     for _ in 0..TRIES {
         taking.free().await?;
+        from.extend(taking.owners.iter().cloned());
         let after = Taking::look(voters, name, patience).await?;
         if !after.somebody_came_before(&taking) {
             return taking.conclusive().and(held);
         }
         taking = after;
     }
-    Err(changed_hands(name))
+    Err(changed_hands(name, from, ""))
 }
 
 /// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so far
@@ -111,15 +118,17 @@ impl<'a> Taking<'a> {
         self.voters.nodes.iter().map(|node| said(node.status())).collect()
     }
 
-    /// Lets each hold end by itself. For how long it may last still, and who else holds it.
-    async fn revoke(&self) -> Result<Revocation> {
+    /// Lets each hold end by itself. For how long it may last still, and who else holds it. Adds `from`
+    /// whom it was taken.
+    async fn revoke(&self, from: &mut BTreeSet<String>) -> Result<Revocation> {
         let mut all = Revocation::default();
         for owner in self.targets() {
-            let Revocation { left, others } = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience)
-                .await
-                .map_err(|reports| refused(self.name).with_nodes(reports))?;
+            let taken = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience).await;
+            let Revocation { left, others, alone } = taken.map_err(|reports| refused(self.name).with_nodes(reports))?;
+            from.extend(left.map(|_| owner.to_owned()));
             all.left = all.left.max(left);
             all.others.extend(others);
+            all.alone |= alone;
         }
         Ok(all)
     }
@@ -158,9 +167,13 @@ fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
     refused(name).with_nodes(survey.said.iter().enumerate().map(report).collect())
 }
 
-fn changed_hands(name: &Name) -> Error {
-    let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for; ask again");
-    Error::new(ErrorKind::Contended, message)
+fn changed_hands(name: &Name, from: BTreeSet<String>, left: &str) -> Error {
+    let done = match &*from.into_iter().collect::<Vec<_>>().join(" and ") {
+        "" => String::new(),
+        owners => format!("; it was taken away from {owners}{left}"),
+    };
+    let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for{done}; ask again");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn refused(name: &Name) -> Error {

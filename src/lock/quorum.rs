@@ -96,8 +96,8 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so many nodes are
     /// quarantined that [nobody can tell](Inspected::is_conclusive) who holds it: then it was taken away from
-    /// whom the nodes named, and somebody else may hold it. `Contended` if it passed to another
-    /// holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
+    /// whom the nodes named, and somebody else may hold it; the same if it passed to another holder
+    /// each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
@@ -115,8 +115,8 @@ impl Quorum {
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that
-    /// [nobody can tell](Inspected::is_conclusive) who held it; then it may be held still. `Contended` if it passed to
-    /// another holder each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
+    /// [nobody can tell](Inspected::is_conclusive) who held it, or it passed to another holder each
+    /// time it was asked for; then it may be held still. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.

@@ -54,7 +54,8 @@ impl Survey {
     }
 }
 
-fn voting(voters: &Voters) -> NodeSet {
+/// The nodes that vote now.
+pub(super) fn voting(voters: &Voters) -> NodeSet {
     let mut voting = NodeSet::default();
     let up = |node: &usize| voters.nodes[*node].status().state == NodeState::Up;
     (0..voters.nodes.len()).filter(up).for_each(|node| voting.insert(node));

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::inspect::voting;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
 use crate::node::{Operation, Outcome, Reply};
+use crate::quorum::NodeSet;
 use crate::quorum::tally::Size;
 
 /// What a quorum of nodes said.
@@ -17,6 +19,9 @@ pub(crate) struct Revocation {
     pub(crate) left: Option<Duration>,
     /// Who else holds it.
     pub(crate) others: Vec<String>,
+    /// Whether so many nodes hold it for that owner that nobody else has a quorum, whomever others
+    /// name.
+    pub(crate) alone: bool,
 }
 
 /// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have done it.
@@ -25,15 +30,26 @@ pub(crate) struct Revocation {
 /// The next holder may rest on these nodes alone, so what they say is how long it takes. And whoever else got the name
 /// by a lower ballot has it from a quorum, so one of them at least names that one; others that are
 /// named came later.
+///
+/// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else does: who
+/// has a lower ballot has it from a quorum, and keeps it there; and these nodes grant none from now on. A
+/// node that may have forgotten whom it granted the name to does not count for that. For some
+/// round trips this is waited for, since the nearest nodes may be those that name others.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
     revoke: Operation,
     patience: Duration,
 ) -> Result<Revocation, Vec<NodeReport>> {
     let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size));
-    let until = voters.host.now() + patience;
+    let (until, before_that) = (voters.host.now() + patience, voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke), &round);
-    before(&voters.host, until, round.verdict()).await.flatten().ok_or_else(|| round.reports(voters, None))
+    let taken = before(&voters.host, until, round.verdict()).await.flatten();
+    taken.ok_or_else(|| round.reports(voters, None))?;
+    let soon = until.min(voters.host.now() + voters.grace());
+    let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
+    let (so_far, marked) = round.look(|so_far| (so_far.so_far.clone(), so_far.marked));
+    let truthful = marked.and(before_that).and(voting(voters));
+    Ok(Revocation { alone: truthful.len() >= voters.size.blocking(), ..so_far })
 }
 
 #[derive(Clone, Debug)]
@@ -41,22 +57,34 @@ struct Revoking {
     size: Size,
     done: u32,
     failed: u32,
+    /// The nodes that hold it for the owner.
+    marked: NodeSet,
     so_far: Revocation,
 }
 
 impl Revoking {
     fn new(size: Size) -> Self {
-        Self { size, done: 0, failed: 0, so_far: Revocation::default() }
+        Self { size, done: 0, failed: 0, marked: NodeSet::default(), so_far: Revocation::default() }
+    }
+
+    /// Whether those that are still to answer change nothing.
+    fn is_settled(&self) -> bool {
+        let blocking = self.size.blocking();
+        let open = self.size.nodes().saturating_sub(self.done + self.failed);
+        self.so_far.others.is_empty() || self.marked.len() >= blocking || self.marked.len() + open < blocking
     }
 }
 
 impl Count for Revoking {
     type Verdict = Option<Revocation>;
 
-    fn count(&mut self, _: usize, reply: &Reply, _: u64) {
+    fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         if let Ok(Outcome::Revoked { held, left, other }) = reply {
             self.done += 1;
-            self.so_far.left = self.so_far.left.max((*held > 0).then_some(*left));
+            if *held > 0 {
+                self.marked.insert(node);
+                self.so_far.left = self.so_far.left.max(Some(*left));
+            }
             self.so_far.others.extend(other.clone());
         } else {
             self.failed += 1;
@@ -80,7 +108,7 @@ mod tests {
 
     fn told(replies: &[Reply]) -> Option<Option<Revocation>> {
         let mut revoking = Revoking::new(Size::of(3));
-        replies.iter().for_each(|reply| revoking.count(0, reply, 0));
+        replies.iter().enumerate().for_each(|(node, reply)| revoking.count(node, reply, 0));
         revoking.verdict()
     }
 
@@ -91,11 +119,11 @@ mod tests {
     #[test]
     fn a_quorum_tells_how_long_it_takes_at_most() {
         assert_eq!(told(&[left(3)]), None);
-        assert_eq!(told(&[left(3), left(2)]), Some(Some(Revocation { left: Some(3 * SECOND), others: vec![] })));
+        assert_eq!(told(&[left(3), left(2)]), Some(Some(Revocation { left: Some(3 * SECOND), ..Default::default() })));
         let free = Ok(Outcome::Revoked { held: 0, left: Duration::ZERO, other: Some("x".into()) });
         assert_eq!(
             told(&[free.clone(), free]),
-            Some(Some(Revocation { left: None, others: vec!["x".into(), "x".into()] }))
+            Some(Some(Revocation { others: vec!["x".into(), "x".into()], ..Default::default() }))
         );
     }
 

@@ -106,7 +106,7 @@ impl Pushed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handovers {
     nodes: Vec<Slot>,
-    /// The nodes that pushed anything, votes or not.
+    /// The nodes that pushed anything, votes or not, or may have.
     pushed: NodeSet,
     /// Those of them that have answered nothing since.
     open: NodeSet,
@@ -169,9 +169,10 @@ impl Handovers {
     }
 
     /// The name was taken away from this owner, says a node: it is granted nothing more there, and
-    /// waits for nothing.
+    /// waits for nothing. The node may have handed it over before, which was not heard.
     pub fn revoked(&mut self, node: usize) {
         self.granted(node);
+        self.pushed.insert(node);
         self.revoked = true;
     }
 

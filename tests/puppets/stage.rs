@@ -30,6 +30,7 @@ pub struct Puppet {
     ahead: Mutex<Option<i128>>,
     lesson: Mutex<Option<Lesson>>,
     closed: AtomicBool,
+    state: Mutex<NodeState>,
     /// Done by the node as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
 }
@@ -90,7 +91,7 @@ impl Node for Puppet {
     }
 
     fn status(&self) -> NodeStatus {
-        NodeStatus::new(self.label.clone(), NodeState::Up)
+        NodeStatus::new(self.label.clone(), self.state.lock().unwrap().clone())
     }
 }
 
@@ -178,6 +179,7 @@ impl Stage {
                 ahead: Mutex::default(),
                 lesson: Mutex::default(),
                 closed: AtomicBool::new(false),
+                state: Mutex::new(NodeState::Up),
                 reflex: Mutex::default(),
             })
         };
@@ -380,6 +382,11 @@ impl Stage {
         let from = self.clock.now() + due;
         *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + 60 * SECOND });
         self.doubted(node);
+    }
+
+    /// From now on a node says that it is in this state.
+    pub fn turns(&self, node: usize, state: NodeState) {
+        *self.puppets[node].state.lock().unwrap() = state;
     }
 
     /// A node's clock is so many microseconds ahead of the client's.
