@@ -80,7 +80,7 @@ impl Stage {
 
     async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: bool) -> Result<Summary, Failure> {
         let view = View::new(args, quorum);
-        view.note("waiting until all nodes vote: a server that has just started may have forgotten locks");
+        view.note("waiting until all nodes vote: a server just started may have forgotten locks");
         ready(quorum).await?;
         let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
@@ -123,10 +123,7 @@ impl Stage {
         if played >= 0.75 && self.restarted == 0 {
             servers.restart(VICTIM)?;
             self.restarted = 1;
-            view.note(&format!(
-                "three quarters: started {} again, empty; it does not vote until all it forgot has expired",
-                self.settings.nodes[VICTIM]
-            ));
+            view.note(&format!("three quarters: started {} again, empty; it votes soon", self.settings.nodes[VICTIM]));
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ impl Summary {
         let who = format!("{} workers in {} processes, {}", self.workers, self.processes, show(self.took));
         let acquire = [0.5, 0.99, 1.0].map(|share| show(self.percentile(share)));
         let rows = [
-            ("sections", bold(&grouped(report.sections)), format!("under the lock, {per_second} a second; {who}")),
+            ("sections", bold(&grouped(report.sections)), format!("{per_second} a second; {who}")),
             ("handed over", grouped(report.handovers), "of them to the next waiter, without claims".to_owned()),
             ("overlaps", none(report.overlaps), "times that somebody was inside already".to_owned()),
             ("lost updates", none(self.lost_updates()), format!("the counter's file says {}", grouped(self.counted))),

@@ -96,7 +96,7 @@ fn title(args: &Demo, nodes: usize) -> String {
 fn figures(report: &Report) -> String {
     let bad = |count: u64| if count == 0 { green("0") } else { red(&count.to_string()) };
     format!(
-        "{} sections   overlaps {}   rejected tokens {}   lost {}   acquire p50 {} p99 {}",
+        "{} sections  overlaps {}  rejected {}  lost {}  acquire p50 {} p99 {}",
         grouped(report.sections),
         bad(report.overlaps),
         bad(report.rejected_tokens),
