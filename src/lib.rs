@@ -115,7 +115,7 @@ mod words;
 pub use config::LockOptions;
 pub use error::{Error, ErrorKind, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{Inspected, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
+pub use lock::{Inspected, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired, Taken};
 pub use node::{NodeState, NodeStatus};
 pub use quorum::LostReason;
 

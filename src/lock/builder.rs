@@ -184,7 +184,7 @@ impl QuorumBuilder {
         let settings = redis::Settings {
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
-            enrols: !self.settings.onlooker,
+            counts: if self.settings.onlooker { redis::Counts::Looked } else { redis::Counts::Enrolled },
             drift: self.settings.options.clock_rate(),
             record: record_key(&self.settings.prefix).into(),
             client_name: self.settings.client_name.as_str().into(),

@@ -15,38 +15,53 @@ use crate::quorum::tally::Freed;
 /// How often a name is asked for that passes from one to the next meanwhile.
 const TRIES: u32 = 20;
 
-/// Takes a name away from whoever holds it, and lets the hold end by itself. For how long it may last still;
-/// `None` if nobody holds it.
-pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Option<Duration>> {
+/// What was taken away, and from whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Taken {
+    /// From whom: the owners of the rounds that nodes granted the name, in their order. One that
+    /// was granted it by too few nodes, and never held it, is among them. Empty if no node named
+    /// one.
+    pub from: Vec<String>,
+    /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once, and
+    /// `None` if nobody held it.
+    pub left: Option<Duration>,
+    /// Tokens that are dealt from now on are above this; those of [`from`](Self::from) are not.
+    pub fence: u64,
+}
+
+/// Takes a name away from whoever holds it, and lets the hold end by itself.
+pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let (mut longest, mut from) = (None, BTreeSet::new());
     for _ in 0..TRIES {
         let taking = Taking::look(voters, name, patience).await?;
         let taken = taking.revoke(&mut from).await?;
         longest = longest.max(taken.left);
-        if taken.alone {
-            return Ok(longest);
-        }
         // Of those that are named and hold it no more, the next one may have it.
         let passed_on = taken.left.is_none() && !taking.owners.is_empty();
-        if !passed_on && taken.others.iter().all(|other| taking.owners.contains(other)) {
-            return taking.conclusive().map(|()| longest);
+        let known = || !passed_on && taken.others.iter().all(|other| taking.owners.contains(other));
+        if taken.alone || known() {
+            let all = Taken { from: from.into_iter().collect(), left: longest, fence: taking.ballot };
+            return if taken.alone { Ok(all) } else { taking.conclusive().map(|()| all) };
         }
     }
     let left = longest.map_or_else(String::new, |left| format!(", for {left:?} at most"));
     Err(changed_hands(name, from, &left))
 }
 
-/// Frees a name on every node at once. Whether anybody held it.
-pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<bool> {
+/// Frees a name on every node at once.
+pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let mut taking = Taking::look(voters, name, patience).await?;
-    let held = taking.conclusive().map(|()| !taking.owners.is_empty());
+    let known = taking.conclusive();
     let mut from = BTreeSet::new();
     for _ in 0..TRIES {
         taking.free().await?;
         from.extend(taking.owners.iter().cloned());
         let after = Taking::look(voters, name, patience).await?;
         if !after.somebody_came_before(&taking) {
-            return taking.conclusive().and(held);
+            taking.conclusive().and(known)?;
+            let left = (!from.is_empty()).then_some(Duration::ZERO);
+            return Ok(Taken { from: from.into_iter().collect(), left, fence: taking.ballot });
         }
         taking = after;
     }
@@ -102,7 +117,7 @@ impl<'a> Taking<'a> {
 
     /// What was done is all that was known; too few nodes vote to tell whether that was all there was.
     fn conclusive(&self) -> Result<()> {
-        if Inspected::new(self.voters, &self.survey).is_conclusive() {
+        if Inspected::new(self.voters, &self.survey.still(self.voters)).is_conclusive() {
             return Ok(());
         }
         let done = match &*self.owners.join(" and ") {

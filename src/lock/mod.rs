@@ -11,6 +11,7 @@ mod retired;
 mod taught;
 
 pub use builder::QuorumBuilder;
+pub use forced::Taken;
 pub use inspected::Inspected;
 pub use members::{Members, NodeMembers};
 pub use mutex::QuorumLock;

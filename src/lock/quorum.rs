@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::forced::{free, take_away};
+use super::forced::{Taken, free, take_away};
 use super::inner::Inner;
 use super::inspected::Inspected;
 use super::mutex::QuorumLock;
@@ -89,9 +89,10 @@ impl Quorum {
 
     /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the hold any
     /// more, and nobody else enters before the holder has let go, which it does with its next renewal, or its
-    /// time is over. Tokens dealt so far are dead at once, as far as storage checks them: the fence is raised.
+    /// time is over. Later tokens are above [`Taken::fence`]: storage that is told it can refuse
+    /// the others from now on.
     ///
-    /// Returns for how long it may be held still, by the nodes' clocks; `None` if nobody holds it.
+    /// Returns from whom it was taken, and for how long it may be held still.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so many nodes are
@@ -101,7 +102,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
-    pub async fn revoke(&self, name: &str) -> Result<Option<Duration>> {
+    pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.name(name)?;
         self.0.usable()?;
         take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
@@ -111,7 +112,7 @@ impl Quorum {
     /// most a third of its ttl later; until then there may be two.** For repairs by hand, where it is known that the holder
     /// has gone; [`revoke`](Self::revoke) is safe.
     ///
-    /// Returns whether anybody held it on any node.
+    /// Returns from whom it was taken, on any node.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that
@@ -120,7 +121,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.
-    pub async fn force_release(&self, name: &str) -> Result<bool> {
+    pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.name(name)?;
         self.0.usable()?;
         free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await

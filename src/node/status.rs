@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quorum::guard::Doubt;
-use crate::quorum::roster::Roster;
+use crate::quorum::roster::{Roster, Seen};
 use crate::words;
 
 /// Whether a node takes part.
@@ -122,6 +122,12 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
+    /// What it comes to on a list of nodes.
+    #[must_use]
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { label: &self.node, run: self.run.as_deref(), roster: self.roster.as_ref() }
+    }
+
     /// A node of which no more is known than its state.
     #[must_use]
     pub const fn new(node: Arc<str>, state: NodeState) -> Self {

@@ -125,7 +125,7 @@ impl Book {
             return Tick::NEVER;
         }
         if voters.members.onlooker {
-            ring.look().await;
+            self.look(&ring, now).await;
             return now + EVERY;
         }
         self.were_retired = self.retired();
@@ -151,6 +151,16 @@ impl Book {
             false => AGAIN,
         };
         now + pause * (1_000 - spread) / 1_000
+    }
+
+    /// Of a client that only looks: nodes are doubted for as long as for clients. Where too few tell
+    /// how long that is, it is not known yet.
+    async fn look(&mut self, ring: &Ring<'_>, now: Tick) {
+        let answers = ring.look().await;
+        if answers.iter().flatten().count() >= ring.voters.size.quorum() as usize {
+            self.raise(ring, &answers, now);
+        }
+        ring.connected.iter().for_each(|node| ring.tell(node, Standing::Exempt, &answers));
     }
 
     /// From when on the next enrolment may be made before it is due: half the time, where nobody is

@@ -8,8 +8,9 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Operation, Outcome, Reply};
+use crate::node::{NodeStatus, Operation, Outcome, Reply};
 use crate::quorum::NodeSet;
+use crate::quorum::roster::counted;
 use crate::quorum::tally::Size;
 
 /// What a quorum of nodes said.
@@ -33,7 +34,8 @@ pub(crate) struct Revocation {
 ///
 /// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else does: who
 /// has a lower ballot has it from a quorum, and keeps it there; and these nodes grant none from now on. A
-/// node that may have forgotten whom it granted the name to does not count for that. For some
+/// node that may have forgotten whom it granted the name to does not count for that, nor does one
+/// that is not on the list which clients have by the rosters. For some
 /// round trips this is waited for, since the nearest nodes may be those that name others.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
@@ -48,8 +50,18 @@ pub(crate) async fn revoke(
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
     let (so_far, marked) = round.look(|so_far| (so_far.so_far.clone(), so_far.marked));
-    let truthful = marked.and(before_that).and(voting(voters));
+    let truthful = marked.and(before_that).and(voting(voters)).and(listed(voters));
     Ok(Revocation { alone: truthful.len() >= voters.size.blocking(), ..so_far })
+}
+
+/// The nodes whose votes clients count with this list, as far as rosters were told.
+fn listed(voters: &Voters) -> NodeSet {
+    let nodes: Vec<_> = voters.nodes.iter().map(|node| node.status()).collect();
+    // In memory, nodes have no rosters, and all are listed.
+    if nodes.iter().all(|node| node.run.is_none()) {
+        return voters.everyone();
+    }
+    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()).nodes
 }
 
 #[derive(Clone, Debug)]

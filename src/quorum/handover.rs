@@ -106,14 +106,14 @@ impl Pushed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handovers {
     nodes: Vec<Slot>,
-    /// The nodes that pushed anything, votes or not, or may have.
+    /// The nodes that pushed anything, votes or not.
     pushed: NodeSet,
     /// Those of them that have answered nothing since.
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
-    /// Whether any node said that the name was taken away from this owner.
-    revoked: bool,
+    /// The nodes that said that the name was taken away from this owner.
+    revoked: NodeSet,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -172,8 +172,7 @@ impl Handovers {
     /// waits for nothing. The node may have handed it over before, which was not heard.
     pub fn revoked(&mut self, node: usize) {
         self.granted(node);
-        self.pushed.insert(node);
-        self.revoked = true;
+        self.revoked.insert(node);
     }
 
     /// A node granted a claim, which is a vote of its own and ends what was registered.
@@ -221,7 +220,7 @@ impl Handovers {
     /// The nodes that may have granted it the name, whatever that was worth.
     #[must_use]
     pub const fn pushed(&self) -> NodeSet {
-        self.pushed
+        self.pushed.or(self.revoked)
     }
 
     /// The nodes that may hand the name over to it.
@@ -242,7 +241,7 @@ impl Handovers {
     /// another.
     #[must_use]
     pub const fn is_revoked(&self) -> bool {
-        self.revoked
+        !self.revoked.is_empty()
     }
 
     /// The highest ballot that was pushed; 0 if none was.

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::terminal::Asked;
 use super::{Background, done, line_of, over, run, until};
+use crate::common::server::Server;
 use crate::common::servers;
 
 #[tokio::test]
@@ -141,5 +142,63 @@ async fn an_answer_is_about_the_holder_that_was_asked_about() {
     assert_eq!(servers[0].holder("job").as_deref(), Some("another"));
     let (code, out, _) = done(over(&servers).args(["release", "job", "--force", "--json", "--yes"]));
     let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &told["holder"]), (0, &"another".into()), "{told}");
+    assert_eq!((code, &told["taken_from"]), (0, &json!(["another"])), "{told}");
+    assert!(told["fence"].as_u64().unwrap() >= servers[0].fence("job"), "{told}");
+}
+
+/// Too few name it for a quorum, and it may be on its way to one.
+#[tokio::test]
+async fn nor_is_it_about_who_came_meanwhile_on_one_node() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let said = folder.path().join("said");
+    servers.iter().for_each(|server| server.take("job", "one"));
+    let asks = |times| {
+        let heard = || std::fs::read_to_string(&said).unwrap_or_default();
+        until("it asks", || heard().matches("[y/N] ").count() == times);
+    };
+    let mut command = over(&servers);
+    command.args(["release", "job", "--force"]).stderr(File::create(&said).unwrap());
+    let mut asked = Asked::start(&mut command);
+    asks(1);
+    servers[2].take("job", "another");
+    asked.answers("y\n");
+    asks(2);
+    asked.answers("n\n");
+    assert_eq!(asked.done().0, 1);
+    assert_eq!(servers[2].holder("job").as_deref(), Some("another"));
+}
+
+#[tokio::test]
+async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
+    let servers = servers(3).await;
+    servers[1].take("job", "somebody");
+    let (code, out, err) = done(over(&servers).args(["status", "job"]));
+    assert!(code == 0 && out.contains("job is free on a quorum of nodes, and others name somebody"), "{out}{err}");
+    let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]));
+    assert!(code == 1 && out.is_empty() && err.contains("others name somebody"), "{out}{err}");
+    let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]));
+    assert!(code == 0 && out.contains("it is taken from somebody"), "{out}{err}");
+}
+
+/// A shell may not know how long the clients' locks are: the nodes do.
+#[tokio::test]
+async fn a_node_that_restarted_is_in_doubt_for_as_long_as_the_clients_locks_last() {
+    let mut servers = servers(3).await;
+    let (code, _, err) = done(over(&servers).args(["run", "other", "--ttl", "10m", "--", "true"]));
+    assert_eq!(code, 0, "{err}");
+    servers[..2].iter().for_each(|server| server.take("job", "somebody"));
+    servers[1].restart().await;
+    let young = |server: &Server| {
+        ["0", "1", "2"]
+            .map(|age| format!("uptime_in_seconds:{age}\r"))
+            .iter()
+            .any(|age| server.command(&["INFO", "server"]).contains(age))
+    };
+    until("they are older than this shell's locks", || !servers.iter().any(young));
+    let asked = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "100ms").args(words));
+    for words in [&["status", "job"][..], &["release", "job", "--force"], &["release", "job", "--force", "--yes"]] {
+        let (_, out, err) = asked(words);
+        assert!(!out.contains("free"), "{words:?}: {out}{err}");
+        assert!(format!("{out}{err}").contains("somebody"), "{words:?}: {out}{err}");
+    }
 }

@@ -170,11 +170,11 @@ async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
 #[tokio::test]
 async fn a_max_ttl_below_that_of_the_clients_is_warned_of() {
     let servers = servers(3).await;
-    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "2s", "--", "true"])).0, 0);
     assert_eq!(warnings(&mut over(&servers)), "");
     super::until("they are no longer quarantined", || done(over(&servers).args(["status", "--max-ttl", "1s"])).0 == 0);
     let said = warnings(over(&servers).env("QUORUMLOCK_MAX_TTL", "1s"));
-    assert!(said.contains("have a max_ttl, or ttl, of 30 s, which counts for all; here it is 1 s"), "{said}");
+    assert!(said.contains("have a max_ttl, or ttl, of 2 s, which counts for all; here it is 1 s"), "{said}");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(wo
     let client = world.client().await;
     let guard = client.lock("corrupt").acquire(SECOND).await.unwrap();
     world.raise(0, "corrupt", CORRUPT).await;
-    assert!(client.force_release("corrupt").await.unwrap());
+    assert_eq!(client.force_release("corrupt").await.unwrap().left, Some(Duration::ZERO));
     drop(guard);
 }
 
@@ -26,9 +26,12 @@ async fn a_revoked_holder_keeps_others_out_until_it_has_let_go(world: impl World
     let client = world.client().await;
     let lock = client.lock("revoked");
     let guard = lock.acquire(SECOND).await.unwrap();
-    let left = client.revoke("revoked").await.unwrap().expect("it is held");
-    assert!(left > Duration::ZERO && guard.is_held(), "{left:?}");
+    let holder = client.inspect("revoked").await.unwrap().holder().unwrap().to_owned();
+    let taken = client.revoke("revoked").await.unwrap();
+    assert!(taken.left.expect("it is held") > Duration::ZERO && guard.is_held(), "{taken:?}");
+    assert_eq!(taken.from, [holder]);
     let said = client.inspect("revoked").await.unwrap();
+    assert_eq!(said.fence(), taken.fence);
     assert!(said.revoked() && said.holder().is_some() && said.fence() > guard.token());
     let next = lock.acquire(60 * SECOND).await.unwrap();
     assert!(!guard.is_held(), "two hold it");
@@ -38,9 +41,10 @@ async fn a_revoked_holder_keeps_others_out_until_it_has_let_go(world: impl World
 
 async fn a_free_name_that_is_revoked_has_its_fence_raised(world: impl World) {
     let client = world.client().await;
-    assert_eq!(client.revoke("free").await.unwrap(), None);
+    let taken = client.revoke("free").await.unwrap();
+    assert!(taken.left.is_none() && taken.from.is_empty(), "{taken:?}");
     let fence = client.inspect("free").await.unwrap().fence();
-    assert!(fence > 0 && client.lock("free").acquire(SECOND).await.unwrap().token() > fence);
+    assert!(fence == taken.fence && client.lock("free").acquire(SECOND).await.unwrap().token() > fence);
 }
 
 async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
@@ -49,7 +53,7 @@ async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
     for node in world.all() {
         world.raise(node, "ahead", ahead).await;
     }
-    assert!(!client.force_release("ahead").await.unwrap(), "nobody holds it");
+    assert_eq!(client.force_release("ahead").await.unwrap().left, None, "nobody holds it");
     let fence = client.inspect("ahead").await.unwrap().fence();
     assert!(fence > ahead && fence < ahead + DAY, "{fence}");
 }
@@ -74,7 +78,7 @@ mod lost {
         world.held_everywhere("forced").await;
         // What is asked first, and the release.
         world.faults[0].lose_requests(2);
-        assert!(client.force_release("forced").await.unwrap());
+        assert!(client.force_release("forced").await.unwrap().left.is_some());
         tokio::time::timeout(60 * SECOND, world.freed("forced")).await.expect("long before its ttl ends");
         drop(guard);
     }

@@ -181,12 +181,13 @@ async fn a_forced_release_tells_the_old_holder_and_kills_its_token(world: impl W
     let (holder, other) = (client(&world).await, client(&world).await);
     let guard = holder.lock("forced").acquire(SECOND).await.unwrap();
     world.held_everywhere("forced").await;
-    assert!(other.force_release("forced").await.unwrap());
-    assert!(other.inspect("forced").await.unwrap().fence() > guard.token());
+    let taken = other.force_release("forced").await.unwrap();
+    assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 1), "{taken:?}");
+    assert!(taken.fence > guard.token() && other.inspect("forced").await.unwrap().fence() == taken.fence);
     assert_eq!(lost(&world, &guard).await, LostReason::Refused);
     holder.quiet().await;
     world.freed("forced").await;
-    assert!(!other.force_release("forced").await.unwrap(), "nobody holds it");
+    assert_eq!(other.force_release("forced").await.unwrap().left, None, "nobody holds it");
     let next = other.lock("forced").acquire(SECOND).await.unwrap();
     assert!(next.token() > guard.token() + 1, "and the fence was raised once more");
 }

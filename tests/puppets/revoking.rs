@@ -5,13 +5,14 @@ use std::time::Duration;
 use quorumlock::node::{Fault, FaultKind, Inspection, NodeState, Outcome, Queued, Verb};
 use quorumlock::quorum::guard::Doubt;
 use quorumlock::quorum::handover::Stamp;
-use quorumlock::{ErrorKind, Result};
+use quorumlock::quorum::roster::{PROTOCOL, Roster};
+use quorumlock::{ErrorKind, Result, Taken};
 use tokio::task::JoinHandle;
 
 use crate::answers::{Answer, SILENCE, granted, released};
 use crate::stage::{MS, SECOND, Stage};
 
-fn revoke(stage: &Stage) -> JoinHandle<Result<Option<Duration>>> {
+fn revoke(stage: &Stage) -> JoinHandle<Result<Taken>> {
     let quorum = stage.quorum.clone();
     tokio::spawn(async move { quorum.revoke("it").await })
 }
@@ -40,7 +41,9 @@ async fn a_name_that_passed_to_another_meanwhile_is_taken_from_that_one() {
     named(&stage, "two").await;
     let second = stage.round(Verb::Revoke, |_, _| revoked(1, 8 * SECOND)).await;
     assert_eq!(&*second.owner, "two");
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(8 * SECOND));
+    let taken = revoking.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.fence), (Some(8 * SECOND), second.ballot));
+    assert_eq!(taken.from, ["two"], "the first had let go before it was asked");
 }
 
 /// One node has not heard of the release yet, and the others have handed the name over.
@@ -53,7 +56,9 @@ async fn a_name_that_passed_on_where_most_nodes_are_is_taken_from_the_next_one_t
     named(&stage, "two").await;
     let second = stage.round(Verb::Revoke, |_, _| revoked(1, SECOND)).await;
     assert_eq!(&*second.owner, "two");
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(3 * SECOND), "the longest");
+    let taken = revoking.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.fence), (Some(3 * SECOND), second.ballot), "the longest");
+    assert_eq!(taken.from, ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +69,7 @@ async fn a_name_that_was_free_and_is_held_by_the_time_is_taken_away() {
     stage.round(Verb::Revoke, |node, _| if node == 0 { revoked(0, Duration::ZERO) } else { held_by("two") }).await;
     named(&stage, "two").await;
     stage.round(Verb::Revoke, |_, _| revoked(1, SECOND)).await;
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(SECOND));
+    assert_eq!(revoking.await.unwrap().unwrap().left, Some(SECOND));
 }
 
 /// By the second look somebody has it whom the first did not name, and whose ballot is no higher than the release's.
@@ -81,7 +86,9 @@ async fn a_name_that_is_freed_by_force_is_freed_again_where_it_passed_on_meanwhi
     assert_eq!(&*second.owner, "two");
     let later = || Inspection::held("three".to_owned(), 1, Some(9 * SECOND), second.ballot + 1);
     stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![later()])))).await;
-    assert!(freeing.await.unwrap().unwrap());
+    let taken = freeing.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.fence), (Some(Duration::ZERO), second.ballot));
+    assert_eq!(taken.from, ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +129,7 @@ async fn a_hold_that_so_many_nodes_marked_that_nobody_else_has_a_quorum_is_taken
     look(&stage, revoked(1, 9 * SECOND)).await;
     stranger(&stage).await;
     stage.quiet_for(SECOND).await;
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(9 * SECOND));
+    assert_eq!(revoking.await.unwrap().unwrap().left, Some(9 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +141,7 @@ async fn who_names_another_may_be_the_nearest() {
     stage.answer(2, || revoked(1, 8 * SECOND));
     stranger(&stage).await;
     stage.quiet_for(SECOND).await;
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(8 * SECOND));
+    assert_eq!(revoking.await.unwrap().unwrap().left, Some(8 * SECOND));
 }
 
 /// What it forgot may be that it granted the name to another, whose lease goes on.
@@ -149,7 +156,37 @@ async fn that_a_node_has_marked_it_which_may_have_forgotten_others_does_not_coun
     stage.turns(2, NodeState::Up);
     look(&stage, revoked(1, 7 * SECOND)).await;
     stranger(&stage).await;
-    assert_eq!(revoking.await.unwrap().unwrap(), Some(9 * SECOND));
+    assert_eq!(revoking.await.unwrap().unwrap().left, Some(9 * SECOND));
+}
+
+/// Their clients have another list, so that a quorum of others may hold it.
+#[tokio::test(start_paused = true)]
+async fn nor_does_it_where_clients_do_not_count_votes_of_nodes_of_this_list() {
+    let stage = Stage::new(3);
+    let theirs = ["c", "d", "e"].map(str::to_owned).to_vec();
+    let roster = Roster { nodes: 3, protocol: PROTOCOL, servers: theirs, ..Roster::default() };
+    ["a", "b", "c"].iter().enumerate().for_each(|(node, run)| stage.told(node, run, &roster));
+    let revoking = revoke(&stage);
+    look(&stage, revoked(1, 9 * SECOND)).await;
+    stranger(&stage).await;
+    named(&stage, "two").await;
+    stage.round(Verb::Revoke, |_, _| revoked(1, 7 * SECOND)).await;
+    assert_eq!(revoking.await.unwrap().unwrap().from, ["me", "two"]);
+}
+
+/// By the time that the hold is marked, a node that said it knew of nobody has restarted.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_restarts_meanwhile_does_not_count_among_those_that_knew_of_nobody() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(7)])));
+    let down = || Some(Err(Fault::new(FaultKind::Down, "there is no connection")));
+    stage.round(Verb::Inspect, |node, _| if node == 0 { down() } else { nobody() }).await;
+    stage.round(Verb::Revoke, |_, _| SILENCE).await;
+    stage.turns(2, NodeState::Quarantined { left: SECOND, doubt: Doubt::Restarted });
+    (1..3).for_each(|node| stage.answer(node, || revoked(0, Duration::ZERO)));
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("nobody can tell"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

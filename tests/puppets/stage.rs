@@ -10,6 +10,7 @@ use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{HandedOver, Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
 use quorumlock::quorum::Tick;
 use quorumlock::quorum::guard::Lesson;
+use quorumlock::quorum::roster::Roster;
 use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -31,6 +32,8 @@ pub struct Puppet {
     lesson: Mutex<Option<Lesson>>,
     closed: AtomicBool,
     state: Mutex<NodeState>,
+    /// The run id and the roster of its server, if it has one.
+    member: Mutex<Option<(String, Roster)>>,
     /// Done by the node as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
 }
@@ -91,7 +94,9 @@ impl Node for Puppet {
     }
 
     fn status(&self) -> NodeStatus {
-        NodeStatus::new(self.label.clone(), self.state.lock().unwrap().clone())
+        let mut status = NodeStatus::new(self.label.clone(), self.state.lock().unwrap().clone());
+        (status.run, status.roster) = self.member.lock().unwrap().clone().unzip();
+        status
     }
 }
 
@@ -180,6 +185,7 @@ impl Stage {
                 lesson: Mutex::default(),
                 closed: AtomicBool::new(false),
                 state: Mutex::new(NodeState::Up),
+                member: Mutex::default(),
                 reflex: Mutex::default(),
             })
         };
@@ -387,6 +393,11 @@ impl Stage {
     /// From now on a node says that it is in this state.
     pub fn turns(&self, node: usize, state: NodeState) {
         *self.puppets[node].state.lock().unwrap() = state;
+    }
+
+    /// From now on a node's server has that run id, and told that roster.
+    pub fn told(&self, node: usize, run: &str, roster: &Roster) {
+        *self.puppets[node].member.lock().unwrap() = Some((run.to_owned(), roster.clone()));
     }
 
     /// A node's clock is so many microseconds ahead of the client's.

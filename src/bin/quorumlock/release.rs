@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::{Inspected, Quorum};
+use quorumlock::{Inspected, Quorum, Taken};
 use serde_json::json;
 
 use crate::cli::Release;
@@ -12,7 +12,7 @@ use crate::duration::left;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::Settings;
-use crate::status::{held_by, milliseconds};
+use crate::status::{held_by, milliseconds, named};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -25,24 +25,22 @@ pub(crate) async fn release(args: Release) -> Outcome {
     }
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await;
     let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
-    let before = match args.yes {
-        true => quorum.inspect(&args.name).await?,
-        false => match asked(&args, &quorum).await? {
-            ControlFlow::Continue(before) => before,
-            ControlFlow::Break(code) => return Ok(code),
-        },
-    };
+    if !args.yes
+        && let ControlFlow::Break(code) = asked(&args, &quorum).await?
+    {
+        return Ok(code);
+    }
     let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
-    told(&args, &quorum, &before, taken).await?;
+    told(&args, &taken)?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks about whoever holds it, until the answer is about the one that still does. What was seen then.
-async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode, Inspected>, Failure> {
+/// Asks about all whom nodes name, until the answer is about those that they still do.
+async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode>, Failure> {
     let mut before = quorum.inspect(&args.name).await?;
     loop {
-        if before.agreed() == Some(false) {
+        if before.agreed() == Some(false) && named(&before).is_empty() {
             return free(args, &before).map(ControlFlow::Break);
         }
         let what = format!("{:?} is {}", args.name, held_by(&before));
@@ -50,8 +48,8 @@ async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode, 
             return kept(args, &before, &what).map(ControlFlow::Break);
         }
         let now = quorum.inspect(&args.name).await?;
-        if now.holder() == before.holder() {
-            return Ok(ControlFlow::Continue(now));
+        if named(&now).is_subset(&named(&before)) {
+            return Ok(ControlFlow::Continue(()));
         }
         output::note(&format!("meanwhile {:?} has passed on", args.name));
         before = now;
@@ -63,7 +61,7 @@ fn free(args: &Release, seen: &Inspected) -> Outcome {
     let fence = seen.fence();
     output::say(&match args.json {
         true => json!({
-            "name": args.name, "was_held": false, "holder": null, "free_within_ms": null, "fence": fence,
+            "name": args.name, "was_held": false, "taken_from": [], "free_within_ms": null, "fence": fence,
         })
         .to_string(),
         false => format!("{:?} is free; its tokens so far are at most {fence}", args.name),
@@ -77,8 +75,8 @@ fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
         let (holder, fence, why) = (seen.holder(), seen.fence(), output::refused(what));
         let (was_held, wait) = (seen.agreed(), None::<f64>);
         let told = json!({
-            "name": args.name, "was_held": was_held, "holder": holder, "free_within_ms": wait, "fence": fence,
-            "refused": why,
+            "name": args.name, "was_held": was_held, "taken_from": [], "free_within_ms": wait, "fence": fence,
+            "holder": holder, "refused": why,
         });
         output::say(&told.to_string())?;
     }
@@ -86,28 +84,24 @@ fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     Ok(ExitCode::FAILURE)
 }
 
-/// Frees it, with a warning. For how long it may be held still, if it was.
-async fn at_once(quorum: &Quorum, name: &str) -> Result<Option<Duration>, Failure> {
-    let held = quorum.force_release(name).await?;
-    if held {
+/// Frees it, with a warning.
+async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
+    let taken = quorum.force_release(name).await?;
+    if taken.left.is_some() {
         output::note("until its holder learns of it, which it does with its next renewal, two may hold the lock");
     }
-    Ok(held.then_some(Duration::ZERO))
+    Ok(taken)
 }
 
-async fn told(args: &Release, quorum: &Quorum, before: &Inspected, taken: Option<Duration>) -> Result<(), Failure> {
-    let after = quorum.inspect(&args.name).await?;
-    let fence = after.fence();
-    // Who is revoked and holds it still is known for sure; else it has let go, and it is the one that was seen last.
-    let revoked = after.holder().filter(|_| after.revoked());
-    let loser = revoked.or(before.holder()).filter(|_| taken.is_some());
+fn told(args: &Release, taken: &Taken) -> Result<(), Failure> {
+    let Taken { from, left, fence, .. } = taken;
     let text = if args.json {
-        let (was_held, wait) = (taken.is_some(), taken.map(milliseconds));
-        json!({ "name": args.name, "was_held": was_held, "holder": loser, "free_within_ms": wait, "fence": fence })
+        let (was_held, wait) = (left.is_some(), left.map(milliseconds));
+        json!({ "name": args.name, "was_held": was_held, "taken_from": from, "free_within_ms": wait, "fence": fence })
             .to_string()
     } else {
-        let loser = loser.map(|loser| format!("; it is taken from {loser}")).unwrap_or_default();
-        format!("{:?} {}; tokens below {fence} are dead{loser}", args.name, what(taken))
+        let losers = if from.is_empty() { String::new() } else { format!("; it is taken from {}", from.join(" and ")) };
+        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left))
     };
     Ok(output::say(&text)?)
 }

@@ -62,8 +62,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
     pub(crate) max_ttl: Duration,
-    /// Whether its votes count only once it is enrolled.
-    pub(crate) enrols: bool,
+    /// From when on its votes count.
+    pub(crate) counts: Counts,
     /// The share by which clocks may run apart.
     pub(crate) drift: f64,
     /// What `CLIENT SETNAME` gets.
@@ -74,6 +74,18 @@ pub(crate) struct Settings {
     pub(crate) channel: Arc<str>,
     /// Who takes this client's hints.
     pub(crate) listener: Arc<dyn Listener>,
+}
+
+/// From when on a node's votes count, or what it says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// While its server is enrolled.
+    Enrolled,
+    /// Once it was asked for its roster, by a client that only looks: the roster tells for how long
+    /// a server that restarted is in doubt.
+    Looked,
+    /// Always: there is no quorum around it.
+    Always,
 }
 
 /// An operation on its way to the node.
@@ -300,7 +312,7 @@ impl RedisNode {
             looks: Looks::default(),
             round_trip: None,
             generations: 0,
-            standing: if settings.enrols { Standing::Unknown } else { Standing::Exempt },
+            standing: if settings.counts == Counts::Always { Standing::Exempt } else { Standing::Unknown },
             enrolled: String::new(),
             roster: None,
         };
@@ -323,7 +335,7 @@ impl RedisNode {
         let settings = Settings {
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
-            enrols: false,
+            counts: Counts::Always,
             drift: 0.01,
             client_name: "alone".into(),
             record: crate::node::operation::record_key("").into(),
@@ -364,7 +376,7 @@ impl Node for RedisNode {
     }
 
     fn enrols(&self) -> bool {
-        self.shared.settings.enrols
+        self.shared.settings.counts == Counts::Enrolled
     }
 
     fn member(&self) -> Option<Member> {
@@ -376,7 +388,7 @@ impl Node for RedisNode {
     fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
         let mut state = self.shared.state();
         let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
-        if same && self.shared.settings.enrols {
+        if same && self.shared.settings.counts != Counts::Always {
             state.standing = standing;
             run.clone_into(&mut state.enrolled);
         }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc};
 
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
-use super::{Job, Link, RedisNode, Registry, Settings, supervisor};
+use super::{Counts, Job, Link, RedisNode, Registry, Settings, supervisor};
 use crate::host::{Host, TokioTime, before};
 use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, Operation, Outcome};
 use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
@@ -143,7 +143,7 @@ pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl
     let settings = Settings {
         timeout: SECOND,
         max_ttl,
-        enrols: false,
+        counts: Counts::Always,
         drift: 0.01,
         record: "node".into(),
         client_name: "test".into(),

@@ -115,15 +115,11 @@ impl<'a> Ring<'a> {
     /// Asks all nodes whether they would take the servers of `wanted`. Where this client may be vouched for and is, those
     /// that take much longer than a quorum are not waited for.
     pub(super) async fn look_for(&self, wanted: NodeSet, may_vouch: bool) -> Answers {
-        let host = &self.voters.host;
-        let began = host.now();
-        let (round, end) = (self.put(&self.enrolment(wanted, Duration::ZERO)), began + self.patience());
-        let _ = before(host, end, round.verdict()).await;
-        let answers = told(&round);
-        let rosters = answers.iter().flatten().map(|(_, roster)| roster);
-        let is_vouched = may_vouch && vouched(self.common(), &self.servers, rosters).is_some();
-        let soon = host.now() + (host.now().since(began) * 4).max(OTHERS);
-        self.rest(&round, self.connected, if is_vouched { end.min(soon) } else { end }).await
+        let is_vouched = |answers: &Answers| {
+            let rosters = answers.iter().flatten().map(|(_, roster)| roster);
+            may_vouch && vouched(self.common(), &self.servers, rosters).is_some()
+        };
+        self.told_soon(&self.enrolment(wanted, Duration::ZERO), is_vouched).await
     }
 
     /// Asks all nodes to take the servers of `chosen`, and waits for these.
@@ -144,13 +140,21 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Asks all nodes for their rosters.
-    pub(super) async fn look(&self) {
+    /// Asks all nodes for their rosters. Those that take much longer than a quorum are not waited for.
+    pub(super) async fn look(&self) -> Answers {
         let (nodes, protocol) = (self.voters.size.nodes(), self.voters.members.protocol);
-        let round = self.put(&Enrolment { nodes, protocol, ..Enrolment::default() });
-        let end = self.voters.host.now() + self.patience();
-        let answers = self.rest(&round, self.connected, end).await;
-        self.connected.iter().for_each(|node| self.tell(node, Standing::Exempt, &answers));
+        self.told_soon(&Enrolment { nodes, protocol, ..Enrolment::default() }, |_| true).await
+    }
+
+    /// What they answer to this. Where what a quorum says is `enough`, those that take much longer are not waited for.
+    async fn told_soon(&self, enrolment: &Enrolment, enough: impl Fn(&Answers) -> bool) -> Answers {
+        let host = &self.voters.host;
+        let began = host.now();
+        let (round, end) = (self.put(enrolment), began + self.patience());
+        let _ = before(host, end, round.verdict()).await;
+        let soon = host.now() + (host.now().since(began) * 4).max(OTHERS);
+        let end = if enough(&told(&round)) { end.min(soon) } else { end };
+        self.rest(&round, self.connected, end).await
     }
 
     /// Asks all that are connected.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::quorum::handover::{Registered, Stamp};
+use crate::quorum::roster::Listing;
 use crate::quorum::{Drift, Size, Validity, Vote};
 
 fn at(ms: u64) -> Tick {
@@ -208,4 +209,17 @@ fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_hav
 
 fn waits_nothing() -> Handovers {
     Handovers::default()
+}
+
+#[test]
+fn a_round_of_who_was_revoked_before_is_over_as_soon_as_any_other() {
+    let nobody = Listing::default().electorate(NodeSet::default(), Duration::from_secs(1), at(0));
+    let mut revoked = Handovers::default();
+    revoked.revoked(2);
+    for handed in [Handovers::default(), revoked] {
+        let mut acquisition = acquisition(1_000);
+        ask(&mut acquisition, 0, 7, &[Vote::Granted; 3]);
+        let decision = acquisition.decide_by(at(1), &handed, &nobody);
+        assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and none is to come");
+    }
 }

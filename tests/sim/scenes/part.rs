@@ -109,8 +109,8 @@ pub fn revoke(world: &Arc<World>, process: usize) {
         process,
         Box::pin(async move {
             let began = world.now();
-            if let Ok(left) = quorum.revoke(&name).await {
-                let left = left.unwrap_or_default();
+            if let Ok(taken) = quorum.revoke(&name).await {
+                let left = taken.left.unwrap_or_default();
                 // The nodes' clocks are true to a percent, and tell whole milliseconds.
                 let by = world.now() + micros(left + left / 50) + 2_000;
                 world.record(What::Revoked { process: process as u16, name: 0, began, by });

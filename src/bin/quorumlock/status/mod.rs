@@ -2,7 +2,7 @@
 
 mod verdict;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,8 @@ impl Seen {
                 format!("{} is held by {holder}, token at most {}{revoked}", bold(&shown(name)), self.inspected.fence())
             }
             (Some(_), None) => {
-                format!("{} is free; its tokens so far are at most {}", bold(&shown(name)), self.inspected.fence())
+                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
+                format!("{name} is free{few}; its tokens so far are at most {fence}")
             }
             (None, None) => self.unknown(name),
         }
@@ -371,10 +372,20 @@ fn shown(name: &str) -> String {
 
 /// Whom single nodes name that do not decide, as the end of a sentence.
 fn known(inspected: &Inspected) -> String {
-    let mut holders: Vec<_> = said(inspected).filter_map(|said| said.holder.as_deref()).collect();
-    holders.sort_unstable();
-    holders.dedup();
+    let holders: Vec<_> = named(inspected).into_iter().collect();
     if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
+}
+
+/// Whom any node names.
+pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
+    said(inspected).filter_map(|said| said.holder.as_deref()).collect()
+}
+
+/// Whom too few nodes name for a quorum, where a quorum says that nobody has it: of a claim that
+/// failed, or is under way.
+fn left_over(inspected: &Inspected) -> String {
+    let few: Vec<_> = named(inspected).into_iter().collect();
+    if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
 /// Who holds a name, as a part of a sentence.
@@ -384,7 +395,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
             format!("held by {holder}, and was revoked: it is not renewed any more")
         }
         (Some(holder), _) => format!("held by {holder}"),
-        (None, Some(_)) => "free".to_owned(),
+        (None, Some(_)) => format!("free{}", left_over(inspected)),
         (None, None) if !inspected.is_conclusive() => {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::Inspection;
-use quorumlock::quorum::roster::{Counted, Seen, counted};
+use quorumlock::quorum::roster::{Counted, counted};
 use quorumlock::{Inspected, NodeState, NodeStatus};
 
 use crate::duration::{exact, left};
@@ -19,9 +19,7 @@ pub(super) struct Verdict<'a> {
 
 impl<'a> Verdict<'a> {
     pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
-        let seen =
-            |node: &'a NodeStatus| Seen { label: &node.node, run: node.run.as_deref(), roster: node.roster.as_ref() };
-        Self { nodes, inspected, counted: counted(&nodes.iter().map(seen).collect::<Vec<_>>()), max_ttl }
+        Self { nodes, inspected, counted: counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()), max_ttl }
     }
 
     pub(super) const fn quorum(&self) -> usize {
