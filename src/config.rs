@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::node::redis::Endpoint;
-use crate::quorum::roster::{LONGEST, PROTOCOL};
-use crate::quorum::validity::MAX_ROUND;
-use crate::quorum::{Backoff, Drift, Validity};
+use crate::rules::roster::{LONGEST, PROTOCOL};
+use crate::rules::validity::MAX_ROUND;
+use crate::rules::{Backoff, Drift, Validity};
 use crate::words::exact;
 
 /// The shortest ttl: below it, drift and round trips leave nothing to believe in.

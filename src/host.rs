@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::RngCore;
 use tokio::runtime::Handle;
 
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// A future that a host runs to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -36,7 +36,7 @@
 //!   [`lost`](LockGuard::lost), and its [`release`](LockGuard::release).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
-//! * [`quorum`] holds the rules in pure form, [`node`] the port to one node, [`host`] what is taken from the machine.
+//! * [`rules`] holds the rules in pure form, [`node`] the port to one node, [`host`] what is taken from the machine.
 //!
 //! # What is promised
 //!
@@ -93,7 +93,7 @@
 //!   Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
 //!
 //! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or close
-//! its port. By then nothing that it forgot is still held. [`quorum::guard`] has the whole list about
+//! its port. By then nothing that it forgot is still held. [`rules::doubt`] has the whole list about
 //! nodes.
 //!
 //! # Runtime
@@ -109,7 +109,7 @@ mod lock;
 pub mod metrics;
 pub mod node;
 mod protocol;
-pub mod quorum;
+pub mod rules;
 mod words;
 
 pub use config::LockOptions;
@@ -117,7 +117,7 @@ pub use error::{Error, ErrorKind, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{Inspected, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired, Taken};
 pub use node::{NodeState, NodeStatus};
-pub use quorum::LostReason;
+pub use rules::LostReason;
 
 // Its examples compile.
 #[cfg(doctest)]

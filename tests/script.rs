@@ -15,8 +15,8 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb};
-use quorumlock::quorum::handover::Stamp;
-use quorumlock::quorum::roster::{self, Enrolment, Roster};
+use quorumlock::rules::handover::Stamp;
+use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);

@@ -11,8 +11,8 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
 use crate::host::{before, can_wait, sleep_until};
 use crate::protocol::{Open, Won};
-use crate::quorum::tally::Freed;
-use crate::quorum::{LostReason, Verdict};
+use crate::rules::tally::Freed;
+use crate::rules::{LostReason, Verdict};
 use crate::words::{about, exact};
 
 /// What a release came to.

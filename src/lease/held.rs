@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::{Operation, Verb};
 use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
-use crate::quorum::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
+use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by the deadline.
 const TIMER: Duration = Duration::from_millis(2);

@@ -19,7 +19,7 @@ use super::reaper;
 use super::schedule::{Event, Schedule};
 use crate::host::{Host, sleep_until};
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
-use crate::quorum::{LostReason, NodeSet, Tick};
+use crate::rules::{LostReason, NodeSet, Tick};
 
 impl Leases {
     /// Leases of `voters`, with their loop running.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::schedule::{Event, Schedule};
 use crate::host::Host;
 use crate::protocol::Leftover;
-use crate::quorum::Backoff;
+use crate::rules::Backoff;
 
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::protocol::Leftover;
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept alive by its timers.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ impl QuorumBuilder {
     /// last.
     ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
-    /// client first saw the node. See [what cannot be seen](crate::quorum::guard#what-cannot-be-seen).
+    /// client first saw the node. See [what cannot be seen](crate::rules::doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
@@ -286,7 +286,7 @@ fn client(host: &dyn Host) -> String {
 mod tests {
     use super::*;
     use crate::host::Task;
-    use crate::quorum::Tick;
+    use crate::rules::Tick;
 
     /// A host that draws the same number each time.
     #[derive(Debug)]

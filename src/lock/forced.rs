@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::node::{Fault, Inspection, Name, NodeStatus, Operation, Verb};
 use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::tally::Freed;
+use crate::rules::ballot::LIMIT;
+use crate::rules::tally::Freed;
 
 /// How often a name is asked for that passes from one to the next meanwhile.
 const TRIES: u32 = 20;

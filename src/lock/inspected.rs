@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::node::Inspection;
 use crate::protocol::{Survey, Voters};
-use crate::quorum::NodeSet;
+use crate::rules::NodeSet;
 
 /// What each node says of a name.
 #[derive(Clone, Debug)]

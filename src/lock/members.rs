@@ -6,7 +6,7 @@ use super::quorum::Quorum;
 use super::retired::numbered;
 use crate::error::Result;
 use crate::protocol::{Known, Said, Voters, census, met};
-use crate::quorum::roster::{Agreement, Counted, Roster, Seen, agreement, counted};
+use crate::rules::roster::{Agreement, Counted, Roster, Seen, agreement, counted};
 
 /// What one node says of the servers that vote.
 #[derive(Clone, Debug)]

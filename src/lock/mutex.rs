@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
 use crate::node::Name;
 use crate::protocol::{Claimant, Patience, Won};
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// A lock on one name, held by at most one at a time across all clients of the same nodes.
 ///

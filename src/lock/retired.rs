@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::node::redis::Endpoint;
 use crate::node::{FaultKind, Operation};
 use crate::protocol::{Voters, census, met, roster, tell};
-use crate::quorum::NodeSet;
-use crate::quorum::roster::{LASTS, Roster};
+use crate::rules::NodeSet;
+use crate::rules::roster::{LASTS, Roster};
 
 /// A node was retired. See [`Quorum::retire`].
 #[derive(Clone, Debug)]

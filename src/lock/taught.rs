@@ -9,8 +9,8 @@ use super::quorum::Quorum;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::node::{Node, Operation, Outcome, Reply};
 use crate::protocol::{Known, Said, Voters, census, tell};
-use crate::quorum::roster::Roster;
-use crate::quorum::teaching::Records;
+use crate::rules::roster::Roster;
+use crate::rules::teaching::Records;
 
 impl Quorum {
     /// Teaches all nodes of `pupils` the highest ballot that the nodes of this quorum know, so that

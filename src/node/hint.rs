@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::operation::Name;
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::handover::Stamp;
+use crate::rules::ballot::LIMIT;
+use crate::rules::handover::Stamp;
 
 /// What tells whoever is registered to register again. Turns are longer.
 const REGISTER: Duration = Duration::from_millis(1);

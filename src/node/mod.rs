@@ -25,9 +25,9 @@ pub use operation::{Name, Operation, Stance, Verb};
 pub use reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
-use crate::quorum::Tick;
-use crate::quorum::guard::Lesson;
-use crate::quorum::roster::{Roster, Standing};
+use crate::rules::Tick;
+use crate::rules::doubt::Lesson;
+use crate::rules::roster::{Roster, Standing};
 
 /// An operation and where its answer goes.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::quorum::roster::Enrolment;
+use crate::rules::roster::Enrolment;
 
 /// The verbs of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::handover::Stamp;
-use crate::quorum::roster::Roster;
+use crate::rules::ballot::LIMIT;
+use crate::rules::handover::Stamp;
+use crate::rules::roster::Roster;
 use crate::words;
 
 /// What a node says of one name.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::quorum::guard::Doubt;
-use crate::quorum::roster::{Roster, Seen};
+use crate::rules::doubt::Doubt;
+use crate::rules::roster::{Roster, Seen};
 use crate::words;
 
 /// Whether a node takes part.

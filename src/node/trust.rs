@@ -1,7 +1,7 @@
 //! Which replies of a node count, by what is known of its memory and its clock.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
-use crate::quorum::guard::Trust;
+use crate::rules::doubt::Trust;
 
 /// The reply, or a fault where it does not count.
 ///

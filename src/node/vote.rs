@@ -2,8 +2,8 @@
 //! sent.
 
 use super::reply::{Outcome, Reply};
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::{RenewVote, Vote};
+use crate::rules::ballot::LIMIT;
+use crate::rules::{RenewVote, Vote};
 
 /// The vote of a reply to a claim with `ballot`, or to a count.
 #[must_use]

@@ -16,9 +16,9 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::node::{Name, Operation, Outcome, Queued, Reply, Stance};
-use crate::quorum::tally::Cause;
-use crate::quorum::waiting::patience as kept_for;
-use crate::quorum::{ClaimTally, Decision, Grant, Tick, Verdict};
+use crate::rules::tally::Cause;
+use crate::rules::waiting::patience as kept_for;
+use crate::rules::{ClaimTally, Decision, Grant, Tick, Verdict};
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]

@@ -15,9 +15,9 @@ use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
 use crate::node::{Name, Operation, Stance, Verb};
-use crate::quorum::handover::{self, Handovers};
-use crate::quorum::tally::Cause;
-use crate::quorum::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
+use crate::rules::handover::{self, Handovers};
+use crate::rules::tally::Cause;
+use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released on every node that did not explicitly refuse, and every
 /// line is left.

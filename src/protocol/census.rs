@@ -7,8 +7,8 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{before, sleep_until};
 use crate::node::{Fault, FaultKind, NodeState, Operation, Outcome, Reply};
-use crate::quorum::NodeSet;
-use crate::quorum::roster::{Enrolment, PROTOCOL, Roster};
+use crate::rules::NodeSet;
+use crate::rules::roster::{Enrolment, PROTOCOL, Roster};
 
 /// How often nodes are looked at while they are being connected to.
 const GLANCE: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::quorum::{NodeSet, Tick};
+use crate::rules::{NodeSet, Tick};
 
 /// The nodes that may have forgotten what they granted, for one who looks after that.
 #[derive(Debug, Default)]

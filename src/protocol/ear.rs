@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::node::{Hint, Operation};
-use crate::quorum::handover::{Handovers, refresh};
-use crate::quorum::{NodeSet, Tick};
+use crate::rules::handover::{Handovers, refresh};
+use crate::rules::{NodeSet, Tick};
 
 /// What one acquisition has heard.
 #[derive(Debug)]

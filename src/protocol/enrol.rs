@@ -16,10 +16,10 @@ use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
 use crate::node::Member;
-use crate::quorum::roster::{
+use crate::rules::roster::{
     Answer, EVERY, FRESH, LASTS, Roster, Standing, Verdict, conflict, decide, retired, vouched, young,
 };
-use crate::quorum::{NodeSet, Tick};
+use crate::rules::{NodeSet, Tick};
 
 /// For how long nodes are waited for that are being connected to for the first time; and where another client of the
 /// same list has been enrolled.

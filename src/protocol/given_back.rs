@@ -7,7 +7,7 @@ use super::hints::TakesBack;
 use super::release::{Cleanup, Whom};
 use super::voters::Voters;
 use crate::node::{HandedOver, Operation, Stance, Verb};
-use crate::quorum::NodeSet;
+use crate::rules::NodeSet;
 
 /// Gives back through these voters.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Operation, Verb};
-use crate::quorum::{ClaimTally, NodeSet, Verdict};
+use crate::rules::{ClaimTally, NodeSet, Verdict};
 
 /// A hold count on its way to the nodes, of an owner that holds the names on a quorum.
 #[derive(Debug)]

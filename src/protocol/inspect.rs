@@ -7,7 +7,7 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::before;
 use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, Operation, Outcome, Reply};
-use crate::quorum::NodeSet;
+use crate::rules::NodeSet;
 
 /// Counts answers, whatever they are.
 struct Answers {

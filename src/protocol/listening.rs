@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use super::ear::{Ear, Heard, Offered, Releases};
 use super::hints::Hints;
 use crate::node::{Operation, Outcome, Reply};
-use crate::quorum::handover::{Handovers, Registered};
-use crate::quorum::{Tick, Validity};
+use crate::rules::handover::{Handovers, Registered};
+use crate::rules::{Tick, Validity};
 
 /// What an ask listens with: what nodes reply to it says what they may hand over.
 #[derive(Debug)]

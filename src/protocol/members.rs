@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::quorum::roster::{Electorate, Listing, PROTOCOL, Server};
-use crate::quorum::{NodeSet, Tick};
+use crate::rules::roster::{Electorate, Listing, PROTOCOL, Server};
+use crate::rules::{NodeSet, Tick};
 
 /// What this client tells rosters, and what they took.
 #[derive(Debug)]

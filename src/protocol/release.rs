@@ -10,8 +10,8 @@ use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
 use super::voters::Voters;
 use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Stance, Verb};
-use crate::quorum::tally::Freed;
-use crate::quorum::{NodeSet, ReleaseTally, Tick};
+use crate::rules::tally::Freed;
+use crate::rules::{NodeSet, ReleaseTally, Tick};
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]

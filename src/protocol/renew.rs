@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
 use crate::node::{Operation, Verb};
-use crate::quorum::{Renewal, RenewalTally, Tick};
+use crate::rules::{Renewal, RenewalTally, Tick};
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
 #[derive(Debug)]

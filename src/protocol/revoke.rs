@@ -9,9 +9,9 @@ use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
 use crate::node::{NodeStatus, Operation, Outcome, Reply};
-use crate::quorum::NodeSet;
-use crate::quorum::roster::counted;
-use crate::quorum::tally::Size;
+use crate::rules::NodeSet;
+use crate::rules::roster::counted;
+use crate::rules::tally::Size;
 
 /// What a quorum of nodes said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

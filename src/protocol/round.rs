@@ -8,8 +8,8 @@ use super::listening::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::node::{Outcome, Reply, Sink, vote};
-use crate::quorum::tally::Cause;
-use crate::quorum::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
+use crate::rules::tally::Cause;
+use crate::rules::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
 /// A way to count replies.
 pub(super) trait Count: Send + 'static {

@@ -13,9 +13,9 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{Host, before, sleep_until};
 use crate::node::{Node, NodeState, Operation, Outcome, Reply};
-use crate::quorum::guard::Lesson;
-use crate::quorum::teaching::{Advice, Records};
-use crate::quorum::{Backoff, NodeSet, Tick};
+use crate::rules::doubt::Lesson;
+use crate::rules::teaching::{Advice, Records};
+use crate::rules::{Backoff, NodeSet, Tick};
 
 /// For how long answers are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
 use crate::node::{Listener, Node, Operation, ReplyTo, Request, Sink};
-use crate::quorum::ballot::LIMIT;
-use crate::quorum::roster::Electorate;
-use crate::quorum::waiting::grace;
-use crate::quorum::{Ballots, NodeSet, Size};
+use crate::rules::ballot::LIMIT;
+use crate::rules::roster::Electorate;
+use crate::rules::waiting::grace;
+use crate::rules::{Ballots, NodeSet, Size};
 
 /// The nodes, and what one client shares over all its locks.
 #[derive(Debug)]

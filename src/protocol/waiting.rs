@@ -13,8 +13,8 @@ use super::ear::Heard;
 use super::voters::Voters;
 use crate::config::Rules;
 use crate::host::sleep_until;
-use crate::quorum::waiting::{gathering, poll};
-use crate::quorum::{Decision, Grant, Tick};
+use crate::rules::waiting::{gathering, poll};
+use crate::rules::{Decision, Grant, Tick};
 
 /// What is known of the round that failed.
 #[derive(Clone, Copy, Debug)]

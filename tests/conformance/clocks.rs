@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{MemoryNode, Name, Node, NodeStatus, Operation, Outcome, Request, Stance, Verb};
-use quorumlock::quorum::Tick;
+use quorumlock::rules::Tick;
 use quorumlock::{LostReason, Quorum, Released};
 use tokio::runtime::Handle;
 

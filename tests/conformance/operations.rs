@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
-use quorumlock::quorum::roster::{self, Enrolment, Roster};
+use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 use crate::common::eventually;
 use crate::common::node::{Recorder, ask, heard};

@@ -6,11 +6,11 @@ use std::time::Duration;
 use quorumlock::node::trust::trusted;
 use quorumlock::node::vote::{claimed, renewed, told};
 use quorumlock::node::{Outcome, Reply, Verb};
-use quorumlock::quorum::ballot::{dealt, lifted};
-use quorumlock::quorum::handover::{Registered, Stamp};
-use quorumlock::quorum::{
-    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Guard, Handovers, NodeSet, Phase, Renewal, RenewalTally,
-    Size, Tenure, Terms, Tick, Validity,
+use quorumlock::rules::ballot::{dealt, lifted};
+use quorumlock::rules::handover::{Registered, Stamp};
+use quorumlock::rules::{
+    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Handovers, NodeSet, Phase, Renewal, RenewalTally,
+    RestartGuard, Size, Tenure, Terms, Tick, Validity,
 };
 
 use crate::scope::{Fault, Scope, TICK, Ticks};
@@ -75,7 +75,7 @@ pub enum State {
 pub struct Client {
     pub number: u8,
     pub state: State,
-    pub guards: [Guard; NODES],
+    pub guards: [RestartGuard; NODES],
     /// The highest ballot that was dealt here or told.
     highest: u64,
     /// The highest fence told in this acquisition.
@@ -106,7 +106,7 @@ pub fn tick(now: Ticks) -> Tick {
 }
 
 /// Wall clocks agree here, so tokens need no lesson.
-fn taught(guard: &mut Guard) {
+fn taught(guard: &mut RestartGuard) {
     if let Some(lesson) = guard.lesson() {
         guard.lesson_given(lesson, true, lesson.from);
     }
@@ -114,7 +114,7 @@ fn taught(guard: &mut Guard) {
 
 impl Client {
     pub fn new(number: u8, scope: &Scope) -> Self {
-        let mut guard = Guard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
+        let mut guard = RestartGuard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
         let server = crate::server::Server::new(false);
         guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
         guard.take_news();

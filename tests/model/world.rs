@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quorumlock::node::{HandedOver, Name, Operation, Stance, Verb};
-use quorumlock::quorum::handover::Stamp;
+use quorumlock::rules::handover::Stamp;
 use stateright::{Model, Property};
 
 use crate::client::{Answer, Client, Message, NODES, Owner, Push, Sent, State, lasts};

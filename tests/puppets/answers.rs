@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Queued, Reply, Verb};
-use quorumlock::quorum::handover::Stamp;
+use quorumlock::rules::handover::Stamp;
 
 /// What a node says, or nothing yet.
 pub type Answer = Option<Reply>;

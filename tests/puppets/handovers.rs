@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{FaultKind, HandedOver, Operation, Outcome, Queued, Stance, Verb};
-use quorumlock::quorum::handover::Stamp;
+use quorumlock::rules::handover::Stamp;
 use quorumlock::{LockGuard, QuorumBuilder, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use quorumlock::node::{Fault, FaultKind, Inspection, NodeState, Outcome, Queued, Verb};
-use quorumlock::quorum::guard::Doubt;
-use quorumlock::quorum::handover::Stamp;
-use quorumlock::quorum::roster::{PROTOCOL, Roster};
+use quorumlock::rules::doubt::Doubt;
+use quorumlock::rules::handover::Stamp;
+use quorumlock::rules::roster::{PROTOCOL, Roster};
 use quorumlock::{ErrorKind, Result, Taken};
 use tokio::task::JoinHandle;
 

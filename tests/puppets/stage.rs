@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{HandedOver, Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
-use quorumlock::quorum::Tick;
-use quorumlock::quorum::guard::Lesson;
-use quorumlock::quorum::roster::Roster;
+use quorumlock::rules::Tick;
+use quorumlock::rules::doubt::Lesson;
+use quorumlock::rules::roster::Roster;
 use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quorumlock::node::NodeState;
-use quorumlock::quorum::guard::Doubt;
+use quorumlock::rules::doubt::Doubt;
 use quorumlock::{ErrorKind, LockOptions, Quorum};
 
 use crate::common::clockwork::Clockwork;

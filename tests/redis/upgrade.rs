@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::quorum::roster::PROTOCOL;
+use quorumlock::rules::roster::PROTOCOL;
 use quorumlock::{NodeState, Quorum, QuorumBuilder};
 
 use crate::common::eventually;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use quorumlock::quorum::validity::MAX_ROUND;
+use quorumlock::rules::validity::MAX_ROUND;
 use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
 
 use crate::dice::Dice;

@@ -8,7 +8,7 @@ use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
     Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb,
 };
-use quorumlock::quorum::roster::Roster;
+use quorumlock::rules::roster::Roster;
 
 use crate::calls::Reply;
 use crate::faults::Action;

@@ -9,8 +9,8 @@ use quorumlock::Quorum;
 use quorumlock::host::{Host, Task};
 use quorumlock::node::Node;
 use quorumlock::node::redis::transport::Dialer;
-use quorumlock::quorum::Tick;
-use quorumlock::quorum::roster::PROTOCOL;
+use quorumlock::rules::Tick;
+use quorumlock::rules::roster::PROTOCOL;
 
 use crate::clients::Client;
 use crate::dice::Dice;

@@ -8,9 +8,9 @@ use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
     Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
 };
-use quorumlock::quorum::Tick;
-use quorumlock::quorum::guard::Lesson;
-use quorumlock::quorum::roster::{Roster, Standing};
+use quorumlock::rules::Tick;
+use quorumlock::rules::doubt::Lesson;
+use quorumlock::rules::roster::{Roster, Standing};
 
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorumlock::quorum::waiting::patience;
+use quorumlock::rules::waiting::patience;
 use tokio::runtime::Builder;
 
 use crate::clients;

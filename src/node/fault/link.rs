@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::host::{Host, sleep_until};
 use crate::node::trust::trusted;
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, ReplyTo, Request, Sink, Verb};
-use crate::quorum::Tick;
-use crate::quorum::guard::Trust;
+use crate::rules::Tick;
+use crate::rules::doubt::Trust;
 
 /// How long an answer may take unless told otherwise, as real nodes have it by default.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -17,8 +17,8 @@ use super::operation::Verb;
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
-use crate::quorum::guard::{Doubt, Lesson};
-use crate::quorum::validity::MAX_ROUND;
+use crate::rules::doubt::{Doubt, Lesson};
+use crate::rules::validity::MAX_ROUND;
 use link::{Link, State, closed};
 use relay::{Relay, Relays};
 

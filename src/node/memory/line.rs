@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::node::operation::Operation;
-use crate::quorum::handover::granted;
+use crate::rules::handover::granted;
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

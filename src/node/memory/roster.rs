@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::millis;
 use crate::node::operation::Operation;
 use crate::node::reply::Outcome;
-use crate::quorum::roster::{LASTS, LONGEST, Roster, SPARE, Server};
+use crate::rules::roster::{LASTS, LONGEST, Roster, SPARE, Server};
 
 /// What is stored of it. It may hold what has expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -8,8 +8,8 @@ use super::work::Work;
 use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Name, Operation, Stance};
 use crate::node::reply::Queued;
-use crate::quorum::handover::Stamp;
-use crate::quorum::validity::MAX_ROUND;
+use crate::rules::handover::Stamp;
+use crate::rules::validity::MAX_ROUND;
 
 /// When something happened, to the microsecond that a real node tells. There is one connection.
 fn stamp(precise: Duration) -> Stamp {

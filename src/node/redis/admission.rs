@@ -11,7 +11,7 @@ use super::transport::{Answer, Argument, Connection, Value, digest};
 use crate::host::Host;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome};
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Greeting {
     pub(super) asked: Tick,
     pub(super) told: Tick,
     /// Whether it is known to have forgotten no ballot, if it told: see
-    /// [`teaching`](crate::quorum::teaching).
+    /// [`teaching`](crate::rules::teaching).
     pub(super) taught: Option<bool>,
     /// Why its record cannot be read, if that is why it did not tell.
     pub(super) unreadable: Option<String>,

@@ -27,9 +27,9 @@ use crate::node::Request;
 use crate::node::operation::{Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
 use crate::node::trust::{trusted, unlisted};
-use crate::quorum::Tick;
-use crate::quorum::guard::Trust;
-use crate::quorum::handover::Stamp;
+use crate::rules::Tick;
+use crate::rules::doubt::Trust;
+use crate::rules::handover::Stamp;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
 const BATCH: usize = 128;

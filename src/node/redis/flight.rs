@@ -12,7 +12,7 @@ use super::admission::load;
 use super::transport::{Answer, Connection, Value};
 use crate::host::Host;
 use crate::node::reply::Fault;
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// A command on its way. Dropped, it answers its jobs that the connection ended.
 pub(super) struct Flight {

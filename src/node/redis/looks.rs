@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::node::reply::{Reply, Sink};
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// How often a node is asked at most.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Shared;
 use crate::host::sleep_until;
 use crate::node::hint::Hint;
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 /// How many are taken in a row while replies and callers wait.
 const IN_A_ROW: u32 = 64;

@@ -44,9 +44,9 @@ use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
 use super::{Member, Node, Request};
 use crate::host::Host;
-use crate::quorum::guard::{Doubt, Lesson, News};
-use crate::quorum::roster::{Roster, Standing};
-use crate::quorum::{Guard, Tick};
+use crate::rules::doubt::{Doubt, Lesson, News};
+use crate::rules::roster::{Roster, Standing};
+use crate::rules::{RestartGuard, Tick};
 use admission::Server;
 use looks::Looks;
 use meters::NodeMeters;
@@ -111,7 +111,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     link: Link,
-    guard: Guard,
+    guard: RestartGuard,
     server: Option<Server>,
     /// Why its record could not be read when it was greeted.
     unreadable: Option<String>,
@@ -298,7 +298,7 @@ impl RedisNode {
         registry: Arc<Registry>,
     ) -> Self {
         let label: Arc<str> = dialer.address().into();
-        let guard = Guard::new(settings.max_ttl, settings.drift);
+        let guard = RestartGuard::new(settings.max_ttl, settings.drift);
         let link = Link::Out(NodeState::Connecting);
         let missed_next = host.now();
         let state = State {

@@ -6,8 +6,8 @@ use super::pack;
 use super::transport::{Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply};
-use crate::quorum::ballot;
-use crate::quorum::roster::Roster;
+use crate::rules::ballot;
+use crate::rules::roster::Roster;
 
 /// The script. Its header lists operations, arguments and replies.
 pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");

@@ -15,8 +15,8 @@ use super::{Job, Link, QUEUE, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
-use crate::quorum::Backoff;
-use crate::quorum::roster::Standing;
+use crate::rules::Backoff;
+use crate::rules::roster::Standing;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };

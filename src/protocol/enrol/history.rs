@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::node::Member;
-use crate::quorum::Tick;
-use crate::quorum::roster::{Roster, Server};
+use crate::rules::Tick;
+use crate::rules::roster::{Roster, Server};
 
 /// How many servers are remembered at most that one node was before.
 const GONE: usize = 16;

@@ -7,8 +7,8 @@ use crate::host::before;
 use crate::node::{FaultKind, Member, NodeState, Operation, Outcome, Reply};
 use crate::protocol::round::{Count, Round};
 use crate::protocol::voters::Voters;
-use crate::quorum::roster::{Common, EVERY, Enrolment, LASTS, Roster, Server, Standing, of, vouched};
-use crate::quorum::{NodeSet, Tick};
+use crate::rules::roster::{Common, EVERY, Enrolment, LASTS, Roster, Server, Standing, of, vouched};
+use crate::rules::{NodeSet, Tick};
 
 /// For how long answers are waited for at least, and at most: longer than that nodes may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -253,7 +253,7 @@ impl Count for Answered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::roster::FRESH;
+    use crate::rules::roster::FRESH;
 
     #[test]
     fn a_round_that_takes_as_long_as_it_may_is_over_while_the_one_before_counts() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::quorum::roster::{Agreement, Counted, Roster};
+use quorumlock::rules::roster::{Agreement, Counted, Roster};
 use quorumlock::{Members, NodeMembers, NodeState};
 use serde_json::{Value, json};
 

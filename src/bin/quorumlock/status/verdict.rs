@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorumlock::node::Inspection;
-use quorumlock::quorum::roster::{Counted, counted};
+use quorumlock::rules::roster::{Counted, counted};
 use quorumlock::{Inspected, NodeState, NodeStatus};
 
 use crate::duration::{exact, left};

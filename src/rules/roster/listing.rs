@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FRESH, Server};
-use crate::quorum::node_set::NodeSet;
-use crate::quorum::tick::Tick;
+use crate::rules::node_set::NodeSet;
+use crate::rules::tick::Tick;
 
 /// Whether the votes of one server count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

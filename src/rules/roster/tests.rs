@@ -1,5 +1,5 @@
 use super::*;
-use crate::quorum::Tick;
+use crate::rules::Tick;
 
 const THREE: Common = Common::of(Size::of(3));
 

@@ -18,7 +18,7 @@ pub enum RenewVote {
     /// It holds the name for somebody else.
     Lost,
     /// It did not answer, gave no usable answer, or is in doubt: see
-    /// [`Guard::settled`](super::Guard::settled).
+    /// [`RestartGuard::settled`](super::RestartGuard::settled).
     Unknown,
     /// It is certain that the node carried nothing out.
     Unsent,
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Extended), Renewal::Unclear);
         assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Lost), Renewal::Lost);
     }
-    use crate::quorum::validity::Drift;
+    use crate::rules::validity::Drift;
     use proptest::prelude::*;
 
     fn verdict(nodes: u32, votes: &[RenewVote]) -> Option<Renewal> {

@@ -1,9 +1,9 @@
 //! What votes and hand-overs come to.
 
 use super::*;
-use crate::quorum::handover::{Registered, Stamp};
-use crate::quorum::roster::Listing;
-use crate::quorum::{Drift, Size, Validity, Vote};
+use crate::rules::handover::{Registered, Stamp};
+use crate::rules::roster::Listing;
+use crate::rules::{Drift, Size, Validity, Vote};
 
 fn at(ms: u64) -> Tick {
     Tick::new(Duration::from_millis(ms))

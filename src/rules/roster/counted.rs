@@ -1,8 +1,8 @@
 //! Whose votes a client would count that comes now.
 
 use super::{Answer, Common, Roster, Server, Verdict, conflict, decide, of};
-use crate::quorum::node_set::NodeSet;
-use crate::quorum::tally::Size;
+use crate::rules::node_set::NodeSet;
+use crate::rules::tally::Size;
 
 /// A node of a list, as far as whoever looks at it knows.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::quorum::roster::PROTOCOL;
+    use crate::rules::roster::PROTOCOL;
 
     /// What a roster has: `?` where it was not told, `!` in front where the node was retired.
     fn roster(text: &str) -> Option<Roster> {

@@ -121,7 +121,7 @@ pub enum News {
 
 /// What is known of one node's memory and clock, across all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Guard {
+pub struct RestartGuard {
     max_ttl: Duration,
     /// Parts per million.
     rate: u32,
@@ -136,7 +136,7 @@ pub struct Guard {
     news: News,
 }
 
-impl Guard {
+impl RestartGuard {
     /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which two clocks may run apart.
     #[must_use]
     pub const fn new(max_ttl: Duration, rate: f64) -> Self {

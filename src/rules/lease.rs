@@ -257,7 +257,7 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::{Drift, RenewVote};
+    use crate::rules::{Drift, RenewVote};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Roster;
-use crate::quorum::node_set::NodeSet;
+use crate::rules::node_set::NodeSet;
 
 /// Whether nodes have one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

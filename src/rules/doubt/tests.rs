@@ -9,14 +9,14 @@ fn at(seconds: u32) -> Tick {
     Tick::new(SECOND * seconds)
 }
 
-fn given(guard: &mut Guard, taught: bool, now: Tick) -> Lesson {
+fn given(guard: &mut RestartGuard, taught: bool, now: Tick) -> Lesson {
     let lesson = guard.lesson().unwrap();
     guard.lesson_given(lesson, taught, now);
     lesson
 }
 
-fn guard() -> Guard {
-    Guard::new(MAX_TTL, 0.01)
+fn guard() -> RestartGuard {
+    RestartGuard::new(MAX_TTL, 0.01)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn an_uptime_that_went_back_is_a_restart_whatever_the_run_id_says() {
 
 #[test]
 fn zero_switches_the_guard_off() {
-    let mut guard = Guard::new(Duration::ZERO, 0.01);
+    let mut guard = RestartGuard::new(Duration::ZERO, 0.01);
     guard.admit("a", Duration::ZERO, at(0));
     guard.admit("b", Duration::ZERO, at(1));
     assert_eq!(guard.quarantined(at(1)), None);
@@ -142,7 +142,7 @@ fn slow_drift_within_the_rate_is_no_step() {
 #[test]
 fn what_whole_microseconds_cut_off_is_no_step() {
     let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
-    let mut guard = Guard::new(MAX_TTL, 0.0);
+    let mut guard = RestartGuard::new(MAX_TTL, 0.0);
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
     assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a microsecond begins");
@@ -183,7 +183,7 @@ fn a_doubted_node_extends_nothing_until_no_running_round_counts_what_it_forgot()
 
 #[test]
 fn clocks_that_may_run_further_apart_are_in_doubt_for_longer() {
-    let mut guard = Guard::new(MAX_TTL, 0.1);
+    let mut guard = RestartGuard::new(MAX_TTL, 0.1);
     guard.admit("a", 1_000 * SECOND, at(0));
     guard.admit("b", 1_000 * SECOND, at(10));
     assert!(!guard.settled(Tick::new(Duration::from_millis(15_999))) && guard.settled(at(16)));
@@ -191,7 +191,7 @@ fn clocks_that_may_run_further_apart_are_in_doubt_for_longer() {
 
 #[test]
 fn what_expires_sooner_than_a_round_ends_is_in_doubt_for_as_long_only() {
-    let mut guard = Guard::new(2 * SECOND, 0.01);
+    let mut guard = RestartGuard::new(2 * SECOND, 0.01);
     guard.admit("a", 90 * SECOND, at(0));
     guard.admit("b", 90 * SECOND, at(10));
     assert!(!guard.settled(at(11)) && guard.settled(at(12)));
@@ -339,7 +339,7 @@ fn a_node_that_is_met_is_doubted_for_as_long_as_the_longest_locks_last_that_it_t
     old.raise(MAX_TTL * 2, at(1));
     let left = old.quarantined(at(1)).unwrap().0;
     assert_eq!(left, 20 * SECOND, "up for 99 seconds at least, then");
-    let mut off = Guard::new(Duration::ZERO, 0.01);
+    let mut off = RestartGuard::new(Duration::ZERO, 0.01);
     off.admit("a", SECOND, at(0));
     off.raise(MAX_TTL, at(0));
     assert_eq!(off.quarantined(at(0)), None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::quorum::tick::Tick;
+use crate::rules::tick::Tick;
 
 /// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
