@@ -28,7 +28,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// use quorumlock::LockOptions;
 /// use std::time::Duration;
 ///
-/// let options = LockOptions::default().ttl(Duration::from_secs(10)).max_hold(Duration::from_secs(600));
+/// let ttl = Duration::from_secs(10);
+/// let options = LockOptions::default().ttl(ttl).max_hold(60 * ttl);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LockOptions {
@@ -43,9 +44,10 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the quorum's
-    /// [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes count
-    /// whole milliseconds. Locks may be held for longer: they are [renewed](Self::auto_renew).
+    /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
+    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes
+    /// count whole milliseconds. Locks may be held for longer: they are
+    /// [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -66,8 +68,9 @@ impl LockOptions {
         self
     }
 
-    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. One lock's may
-    /// be above 0.01 only up to the quorum's own ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. One lock's
+    /// may be above 0.01 only up to the quorum's own
+    /// ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift.factor = factor;
@@ -82,10 +85,11 @@ impl LockOptions {
         self
     }
 
-    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default zero.
+    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default
+    /// zero.
     ///
-    /// A lock that others hand over begins with up to some 3 s of its validity. Where that may leave too little, the caller is given a turn instead, which
-    /// takes a round trip more.
+    /// A lock that others hand over begins with up to some 3 s of its validity. Where that may
+    /// leave too little, the caller is given a turn instead, which takes a round trip more.
     #[must_use]
     pub const fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = least;
@@ -100,7 +104,8 @@ impl LockOptions {
         self
     }
 
-    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms; pauses are drawn at random and scale with the measured round trip.
+    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms; pauses are drawn at random
+    /// and scale with the measured round trip.
     #[must_use]
     pub const fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.backoff = Backoff { min, max };
@@ -109,21 +114,23 @@ impl LockOptions {
 
     /// Whether callers in all processes are served first come first served. Default on.
     ///
-    /// Off, callers ask again after random pauses and overtake those who wait, as other clients do: more sections a second where nodes are near, and no
-    /// bound on how long an unlucky caller waits.
+    /// Off, callers ask again after random pauses and overtake those who wait, as other clients do:
+    /// more sections a second where nodes are near, and no bound on how long an unlucky caller
+    /// waits.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
         self
     }
 
-    /// The share by which clocks may run apart before a node's counts as stepped: never less than clocks do.
+    /// The share by which clocks may run apart before a node's counts as stepped: never less than
+    /// clocks do.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }
 
-    /// The same for a lock of a quorum whose own options are `shared`: by those its nodes' clocks are
-    /// judged.
+    /// The same for a lock of a quorum whose own options are `shared`: by those its nodes' clocks
+    /// are judged.
     pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
         let (factor, rate) = (self.drift.factor, shared.clock_rate());
         let rules = self.checked(max_ttl)?;
@@ -217,7 +224,8 @@ pub(crate) struct Rules {
     pub(crate) fair: bool,
 }
 
-/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means. Not `Debug`: addresses may hold passwords.
+/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
+/// Not `Debug`: addresses may hold passwords.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) addresses: Vec<String>,

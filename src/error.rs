@@ -14,11 +14,13 @@ pub enum ErrorKind {
     /// The time the caller gave ended while others held the name, or while earlier callers of this
     /// process were asking for it. **Wait longer**, or do something else.
     Timeout,
-    /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need help.
+    /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need
+    /// help.
     Unavailable,
     /// The lock was held and is not any more. **Stop** what it protected.
     Lost,
-    /// Something that was asked for makes no sense; trying again does not help. **Fix** the call or the settings.
+    /// Something that was asked for makes no sense; trying again does not help. **Fix** the call or
+    /// the settings.
     Config,
     /// The quorum was shut down.
     Closed,
@@ -34,7 +36,8 @@ pub struct NodeReport {
     pub said: String,
 }
 
-/// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each [node](Error::nodes) said.
+/// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each
+/// [node](Error::nodes) said.
 pub struct Error(Box<Inner>);
 
 struct Inner {

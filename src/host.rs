@@ -17,7 +17,8 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of time, randomness and tasks. Simulations bring their own.
 pub trait Host: fmt::Debug + Send + Sync + 'static {
-    /// The present on a clock that never goes back and that counts the time the machine spent suspended.
+    /// The present on a clock that never goes back and that counts the time the machine spent
+    /// suspended.
     fn now(&self) -> Tick;
     /// The time since the Unix epoch by the wall clock, which may be wrong and may be stepped.
     fn wall(&self) -> Duration;
@@ -109,7 +110,8 @@ impl Host for TokioTime {
     }
 }
 
-/// How long a timer sleeps at most before it looks at the clock again: timers stand still while the machine is suspended, leases do not.
+/// How long a timer sleeps at most before it looks at the clock again: timers stand still while the
+/// machine is suspended, leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Whether waiting is possible here: whether there is a Tokio runtime.
@@ -156,8 +158,8 @@ pub(crate) fn machine() -> String {
     plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
-/// A name that may stand in owners, in keys and in what nodes publish, where spaces part words: letters, digits,
-/// `.`, `_` and `-`, 64 of them at most.
+/// A name that may stand in owners, in keys and in what nodes publish, where spaces part words:
+/// letters, digits, `.`, `_` and `-`, 64 of them at most.
 fn plain(name: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();
@@ -174,7 +176,8 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// `CLOCK_BOOTTIME` counts suspended time, unlike `CLOCK_MONOTONIC`: a lease ages while the machine sleeps.
+/// `CLOCK_BOOTTIME` counts suspended time, unlike `CLOCK_MONOTONIC`: a lease ages while the machine
+/// sleeps.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

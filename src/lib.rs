@@ -1,10 +1,11 @@
 //! One lock that holds across regions.
 //!
-//! N independent Redis (or Valkey) masters vote; whoever has a quorum of them, `N / 2 + 1`, within the lock's validity owns it. The
-//! algorithm is Redlock's (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known holes closed: locks are never returned after
-//! they expired, a lost lock is never brought back to life, a slow node stalls nobody, what a restarted node
-//! forgot is not granted again, and every lock has a fencing token. The repository's
-//! `docs/protocol.md` says how, and why that is safe.
+//! N independent Redis (or Valkey) masters vote; whoever has a quorum of them, `N / 2 + 1`, within
+//! the lock's validity owns it. The algorithm is Redlock's
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known holes
+//! closed: locks are never returned after they expired, a lost lock is never brought back to life,
+//! a slow node stalls nobody, what a restarted node forgot is not granted again, and every lock has
+//! a fencing token. The repository's `docs/protocol.md` says how, and why that is safe.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -20,7 +21,8 @@
 //!     .await?;
 //! let lock = quorum.lock("orders/42");
 //! let guard = lock.acquire(Duration::from_secs(5)).await?;
-//! // Give guard.token() to the storage with every write; it must refuse one lower than the highest it has seen.
+//! // Give guard.token() to the storage with every write. It must refuse a token that is lower than
+//! // the highest it has seen.
 //! guard.ensure(Duration::from_secs(1))?;
 //! guard.release().await?;
 //! # Ok(())
@@ -29,14 +31,18 @@
 //!
 //! # A tour
 //!
-//! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the same without servers, for tests.
-//! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits, [`try_acquire`](QuorumLock::try_acquire) does not,
-//!   [`run`](QuorumLock::run) runs a future under the lock and drops it the moment the lock is lost.
-//! * [`LockGuard`] is the held lock: its [`token`](LockGuard::token), what [`remains`](LockGuard::remaining) of it, how it is
-//!   [`lost`](LockGuard::lost), and its [`release`](LockGuard::release).
+//! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the
+//!   same without servers, for tests.
+//! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
+//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) runs a future
+//!   under the lock and drops it the moment the lock is lost.
+//! * [`LockGuard`] is the held lock: its [`token`](LockGuard::token), what
+//!   [`remains`](LockGuard::remaining) of it, how it is [`lost`](LockGuard::lost), and its
+//!   [`release`](LockGuard::release).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
-//! * [`rules`] holds the rules in pure form, [`node`] the port to one node, [`host`] what is taken from the machine.
+//! * [`rules`] holds the rules in pure form, [`node`] the port to one node, [`host`] what is taken
+//!   from the machine.
 //!
 //! # What is promised
 //!
@@ -81,25 +87,27 @@
 //! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a
 //!   client's memory or crash it: redis-protocol 6, which reads replies, limits neither. Use
 //!   `rediss://` where others can reach the connection.
-//! * Tokens depend on clocks where a node forgot what it stored and no client taught it what the others know: too few
-//!   nodes that never forgot could be reached by the end of its quarantine (`max_ttl` after the restart, which
-//!   should be well above 10 s), or where no client was there then, within two seconds after one
-//!   came; or `max_ttl` is zero. The same
-//!   holds once a fence was met that is more than a day ahead of the nodes' clocks. Then tokens grow only if no
-//!   client's wall clock is ahead of another's.
-//! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with its
-//!   next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does not.
-//! * First come, first served holds to about a round trip: places go by estimates of the nodes' clocks.
-//!   Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
+//! * Tokens depend on clocks where a node forgot what it stored and no client taught it what the
+//!   others know: too few nodes that never forgot could be reached by the end of its quarantine
+//!   (`max_ttl` after the restart, which should be well above 10 s), or where no client was there
+//!   then, within two seconds after one came; or `max_ttl` is zero. The same holds once a fence was
+//!   met that is more than a day ahead of the nodes' clocks. Then tokens grow only if no client's
+//!   wall clock is ahead of another's.
+//! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with
+//!   its next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does
+//!   not.
+//! * First come, first served holds to about a round trip: places go by estimates of the nodes'
+//!   clocks. Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
 //!
-//! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or close
-//! its port. By then nothing that it forgot is still held. [`rules::doubt`] has the whole list about
-//! nodes.
+//! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or
+//! close its port. By then nothing that it forgot is still held. [`rules::doubt`] has the whole
+//! list about nodes.
 //!
 //! # Runtime
 //!
-//! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one connection a node, and keeps two small tasks a node and one a quorum. When the
-//! last handle and guard are dropped, nothing stays.
+//! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one
+//! connection a node, and keeps two small tasks a node and one a quorum. When the last handle and
+//! guard are dropped, nothing stays.
 
 pub mod config;
 pub mod error;

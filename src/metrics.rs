@@ -1,15 +1,16 @@
 //! Every metric: name, unit, labels, description, in one table.
 //!
-//! The library records through the [`metrics`] facade and installs no exporter. Install yours **before**
-//! connecting: that registers every series, at zero, so that a rate sees the first event too. Quorums of one
-//! process share them. Labels are bounded: nodes, operations and outcomes, never lock names.
+//! The library records through the [`metrics`] facade and installs no exporter. Install yours
+//! **before** connecting: that registers every series, at zero, so that a rate sees the first event
+//! too. Quorums of one process share them. Labels are bounded: nodes, operations and outcomes,
+//! never lock names.
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 
-/// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005, 0.001, 0.0025, 0.005, 0.01,
-/// 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
+/// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005,
+/// 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
 pub const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
@@ -100,8 +101,9 @@ pub(crate) fn hint_counters() -> (Counter, Counter) {
     (metrics::counter!(HINTS, "outcome" => "heard"), metrics::counter!(HINTS, "outcome" => "wasted"))
 }
 
-/// Metrics of one name that differ in the value of one label. All are registered from the start: a counter that
-/// appears with its first event goes from nothing to one, which `increase()` does not see.
+/// Metrics of one name that differ in the value of one label. All are registered from the start: a
+/// counter that appears with its first event goes from nothing to one, which `increase()` does not
+/// see.
 #[derive(Debug)]
 pub(crate) struct Family<M>(Box<[(&'static str, M)]>);
 

@@ -1,4 +1,5 @@
-//! The waiting line: several clients contend over the same memory nodes, at chosen distances, on a clock that only moves when all wait.
+//! The waiting line: several clients contend over the same memory nodes, at chosen distances, on a
+//! clock that only moves when all wait.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 use std::sync::Arc;
@@ -156,7 +157,8 @@ async fn a_node_that_is_down_makes_nobody_ask_more_often() {
     let before = world.calls();
     let done = futures::future::join_all(waiting).await;
     assert!(done.iter().all(|done| done.as_ref().is_err_and(quorumlock::Error::is_timeout)));
-    // Each joins and leaves; two ask every 760 ms, the others every 3,040 ms, and the holder renews.
+    // Each joins and leaves; two ask every 760 ms, the others every 3,040 ms, and the holder
+    // renews.
     let most = 5 * (16 * 2 + 2 * 41 + 14 * 10 + 4);
     assert!(world.calls() - before <= most, "{} calls, and not {most}", world.calls() - before);
     drop(guard);
@@ -193,7 +195,8 @@ async fn a_dead_heat_on_a_free_lock_is_won_without_pauses() {
     drop(first);
 }
 
-/// A client that holds the lock, and one that waits in line for it, until all nodes have taken note.
+/// A client that holds the lock, and one that waits in line for it, until all nodes have taken
+/// note.
 async fn held_and_waiting(world: &World) -> (quorumlock::LockGuard, tokio::task::JoinHandle<quorumlock::LockGuard>) {
     let guard = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
     let lock = world.clients[1].0.lock("one");
@@ -247,8 +250,8 @@ async fn waiters_that_died_at_the_head_of_the_line_delay_the_next_by_a_handover_
         let began = tokio::time::Instant::now();
         drop(guard);
         drop(next.await.unwrap());
-        // Three seconds and four round trips; and turns of 100 ms, of which the last waiter notices each
-        // when those before it can have had theirs.
+        // Three seconds and four round trips; and turns of 100 ms, of which the last waiter notices
+        // each when those before it can have had theirs.
         let turns = (1..=u32::try_from(dead).unwrap()).sum::<u32>();
         assert!(began.elapsed() <= 3_040 * MS + turns * 115 * MS, "{dead}: {:?}", began.elapsed());
     }
@@ -282,7 +285,8 @@ async fn a_single_try_neither_joins_a_line_nor_overtakes_one() {
     assert!(try_lock.try_acquire().await.unwrap().is_none());
     in_line(&world, 1).await;
     drop(guard);
-    // From the release on, and until the waiter has it, the name is free on some nodes: they are reserved.
+    // From the release on, and until the waiter has it, the name is free on some nodes: they are
+    // reserved.
     while !waiter.is_finished() {
         assert!(try_lock.try_acquire().await.unwrap().is_none());
     }
@@ -297,7 +301,8 @@ async fn a_caller_that_barges_overtakes_the_line() {
     let barging = world.clients[2].0.lock_with("one", &LockOptions::default().fair(false)).unwrap();
     world.clients[1].1.iter().for_each(|faults| faults.lose_hints(true));
     drop(guard);
-    // The release and this claim go out together; the waiter has a turn, which does not bind those who barge.
+    // The release and this claim go out together; the waiter has a turn, which does not bind those
+    // who barge.
     tokio::time::sleep(6 * MS).await;
     assert!(barging.try_acquire().await.unwrap().is_some());
     drop(waiter.await.unwrap());

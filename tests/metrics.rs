@@ -1,4 +1,5 @@
-//! The table of metrics against a real recorder: all of it appears, with its labels, and without a lock's name.
+//! The table of metrics against a real recorder: all of it appears, with its labels, and without a
+//! lock's name.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
@@ -156,7 +157,8 @@ async fn every_series_exists_at_zero_from_connect() {
     }
 }
 
-/// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller waits.
+/// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller
+/// waits.
 async fn holds_and_waits(quorum: &Quorum) {
     let lock = quorum.lock(name("held"));
     let guard = lock.acquire(SECOND).await.unwrap();
@@ -222,7 +224,8 @@ async fn splits() {
     assert!(quorum.lock(name("split")).acquire(Duration::ZERO).await.unwrap_err().is_timeout());
 }
 
-/// Every metric of the table is there with its description, and no sample has a label that is not in the table.
+/// Every metric of the table is there with its description, and no sample has a label that is not
+/// in the table.
 fn complete(told: &Exposition) {
     for metric in METRICS {
         let kind = match metric.kind {
@@ -271,7 +274,8 @@ fn counted(told: &Exposition) {
     assert_eq!((told.sum("quorumlock_held", &[]), told.sum("quorumlock_waiting", &[])), (0.0, 0.0));
 }
 
-/// The same of nodes: the third is dead, and the spare one quarantined by the one quorum that minds.
+/// The same of nodes: the third is dead, and the spare one quarantined by the one quorum that
+/// minds.
 fn nodes(told: &Exposition, servers: &[Server], spare: &str) {
     let node = servers[1].url();
     for (operation, outcome) in [

@@ -1,4 +1,5 @@
-//! The script and the memory node are the same node: random sequences of operations give the same replies on both.
+//! The script and the memory node are the same node: random sequences of operations give the same
+//! replies on both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
@@ -20,7 +21,8 @@ use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
-/// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands still. Ttls differ by far more.
+/// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands
+/// still. Ttls differ by far more.
 const TOLERANCE: Duration = Duration::from_secs(60);
 const CASES: u32 = 192;
 /// Whose operations they are, but for one acquisition's: nobody listens for that.
@@ -62,7 +64,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         8 => Just(Duration::from_secs(1_200)),
         2 => Just(Duration::from_nanos(1_800_000_999_999)),
     ];
-    // Close together, and where doubles and strings of digits differ: the shorter number is the smaller one, and the last two are neighbours below 2^53.
+    // Close together, and where doubles and strings of digits differ: the shorter number is the
+    // smaller one, and the last two are neighbours below 2^53.
     let ballot = prop_oneof![
         8 => 0u64..12,
         2 => 98u64..102,
@@ -79,7 +82,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         6 => (1u64..4).prop_map(|ticket| Stance::Wait { ticket, patience: Duration::from_secs(600) }),
     ];
     let grace = prop_oneof![4 => Just(Duration::from_secs(60)), 1 => Just(Duration::ZERO)];
-    // Of a release the ballot of the next, mostly above its own; a hand-over that is fresh for longer than the case, or for no time at all.
+    // Of a release the ballot of the next, mostly above its own; a hand-over that is fresh for
+    // longer than the case, or for no time at all.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let handover = prop_oneof![
         1 => Just(Duration::ZERO),
@@ -310,7 +314,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Waits until what ends soon has ended on the server, and lets it end in memory. The new time there.
+    /// Waits until what ends soon has ended on the server, and lets it end in memory. The new time
+    /// there.
     async fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
         let mut ended = now;
         for name in names {
@@ -359,7 +364,8 @@ fn a_hand_over_tells_nobody_who_is_not_registered_to_register_again() {
     runtime.block_on(pair.check(0, calls.collect())).unwrap();
 }
 
-/// What a longer owner left behind it would be taken along with what is remembered of the name, and again each time.
+/// What a longer owner left behind it would be taken along with what is remembered of the name, and
+/// again each time.
 #[test]
 fn a_name_with_a_remembered_release_stays_as_long_as_its_longest_owner_makes_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

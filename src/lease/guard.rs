@@ -36,17 +36,19 @@ impl Lease {
         self.0.claim.names[0].text()
     }
 
-    /// The fencing token: greater than that of everyone who held this lock before. Storage that refuses a token lower than the highest it has
-    /// seen is safe even from a holder that was paused and does not know that its lock has passed on.
+    /// The fencing token: greater than that of everyone who held this lock before. Storage that
+    /// refuses a token lower than the highest it has seen is safe even from a holder that was
+    /// paused and does not know that its lock has passed on.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.claim.ballot
     }
 
-    /// What is left of the validity, zero if the lock is not held any more. It is counted from before the nodes were asked, minus the drift.
+    /// What is left of the validity, zero if the lock is not held any more. It is counted from
+    /// before the nodes were asked, minus the drift.
     ///
-    /// A lock that was handed over by the one before begins with up to some 3 s. It has its whole validity by a renewal
-    /// that is sent 100 ms or a round trip later, whichever is longer.
+    /// A lock that was handed over by the one before begins with up to some 3 s. It has its whole
+    /// validity by a renewal that is sent 100 ms or a round trip later, whichever is longer.
     /// Whoever needs more at once says so by [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -59,7 +61,8 @@ impl Lease {
         !self.remaining().is_zero()
     }
 
-    /// Checks that the lock is held for at least `least` from now: before a write that takes so long.
+    /// Checks that the lock is held for at least `least` from now: before a write that takes so
+    /// long.
     ///
     /// # Errors
     /// `Lost` if it is not.
@@ -83,8 +86,8 @@ impl Lease {
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
     /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
-    /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it has no
-    /// timer of its own, and ends when that runtime notices.
+    /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it
+    /// has no timer of its own, and ends when that runtime notices.
     ///
     /// # Cancel safety
     /// Safe.
@@ -110,11 +113,12 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled by a release.
+    /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled
+    /// by a release.
     ///
     /// Within another runtime than the one that the quorum was connected on, a task of that runtime
-    /// watches the lock for the token, until the lock has ended or the token is cancelled. A token taken
-    /// elsewhere is cancelled by the quorum's own runtime only, as long as that runs.
+    /// watches the lock for the token, until the lock has ended or the token is cancelled. A token
+    /// taken elsewhere is cancelled by the quorum's own runtime only, as long as that runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         let token = self.0.ended.child_token();
@@ -131,7 +135,8 @@ impl Lease {
         over.run_until_cancelled(token.run_until_cancelled(self.lost())).await;
     }
 
-    /// What each node said to the last renewal, if that did not renew the lock. Empty where it did, and where none was made.
+    /// What each node said to the last renewal, if that did not renew the lock. Empty where it did,
+    /// and where none was made.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.failed_renewal()
@@ -154,7 +159,8 @@ impl fmt::Debug for Lease {
 
 /// A held lock. It is renewed as long as this lives, and released when it is dropped.
 ///
-/// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells whether the lock was held to the end.
+/// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells
+/// whether the lock was held to the end.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard {
@@ -163,7 +169,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// The guard of a round that was won, and what makes a shutdown wait for it until it is dropped.
+    /// The guard of a round that was won, and what makes a shutdown wait for it until it is
+    /// dropped.
     pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Self, Open) {
         let (held, open) = Held::begin(leases, rules, won);
         (Self { lease: Lease(held), holds: true }, open)
@@ -218,10 +225,12 @@ impl LockGuard {
         self.lease.cancellation()
     }
 
-    /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The lock is freed with the last one.
+    /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The
+    /// lock is freed with the last one.
     ///
     /// # Errors
-    /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count. This guard is not affected.
+    /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count.
+    /// This guard is not affected.
     ///
     /// # Cancel safety
     /// Safe: the count is taken back.
@@ -243,11 +252,12 @@ impl LockGuard {
         }
     }
 
-    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum has confirmed it.
+    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum
+    /// has confirmed it.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and what it does not reach expires by
-    /// itself; nothing needs to be done again.
+    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and
+    /// what it does not reach expires by itself; nothing needs to be done again.
     ///
     /// # Cancel safety
     /// Safe: the release has been sent when this is first polled, and goes on in the background.

@@ -14,7 +14,8 @@ use crate::node::{Operation, Verb};
 use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
-/// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by the deadline.
+/// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
+/// the deadline.
 const TIMER: Duration = Duration::from_millis(2);
 
 /// The leases of one quorum.
@@ -148,13 +149,14 @@ impl Held {
         Ok(self.count(&state))
     }
 
-    /// Sets the hold count on all nodes. Sent under the lock: nodes see counts in the order in which
-    /// they were set.
+    /// Sets the hold count on all nodes. Sent under the lock: nodes see counts in the order in
+    /// which they were set.
     fn count(&self, state: &State) -> Holding {
         Holding::start(&self.leases.voters, &self.claim, state.holds)
     }
 
-    /// Gives one hold up; with the last, the lock is released. The release that was sent, if it was.
+    /// Gives one hold up; with the last, the lock is released. The release that was sent, if it
+    /// was.
     pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
@@ -174,7 +176,8 @@ impl Held {
         }
     }
 
-    /// The lock is lost, once and for all: its users are told, it is released everywhere, and nothing renews it again.
+    /// The lock is lost, once and for all: its users are told, it is released everywhere, and
+    /// nothing renews it again.
     pub(super) fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if state.tenure.lose(reason) {
@@ -186,8 +189,8 @@ impl Held {
         let since = state.tenure.since();
         self.end(state);
         self.ended.cancel();
-        // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody from
-        // being told, and no node from being asked to release.
+        // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
+        // from being told, and no node from being asked to release.
         self.freed(since);
         self.leases.voters.meters.lost(reason.as_str());
         tracing::warn!(name = ?self.claim.names[0], token = self.claim.ballot, reason = reason.as_str(), "lock lost");
@@ -325,7 +328,8 @@ impl Held {
     /// No timer and no hint does anything from now on, and whoever watches for its end is told when
     /// what is returned is dropped, outside of the lock.
     fn stop(&self, state: &mut State) -> Stopped {
-        // Before the timers go, by which a shutdown finds this lease: it waits until a release was sent.
+        // Before the timers go, by which a shutdown finds this lease: it waits until a release was
+        // sent.
         let open = self.leases.voters.open_cleanup();
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
@@ -342,7 +346,8 @@ impl Held {
         let mut stopped = self.stop(&mut state);
         let voters = &self.leases.voters;
         let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
-        // Sent before the place is given up: the next in this process asks behind this release, on the same connections.
+        // Sent before the place is given up: the next in this process asks behind this release, on
+        // the same connections.
         let (ballot, next) = (self.highest, voters.next_ballot(self.highest));
         let release = Operation { ballot, next, ..self.claim.with_verb(Verb::Release) };
         let cleanup = Cleanup::start(voters, release, whom);

@@ -1,9 +1,9 @@
 //! The lease monitor: one loop a quorum that renews, ends and cleans up what is due.
 //!
-//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that waits
-//! for answers does not hold up any other event, so deadlines are told on time even when every node
-//! hangs. What users bring along may panic here: recorders of metrics, logs, nodes. A panic ends what
-//! it happened in, and not the loop.
+//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that
+//! waits for answers does not hold up any other event, so deadlines are told on time even when
+//! every node hangs. What users bring along may panic here: recorders of metrics, logs, nodes. A
+//! panic ends what it happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,8 @@ async fn run(
     tokio::pin!(reaping);
     let mut renewals = FuturesUnordered::new();
     loop {
-        // What has been answered counts before a deadline is looked at: both may be there after a stall.
+        // What has been answered counts before a deadline is looked at: both may be there after a
+        // stall.
         while renewals.next().now_or_never().flatten().is_some() {}
         let now = host.now();
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
@@ -90,8 +91,8 @@ fn doubted(schedule: &Schedule<Held>, nodes: NodeSet) {
     }
 }
 
-/// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic hook
-/// has told of it.
+/// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic
+/// hook has told of it.
 fn handled(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
     let renewal = catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten();
     renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))

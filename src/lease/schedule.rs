@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 use crate::protocol::Leftover;
 use crate::rules::Tick;
 
-/// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept alive by its timers.
+/// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept
+/// alive by its timers.
 #[derive(Debug)]
 pub(super) enum Event<L> {
     /// A lease is to be renewed.

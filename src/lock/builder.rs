@@ -27,11 +27,13 @@ pub struct QuorumBuilder {
 }
 
 impl QuorumBuilder {
-    /// Adds one node: `redis://[user[:password]@]host[:port][/database]`, `rediss://...` for TLS, or
-    /// `redis+unix:///path/to/socket`. Each must be a master of its own, independent of the others. See [`redis::Endpoint`].
+    /// Adds one node: `redis://[user[:password]@]host[:port][/database]`, `rediss://...` for TLS,
+    /// or `redis+unix:///path/to/socket`. Each must be a master of its own, independent of the
+    /// others. See [`redis::Endpoint`].
     ///
-    /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep, can fill this
-    /// process's memory or end it by a stack overflow: redis-protocol 6, which fred reads replies with, bounds neither.
+    /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep,
+    /// can fill this process's memory or end it by a stack overflow: redis-protocol 6, which fred
+    /// reads replies with, bounds neither.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.addresses.push(address.into());
         self
@@ -55,7 +57,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// What all keys on the nodes begin with. Default `quorumlock:`; clients with different prefixes do not see each other's locks.
+    /// What all keys on the nodes begin with. Default `quorumlock:`; clients with different
+    /// prefixes do not see each other's locks.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
@@ -69,23 +72,25 @@ impl QuorumBuilder {
 
     /// The restart guard: the longest ttl of any client of these nodes. Default 60 s; at most 24 h.
     ///
-    /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on no claim until this long has passed. Zero
-    /// switches the guard off, for tests and demos: then a restarted node can grant what it had granted before.
+    /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on
+    /// no claim until this long has passed. Zero switches the guard off, for tests and demos: then
+    /// a restarted node can grant what it had granted before.
     ///
-    /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too large keeps restarted
-    /// nodes out for as long, until that long and 20 s after the client that has it was enrolled
-    /// last.
+    /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too
+    /// large keeps restarted nodes out for as long, until that long and 20 s after the client that
+    /// has it was enrolled last.
     ///
-    /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`, eviction), and some of what happened before this
-    /// client first saw the node. See [what cannot be seen](crate::rules::doubt#what-cannot-be-seen).
+    /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`,
+    /// eviction), and some of what happened before this client first saw the node. See [what cannot
+    /// be seen](crate::rules::doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
     }
 
     /// Only looks: [`inspect`](Quorum::inspect), [`revoke`](Quorum::revoke) and
-    /// [`force_release`](Quorum::force_release) work, and locks are never acquired. It takes no place in the
-    /// nodes' rosters, so it may be connected to any nodes beside clients of any list.
+    /// [`force_release`](Quorum::force_release) work, and locks are never acquired. It takes no
+    /// place in the nodes' rosters, so it may be connected to any nodes beside clients of any list.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
@@ -99,34 +104,38 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long one node may take for one answer, and for each step of connecting to it. Default 2 s, for nodes
-    /// whose round trip is a second at most. After three timeouts in a row its connection is made anew.
+    /// How long one node may take for one answer, and for each step of connecting to it. Default 2
+    /// s, for nodes whose round trip is a second at most. After three timeouts in a row its
+    /// connection is made anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a quorum. Default 10 s. Connecting takes a node five round
-    /// trips, one or two more with TLS and one more with a database.
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 10 s. Connecting takes a
+    /// node five round trips, one or two more with TLS and one more with a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// How many callers of this process may wait for one name, the one that holds it included. Default 65,536; more are refused as contended.
+    /// How many callers of this process may wait for one name, the one that holds it included.
+    /// Default 65,536; more are refused as contended.
     pub fn max_waiters(mut self, most: usize) -> Self {
         self.settings.max_waiters = most;
         self
     }
 
-    /// Connects, and returns when a quorum of nodes is admitted. Nodes that come later join by themselves.
+    /// Connects, and returns when a quorum of nodes is admitted. Nodes that come later join by
+    /// themselves.
     ///
     /// Metrics are described to the installed recorder, so install yours first.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside of a Tokio runtime; `Unavailable` if no quorum
-    /// was admitted within [`connect_timeout`](Self::connect_timeout), with what each node said: also where clients whose list
-    /// of nodes is another one use some of these, with what to do.
+    /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside
+    /// of a Tokio runtime; `Unavailable` if no quorum was admitted within
+    /// [`connect_timeout`](Self::connect_timeout), with what each node said: also where clients
+    /// whose list of nodes is another one use some of these, with what to do.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -137,7 +146,8 @@ impl QuorumBuilder {
         Ok(quorum)
     }
 
-    /// Starts to connect and returns at once: for services that must start while nodes are down, and for tools that look at nodes one by one.
+    /// Starts to connect and returns at once: for services that must start while nodes are down,
+    /// and for tools that look at nodes one by one.
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
@@ -200,18 +210,20 @@ impl QuorumBuilder {
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
-    /// A quorum of `nodes` nodes in this process's memory, with these settings but without their addresses. It takes its time from
-    /// Tokio's clock, which tests can pause.
+    /// A quorum of `nodes` nodes in this process's memory, with these settings but without their
+    /// addresses. It takes its time from Tokio's clock, which tests can pause.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, for no node or more than 64, or outside of a Tokio runtime.
+    /// `Config` if a setting makes no sense, for no node or more than 64, or outside of a Tokio
+    /// runtime.
     pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
         let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
         self.over(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
-    /// A quorum over nodes and a host of the caller's: for simulations and for other kinds of nodes.
+    /// A quorum over nodes and a host of the caller's: for simulations and for other kinds of
+    /// nodes.
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, or for no node or more than 64.

@@ -23,8 +23,8 @@ pub struct Taken {
     /// was granted it by too few nodes, and never held it, is among them. Empty if no node named
     /// one.
     pub from: Vec<String>,
-    /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once, and
-    /// `None` if nobody held it.
+    /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once,
+    /// and `None` if nobody held it.
     pub left: Option<Duration>,
     /// Tokens that are dealt from now on are above this; those of [`from`](Self::from) are not.
     pub fence: u64,
@@ -68,8 +68,8 @@ pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     Err(changed_hands(name, from, ""))
 }
 
-/// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so far
-/// are dead.
+/// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so
+/// far are dead.
 struct Taking<'a> {
     voters: &'a Arc<Voters>,
     name: &'a Name,
@@ -115,7 +115,8 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// What was done is all that was known; too few nodes vote to tell whether that was all there was.
+    /// What was done is all that was known; too few nodes vote to tell whether that was all there
+    /// was.
     fn conclusive(&self) -> Result<()> {
         if Inspected::new(self.voters, &self.survey.still(self.voters)).is_conclusive() {
             return Ok(());
@@ -133,8 +134,8 @@ impl<'a> Taking<'a> {
         self.voters.nodes.iter().map(|node| said(node.status())).collect()
     }
 
-    /// Lets each hold end by itself. For how long it may last still, and who else holds it. Adds `from`
-    /// whom it was taken.
+    /// Lets each hold end by itself. For how long it may last still, and who else holds it. Adds
+    /// `from` whom it was taken.
     async fn revoke(&self, from: &mut BTreeSet<String>) -> Result<Revocation> {
         let mut all = Revocation::default();
         for owner in self.targets() {
@@ -148,8 +149,8 @@ impl<'a> Taking<'a> {
         Ok(all)
     }
 
-    /// A name that is free has its fence raised all the same: a claim that is on its way may rest on
-    /// an old ballot.
+    /// A name that is free has its fence raised all the same: a claim that is on its way may rest
+    /// on an old ballot.
     fn targets(&self) -> impl Iterator<Item = &str> {
         let nobody = self.owners.is_empty().then_some("-");
         self.owners.iter().map(String::as_str).chain(nobody)

@@ -26,37 +26,40 @@ impl Inspected {
         Self { nodes, quorum: voters.size.quorum() as usize, voting: survey.voting }
     }
 
-    /// Who holds the name on a quorum of nodes: the owner of a round, `host/pid/uuid/acquisition.round`.
+    /// Who holds the name on a quorum of nodes: the owner of a round,
+    /// `host/pid/uuid/acquisition.round`.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
         holders().find(|holder| holders().filter(|other| other == holder).count() >= self.quorum)
     }
 
-    /// Whether the hold was [revoked](crate::Quorum::revoke), and so many nodes say so that no quorum of them renews it.
+    /// Whether the hold was [revoked](crate::Quorum::revoke), and so many nodes say so that no
+    /// quorum of them renews it.
     #[must_use]
     pub fn revoked(&self) -> bool {
         let kept = self.said().filter(|said| said.holder.is_some() && !said.revoked).count();
         kept < self.quorum && self.said().any(|said| said.revoked)
     }
 
-    /// Whether a quorum of nodes says the same: that one owner holds it, or, of nodes that vote, that
-    /// nobody does. `None` if votes are split, or too few nodes answer or vote: one that is quarantined may
-    /// have forgotten a holder, so that it knows of none means nothing.
+    /// Whether a quorum of nodes says the same: that one owner holds it, or, of nodes that vote,
+    /// that nobody does. `None` if votes are split, or too few nodes answer or vote: one that is
+    /// quarantined may have forgotten a holder, so that it knows of none means nothing.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
         let free = self.votes().filter(|said| said.holder.is_none()).count() >= self.quorum;
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
     }
 
-    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder. Where
-    /// they do not, somebody may hold it of whom no node knows.
+    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder.
+    /// Where they do not, somebody may hold it of whom no node knows.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
         self.votes().count() >= self.quorum || self.holder().is_some()
     }
 
-    /// The highest fence on any node: every token dealt so far is at most this, where a quorum answers.
+    /// The highest fence on any node: every token dealt so far is at most this, where a quorum
+    /// answers.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)

@@ -15,8 +15,9 @@ use crate::rules::Tick;
 
 /// A lock on one name, held by at most one at a time across all clients of the same nodes.
 ///
-/// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use the same `QuorumLock`, or clones of it,
-/// exclude each other. To hold a lock more than once, see [`LockGuard::reenter`].
+/// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
+/// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
+/// [`LockGuard::reenter`].
 #[derive(Clone)]
 pub struct QuorumLock {
     inner: Arc<Inner>,
@@ -32,16 +33,19 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting for `timeout` at most.
     ///
-    /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A `timeout` of zero makes one try, and
-    /// `Duration::MAX` waits for ever. One round of votes is always made whole once it is this caller's turn in this process, so a call may take up to the
-    /// round timeout where `timeout` is shorter.
+    /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
+    /// `timeout` of zero makes one try, and `Duration::MAX` waits for ever. One round of votes is
+    /// always made whole once it is this caller's turn in this process, so a call may take up to
+    /// the round timeout where `timeout` is shorter.
     ///
     /// # Errors
-    /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote at that time; `Config` for a bad
-    /// name or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
+    /// at that time; `Config` for a bad name or outside of a Tokio runtime; `Closed` after a
+    /// shutdown.
     ///
     /// # Cancel safety
-    /// Safe at any point: what was granted is released in the background, and the place in the queue given up.
+    /// Safe at any point: what was granted is released in the background, and the place in the
+    /// queue given up.
     ///
     /// # Examples
     /// ```
@@ -64,10 +68,12 @@ impl QuorumLock {
 
     /// Makes one try, and waits for nobody.
     ///
-    /// `None` means that somebody else holds the lock or is about to; an error means that nobody can tell.
+    /// `None` means that somebody else holds the lock or is about to; an error means that nobody
+    /// can tell.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or outside of a Tokio
+    /// runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: what was granted is released in the background.
@@ -79,11 +85,13 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock, runs `body`, and releases it. The body is dropped the moment the lock is lost.
+    /// Acquires the lock, runs `body`, and releases it. The body is dropped the moment the lock is
+    /// lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A release that no quorum confirms is not an error here: the
-    /// body's work was done while the lock was held.
+    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
+    /// release that no quorum confirms is not an error here: the body's work was done while the
+    /// lock was held.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the lock released in the background.
@@ -138,8 +146,8 @@ impl QuorumLock {
         acquired
     }
 
-    /// Holds what was won. A lock that was won while the quorum shut down may have come too late to be
-    /// lost with the others: it is released, and the shutdown waits until that has been sent.
+    /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
+    /// be lost with the others: it is released, and the shutdown waits until that has been sent.
     fn hold(&self, won: Won) -> Result<LockGuard> {
         let (guard, open) = LockGuard::new(&self.inner.leases, &self.rules, won);
         if self.inner.shut.is_cancelled() {

@@ -41,7 +41,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Quorum(pub(super) Arc<Inner>);
 
 impl Quorum {
-    /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when it is first acquired.
+    /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when it
+    /// is first acquired.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
         QuorumLock::new(self.0.clone(), self.name(name.as_ref()), self.0.rules.clone())
@@ -51,8 +52,8 @@ impl Quorum {
     ///
     /// # Errors
     /// `Config` if the name or an option makes no sense, or if the
-    /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all locks
-    /// of a quorum share what is known of its nodes' clocks.
+    /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all
+    /// locks of a quorum share what is known of its nodes' clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.name(name.as_ref())?;
         let Settings { max_ttl, options: shared, .. } = &self.0.settings;
@@ -76,7 +77,8 @@ impl Quorum {
     /// Asks all nodes who holds `name`; waits for those that answer within the round timeout.
     ///
     /// # Errors
-    /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are part of the result.
+    /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. Nodes that
+    /// do not answer are part of the result.
     ///
     /// # Cancel safety
     /// Safe.
@@ -87,18 +89,19 @@ impl Quorum {
         Ok(Inspected::new(&self.0.leases.voters, &survey))
     }
 
-    /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the hold any
-    /// more, and nobody else enters before the holder has let go, which it does with its next renewal, or its
-    /// time is over. Later tokens are above [`Taken::fence`]: storage that is told it can refuse
-    /// the others from now on.
+    /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the
+    /// hold any more, and nobody else enters before the holder has let go, which it does with its
+    /// next renewal, or its time is over. Later tokens are above [`Taken::fence`]: storage that is
+    /// told it can refuse the others from now on.
     ///
     /// Returns from whom it was taken, and for how long it may be held still.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so many nodes are
-    /// quarantined that [nobody can tell](Inspected::is_conclusive) who holds it: then it was taken away from
-    /// whom the nodes named, and somebody else may hold it; the same if it passed to another holder
-    /// each time it was asked for. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so
+    /// many nodes are quarantined that [nobody can tell](Inspected::is_conclusive) who holds it:
+    /// then it was taken away from whom the nodes named, and somebody else may hold it; the same if
+    /// it passed to another holder each time it was asked for. `Config` for a bad name, `Closed`
+    /// after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
@@ -108,16 +111,18 @@ impl Quorum {
         take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with its next renewal, at
-    /// most a third of its ttl later; until then there may be two.** For repairs by hand, where it is known that the holder
-    /// has gone; [`revoke`](Self::revoke) is safe.
+    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with
+    /// its next renewal, at most a third of its ttl later; until then there may be two.** For
+    /// repairs by hand, where it is known that the holder has gone; [`revoke`](Self::revoke) is
+    /// safe.
     ///
     /// Returns from whom it was taken, on any node.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that
-    /// [nobody can tell](Inspected::is_conclusive) who held it, or it passed to another holder each
-    /// time it was asked for; then it may be held still. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that [nobody
+    /// can tell](Inspected::is_conclusive) who held it, or it passed to another holder each time it
+    /// was asked for; then it may be held still. `Config` for a bad name, `Closed` after a
+    /// shutdown.
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.
@@ -127,11 +132,12 @@ impl Quorum {
         free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only after its quarantine.
+    /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only
+    /// after its quarantine.
     ///
     /// # Errors
-    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is behind two addresses
-    /// or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is
+    /// behind two addresses or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe.
@@ -147,8 +153,8 @@ impl Quorum {
             let message = self.why_not(&self.nodes(), patience);
             return Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.reports()));
         }
-        // The others get as long again as the quorum took, if the caller's time allows, so that a server behind two
-        // addresses is noticed now rather than later.
+        // The others get as long again as the quorum took, if the caller's time allows, so that a
+        // server behind two addresses is noticed now rather than later.
         let took = host.now().since(began);
         let settled =
             self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting));
@@ -156,8 +162,8 @@ impl Quorum {
         self.refuse_duplicates()
     }
 
-    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is being released is waited for until `deadline` from
-    /// now. Then all connections end.
+    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
+    /// being released is waited for until `deadline` from now. Then all connections end.
     ///
     /// # Cancel safety
     /// What was begun goes on in the background; connections then end with the last handle.
@@ -176,7 +182,8 @@ impl Quorum {
         }
     }
 
-    /// How many names have callers, how many timers are set, and how many callers listen for hints: none when nothing is held or waited for.
+    /// How many names have callers, how many timers are set, and how many callers listen for hints:
+    /// none when nothing is held or waited for.
     #[cfg(feature = "test-util")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {

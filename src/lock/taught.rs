@@ -19,11 +19,11 @@ impl Quorum {
     /// stopped**: while some are enrolled, nothing is written.
     ///
     /// # Errors
-    /// `Unavailable` if clients of this quorum's nodes are enrolled, or if fewer than
-    /// N - quorum + 1 of this quorum's nodes tell that they never forgot; then nothing was written,
-    /// and the error says of each what it knows. Also if they know of no token, and if some pupil does not confirm it; the others
-    /// know by then, and to ask again does no harm. `Config` if a server is in both quorums, or
-    /// outside of a Tokio runtime; `Closed` after a shutdown of either.
+    /// `Unavailable` if clients of this quorum's nodes are enrolled, or if fewer than N - quorum +
+    /// 1 of this quorum's nodes tell that they never forgot; then nothing was written, and the
+    /// error says of each what it knows. Also if they know of no token, and if some pupil does not
+    /// confirm it; the others know by then, and to ask again does no harm. `Config` if a server is
+    /// in both quorums, or outside of a Tokio runtime; `Closed` after a shutdown of either.
     ///
     /// # Cancel safety
     /// Each pupil knows, or not; ask again.
@@ -33,7 +33,8 @@ impl Quorum {
     /// # async fn example() -> quorumlock::Result<()> {
     /// use quorumlock::Quorum;
     ///
-    /// let old = Quorum::builder().nodes(["redis://a", "redis://b", "redis://c"]).onlooker().connect().await?;
+    /// let old = ["redis://a", "redis://b", "redis://c"];
+    /// let old = Quorum::builder().nodes(old).onlooker().connect().await?;
     /// let new = Quorum::builder().node("redis://d").onlooker().open()?;
     /// println!("tokens go on above {}", old.teach(&new).await?);
     /// # Ok(())

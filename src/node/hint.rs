@@ -1,5 +1,5 @@
-//! What nodes push to clients: that it is worth asking now, which is never a vote, and that a name was
-//! handed over.
+//! What nodes push to clients: that it is worth asking now, which is never a vote, and that a name
+//! was handed over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ const REGISTER: Duration = Duration::from_millis(1);
 pub struct Hint {
     /// Whom it is for: `{client}/{acquisition}`.
     pub acquisition: Arc<str>,
-    /// When to ask: at once where its turn has come, or when the turn of the one before it has run out.
+    /// When to ask: at once where its turn has come, or when the turn of the one before it has run
+    /// out.
     pub after: Duration,
     /// What it was granted, where a release has handed the name over.
     pub granted: Option<HandedOver>,
@@ -65,8 +66,9 @@ impl Hint {
         Some((client, number.parse().ok()?))
     }
 
-    /// What a node sends over the channel of the client: the acquisition's number and the milliseconds to wait, and behind
-    /// that to whom it handed over what: see the script's header. A hand-over does not count before it is known how it came.
+    /// What a node sends over the channel of the client: the acquisition's number and the
+    /// milliseconds to wait, and behind that to whom it handed over what: see the script's header.
+    /// A hand-over does not count before it is known how it came.
     pub(crate) fn parse(client: &str, text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');
         let number: u64 = words.next()?.parse().ok()?;
@@ -103,8 +105,8 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// Hints of node number `node` may have been missed: everyone had better ask.
     fn missed(&self, node: usize);
 
-    /// Node number `node` may have forgotten what it granted: it restarted, or its clock was stepped.
-    /// Whoever relies on it had better renew.
+    /// Node number `node` may have forgotten what it granted: it restarted, or its clock was
+    /// stepped. Whoever relies on it had better renew.
     fn doubted(&self, node: usize) {
         let _ = node;
     }

@@ -1,7 +1,7 @@
 //! The same node in memory, by the letter of the script, with a clock that can be skewed.
 //!
-//! For doc examples, users' unit tests and simulations. That it answers as the script does is shown by random
-//! sequences of operations (`tests/script.rs`).
+//! For doc examples, users' unit tests and simulations. That it answers as the script does is shown
+//! by random sequences of operations (`tests/script.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -49,7 +49,8 @@ impl MemoryNode {
         Self { label: label.into(), host, ahead, store: Mutex::default(), listeners: Mutex::default() }
     }
 
-    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and keeps its fence.
+    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
+    /// keeps its fence.
     #[cfg(feature = "test-util")]
     pub fn forget(&self, name: &super::Name) {
         self.store().forget(name);

@@ -1,8 +1,8 @@
 //! The port to one node, operations in and votes out, and its adapters.
 //!
-//! A [`Node`] takes a [`Request`] without blocking and answers it later, exactly once, through the request's
-//! [`ReplyTo`]. What was submitted to one node is carried out in the order of submission as long as the connection
-//! stays the same; nothing is withdrawn because a caller went away.
+//! A [`Node`] takes a [`Request`] without blocking and answers it later, exactly once, through the
+//! request's [`ReplyTo`]. What was submitted to one node is carried out in the order of submission
+//! as long as the connection stays the same; nothing is withdrawn because a caller went away.
 
 #[cfg(feature = "test-util")]
 pub mod fault;
@@ -96,11 +96,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         let _ = (max_ttl, now);
     }
 
-    /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any more.
+    /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any
+    /// more.
     fn close(&self) {}
 
-    /// Gives this node's hints to `listener`, under the number `index`. A node that gives none need not do anything: clients ask by themselves
-    /// too, only later.
+    /// Gives this node's hints to `listener`, under the number `index`. A node that gives none need
+    /// not do anything: clients ask by themselves too, only later.
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let _ = (index, listener);
     }

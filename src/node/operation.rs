@@ -20,7 +20,8 @@ pub enum Verb {
     Release,
     /// Look, and write nothing.
     Inspect,
-    /// Raise the node's floor to the highest ballot that other nodes know of: it may have forgotten.
+    /// Raise the node's floor to the highest ballot that other nodes know of: it may have
+    /// forgotten.
     Teach,
     /// Tell the node's record.
     Record,
@@ -85,7 +86,8 @@ pub(crate) fn record_key(prefix: &str) -> String {
 pub const MAX_NAME: usize = 1_024;
 
 impl Name {
-    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}` and `prefix{text}:queue`.
+    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}` and
+    /// `prefix{text}:queue`.
     ///
     /// # Errors
     /// `Config` for an empty name, one of more than [`MAX_NAME`] bytes, and one with a NUL.
@@ -253,7 +255,8 @@ impl Operation {
         waits && self.verb == Verb::Claim && self.names.len() == 1 && self.handover >= Duration::from_millis(1)
     }
 
-    /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without its round.
+    /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without
+    /// its round.
     #[must_use]
     pub fn acquisition(owner: &str) -> &str {
         match owner.rsplit_once('.') {

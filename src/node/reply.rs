@@ -20,7 +20,8 @@ pub struct Inspection {
     pub count: u32,
     /// Whether it was taken away from the holder, who has not let go yet.
     pub revoked: bool,
-    /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or the hold never ends.
+    /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or
+    /// the hold never ends.
     pub remaining: Option<Duration>,
     /// The highest ballot granted or told.
     pub fence: u64,
@@ -80,7 +81,8 @@ impl Queued {
 pub enum Outcome {
     /// Claim: the names are the asker's.
     Granted {
-        /// The ballot that this grant has: the one asked with, or the higher one of an earlier grant to the same owner.
+        /// The ballot that this grant has: the one asked with, or the higher one of an earlier
+        /// grant to the same owner.
         fence: u64,
     },
     /// Claim: somebody else holds one of the names.
@@ -244,7 +246,8 @@ pub enum FaultKind {
     Rejected,
     /// The answer is not one of ours.
     Garbled,
-    /// The node carried it out, and its answer does not count: it may have forgotten what it granted.
+    /// The node carried it out, and its answer does not count: it may have forgotten what it
+    /// granted.
     Doubted,
 }
 
@@ -266,7 +269,8 @@ impl FaultKind {
     }
 }
 
-/// A node did not answer, or not so that it can be understood: *unknown*, never counted for or against anyone.
+/// A node did not answer, or not so that it can be understood: *unknown*, never counted for or
+/// against anyone.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,

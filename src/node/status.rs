@@ -28,8 +28,8 @@ pub enum NodeState {
         /// What the last attempt met.
         why: String,
     },
-    /// It renews and releases, and none of its votes counts: clients of another list use this or another
-    /// node.
+    /// It renews and releases, and none of its votes counts: clients of another list use this or
+    /// another node.
     Unlisted {
         /// Which they are, and what to do.
         why: Arc<str>,
@@ -105,19 +105,19 @@ pub struct NodeStatus {
     pub uptime: Option<Duration>,
     /// The `maxmemory-policy` by which the server may evict locks; `None` where it evicts nothing.
     pub evicts: Option<String>,
-    /// Why the server cannot read its record, by which it judges claims; `None` where it can. It grants nothing until
-    /// then.
+    /// Why the server cannot read its record, by which it judges claims; `None` where it can. It
+    /// grants nothing until then.
     pub unreadable: Option<String>,
-    /// The `maxmemory` of the server, if it used more when it was last asked and evicts nothing: then it grants
-    /// nothing.
+    /// The `maxmemory` of the server, if it used more when it was last asked and evicts nothing:
+    /// then it grants nothing.
     pub out_of_memory: Option<String>,
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
     /// longer without.
     pub no_wake_ups: Option<String>,
     /// The server's roster, when it told it last: whose votes its clients count.
     pub roster: Option<Roster>,
-    /// Whether clients count the server's votes: this one, or for an onlooker those in the server's roster.
-    /// `None` where that is not known.
+    /// Whether clients count the server's votes: this one, or for an onlooker those in the server's
+    /// roster. `None` where that is not known.
     pub listed: Option<bool>,
 }
 

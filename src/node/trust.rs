@@ -6,8 +6,8 @@ use crate::rules::doubt::Trust;
 /// The reply, or a fault where it does not count.
 ///
 /// A grant of a node that is quarantined by now may rest on a hold that ended early; the node may
-/// have carried it out, so it must be cleaned up. `Extended` of a node that was doubted a moment ago
-/// would count a name which another round counts as well.
+/// have carried it out, so it must be cleaned up. `Extended` of a node that was doubted a moment
+/// ago would count a name which another round counts as well.
 ///
 /// # Errors
 /// The fault that the reply was, or `Doubted`.

@@ -1,5 +1,5 @@
-//! What a node's reply is worth as a vote. Granted, refused, stale; all else is unknown or was never
-//! sent.
+//! What a node's reply is worth as a vote. Granted, refused, stale; all else is unknown or was
+//! never sent.
 
 use super::reply::{Outcome, Reply};
 use crate::rules::ballot::LIMIT;

@@ -84,8 +84,8 @@ enum How {
 }
 
 impl Claimant<'_> {
-    /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was granted is released, and the places in all
-    /// lines are given up.
+    /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was
+    /// granted is released, and the places in all lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
         // A try waits for its enrolment and its turn together no longer than for a round.
         let whole = self.voters.host.now() + self.rules.round_timeout;
@@ -134,14 +134,16 @@ impl Claimant<'_> {
                     true => until_worth_asking(self.voters, attempt, self.rules, failed, end).await,
                     false => self.pause(failures, &defeat, end).await,
                 };
-                // Who only refreshes its places has not failed. What nodes say may come again and again.
+                // Who only refreshes its places has not failed. What nodes say may come again and
+                // again.
                 let fails = failed.soon || !hinted || attempt.heard().is_none_or(|heard| heard.is_news());
                 failures = if fails { failures.saturating_add(1) } else { 0 };
                 if let Some(grant) = handed {
                     self.note_handover(attempt);
                     return Ok(grant);
                 }
-                // Nodes that are far away grant when nearer ones have refused, again and again: each waiter would keep one.
+                // Nodes that are far away grant when nearer ones have refused, again and again:
+                // each waiter would keep one.
                 if attempt.holds_a_minority() {
                     attempt.requeue(self.stance(ticket, patience));
                 }
@@ -152,7 +154,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this process stood still.
+    /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this
+    /// process stood still.
     async fn enrolled(&self, patience: Patience, whole: Tick) -> Result<()> {
         if self.voters.members.onlooker {
             return Err(Error::config(
@@ -164,8 +167,8 @@ impl Claimant<'_> {
         Ok(())
     }
 
-    /// What follows from a round that failed. Where it left nothing but places in queues, it goes on under the same
-    /// owner; else it gives back what it was granted, and goes on under another.
+    /// What follows from a round that failed. Where it left nothing but places in queues, it goes
+    /// on under the same owner; else it gives back what it was granted, and goes on under another.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, stance: Stance) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         // Another owner is registered nowhere before it has asked.
@@ -238,7 +241,8 @@ impl Claimant<'_> {
         Ok(place)
     }
 
-    /// Waits until the first in line has heard from the nodes; returns whether its place was free then.
+    /// Waits until the first in line has heard from the nodes; returns whether its place was free
+    /// then.
     async fn hear(&self, place: &mut Place) -> bool {
         place.news().await;
         !place.is_held() && place.try_turn()
@@ -257,8 +261,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// One round: a claim, with higher ballots where nodes call one stale. It is won as well by what is handed over
-    /// meanwhile.
+    /// One round: a claim, with higher ballots where nodes call one stale. It is won as well by
+    /// what is handed over meanwhile.
     async fn round(
         &self,
         attempt: &mut Attempt<'_>,
@@ -331,7 +335,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Until when a round waits. One round is always made whole, however short the caller's time is.
+    /// Until when a round waits. One round is always made whole, however short the caller's time
+    /// is.
     fn limit(&self, rounds: u32, patience: Patience) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match patience.end() {
@@ -340,7 +345,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is known why the round failed, where no further one will be made. What it was granted does not wait for that.
+    /// Waits until it is known why the round failed, where no further one will be made. What it was
+    /// granted does not wait for that.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
             attempt.requeue(Stance::Once);
@@ -348,7 +354,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// When to ask again: after a random pause, or a little after the holder's time ends where that comes first.
+    /// When to ask again: after a random pause, or a little after the holder's time ends where that
+    /// comes first.
     fn next_round(&self, failures: u32, defeat: &Defeat) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
@@ -415,8 +422,8 @@ impl Defeat {
         }
     }
 
-    /// When things change by themselves, as far as the nodes said: a holder's time ends, or somebody's turn. A little later, since nodes
-    /// count whole milliseconds.
+    /// When things change by themselves, as far as the nodes said: a holder's time ends, or
+    /// somebody's turn. A little later, since nodes count whole milliseconds.
     fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,

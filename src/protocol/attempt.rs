@@ -19,8 +19,8 @@ use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
 
-/// Whoever drops it before it has won leaves nothing behind: what may have been granted is released on every node that did not explicitly refuse, and every
-/// line is left.
+/// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
+/// on every node that did not explicitly refuse, and every line is left.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
@@ -30,11 +30,13 @@ pub(super) struct Attempt<'a> {
     /// What was asked under the present owner, and what follows from the answers.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
     owner: Arc<str>,
-    /// How long what nodes hand over to the present owner lasts, once it has asked. It never changes: a node may have
-    /// registered a claim of it whose answer is lost, and hold the name for as long as that one said.
+    /// How long what nodes hand over to the present owner lasts, once it has asked. It never
+    /// changes: a node may have registered a claim of it whose answer is lost, and hold the name
+    /// for as long as that one said.
     lasts: Option<Option<Validity>>,
     last: Option<Arc<Operation>>,
-    /// The ballot of whoever comes next, once the owner of `last` was released: each of its releases has the same.
+    /// The ballot of whoever comes next, once the owner of `last` was released: each of its
+    /// releases has the same.
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
@@ -177,14 +179,15 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The ballot to ask with: under the same owner the same, or what was pushed, unless that was called stale. Else a
-    /// fresh one.
+    /// The ballot to ask with: under the same owner the same, or what was pushed, unless that was
+    /// called stale. Else a fresh one.
     fn ballot(&self) -> Result<u64> {
         let known = self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()));
         if known > self.told { Ok(known) } else { self.voters.ballot(self.told) }
     }
 
-    /// Whether the round that failed left nothing but places in queues: then the next is asked under the same owner.
+    /// Whether the round that failed left nothing but places in queues: then the next is asked
+    /// under the same owner.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.rules.only_waits(&self.handed(), since);
@@ -194,7 +197,8 @@ impl<'a> Attempt<'a> {
         waits
     }
 
-    /// Whether a node granted the last claim after the round had failed. What was handed over since is claimed first.
+    /// Whether a node granted the last claim after the round had failed. What was handed over since
+    /// is claimed first.
     pub(super) fn holds_a_minority(&self) -> bool {
         let late =
             self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().or(tally.apart()).is_empty()));
@@ -206,22 +210,24 @@ impl<'a> Attempt<'a> {
         self.last.as_ref().is_some_and(|last| last.registers())
     }
 
-    /// Whether any node may hand the name over to it, or has, or would if it had not been taken away
-    /// from it.
+    /// Whether any node may hand the name over to it, or has, or would if it had not been taken
+    /// away from it.
     pub(super) fn is_registered(&self) -> bool {
         let handed = self.handed();
         handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
     }
 
-    /// How often it is to ask again. Where it is one of the next two, so that what it has registered is fresh; else so
-    /// that whoever is handed the name and has died delays those behind it by no more than that lasts.
+    /// How often it is to ask again. Where it is one of the next two, so that what it has
+    /// registered is fresh; else so that whoever is handed the name and has died delays those
+    /// behind it by no more than that lasts.
     pub(super) fn refresh(&self) -> Option<Duration> {
         let lasts = self.last.as_ref().map(|last| last.handover).filter(|lasts| !lasts.is_zero())?;
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
         Some(if soon { handover::refresh(lasts) } else { lasts })
     }
 
-    /// The round failed and another will be made: what it was granted is released, and the place in line kept.
+    /// The round failed and another will be made: what it was granted is released, and the place in
+    /// line kept.
     pub(super) fn requeue(&mut self, stance: Stance) {
         let Some(last) = self.last.clone() else { return };
         if matches!(stance, Stance::Wait { .. }) {
@@ -299,7 +305,8 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// The nodes that an owner has to be released on: that may have granted its claims, or may hand the name over to it.
+/// The nodes that an owner has to be released on: that may have granted its claims, or may hand the
+/// name over to it.
 ///
 /// In this order they are looked at: what a node says next takes it from the former to the latter.
 fn whom(may_hold: NodeSet, unheard: NodeSet, handed: &Handovers) -> Whom {

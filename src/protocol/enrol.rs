@@ -21,8 +21,8 @@ use crate::rules::roster::{
 };
 use crate::rules::{NodeSet, Tick};
 
-/// For how long nodes are waited for that are being connected to for the first time; and where another client of the
-/// same list has been enrolled.
+/// For how long nodes are waited for that are being connected to for the first time; and where
+/// another client of the same list has been enrolled.
 const TRIED: Duration = Duration::from_secs(5);
 const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
 /// When a round that failed is made again, and when rosters are looked at again while clients of
@@ -62,7 +62,8 @@ struct Book {
     tries: Option<Tick>,
     /// Since when this client waits for a young server, with nothing enrolled.
     waits: Option<Tick>,
-    /// What was enrolled last, as a roster has it: for as long as its entries last this client vouches for itself.
+    /// What was enrolled last, as a roster has it: for as long as its entries last this client
+    /// vouches for itself.
     own: Option<(Roster, Tick)>,
     /// How many listings in a row somebody did not answer to.
     silent: u32,
@@ -153,8 +154,8 @@ impl Book {
         now + pause * (1_000 - spread) / 1_000
     }
 
-    /// Of a client that only looks: nodes are doubted for as long as for clients. Where too few tell
-    /// how long that is, it is not known yet.
+    /// Of a client that only looks: nodes are doubted for as long as for clients. Where too few
+    /// tell how long that is, it is not known yet.
     async fn look(&mut self, ring: &Ring<'_>, now: Tick) {
         let answers = ring.look().await;
         if answers.iter().flatten().count() >= ring.voters.size.quorum() as usize {
@@ -190,8 +191,8 @@ impl Book {
         self.listed.is_some_and(|listed| now < listed + FRESH)
     }
 
-    /// Which servers to write: what is enrolled already, or as many as all would take. Else when to look again, if
-    /// that is known.
+    /// Which servers to write: what is enrolled already, or as many as all would take. Else when to
+    /// look again, if that is known.
     async fn choice(&mut self, ring: &Ring<'_>, now: Tick) -> Result<Choice, Option<Tick>> {
         let standing = ring.connected.without(self.retired());
         let known = ring.voters.members.has_all(&ring.servers, standing, now);
@@ -234,7 +235,8 @@ impl Book {
         }
     }
 
-    /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took some.
+    /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
+    /// some.
     async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer }: Choice) -> bool {
         for left in (0..WRITES).rev() {
             let began = ring.voters.host.now();
@@ -265,7 +267,8 @@ impl Book {
         false
     }
 
-    /// Which servers a roster has that vouches for this list. Nobody vouches for who was refused by clients of another.
+    /// Which servers a roster has that vouches for this list. Nobody vouches for who was refused by
+    /// clients of another.
     fn vouched(&self, ring: &Ring<'_>, answers: &Answers, now: Tick) -> Option<NodeSet> {
         let vouches = |roster: &Roster| roster.vouches(ring.common(), &ring.servers);
         let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
@@ -275,8 +278,9 @@ impl Book {
         vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused)
     }
 
-    /// Until when nothing is written by a client that has nothing enrolled: clients of another list may be
-    /// found on nodes that are still being connected to, or come back to a server that has just started.
+    /// Until when nothing is written by a client that has nothing enrolled: clients of another list
+    /// may be found on nodes that are still being connected to, or come back to a server that has
+    /// just started.
     fn waits(&mut self, ring: &Ring<'_>, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
         let tried = if vouched.is_some() { TRIED_BRIEFLY } else { TRIED };
         let until = *self.tries.get_or_insert(now) + tried;
@@ -305,7 +309,8 @@ impl Book {
             self.waits = None;
             return None;
         };
-        // One that restarts again and again delays a start by so long once, but for those who were refused.
+        // One that restarts again and again delays a start by so long once, but for those who were
+        // refused.
         let waits = *self.waits.get_or_insert(now) + young(ring.voters.members.max_ttl);
         let limit = if self.refused(now).next().is_some() { Tick::NEVER } else { waits };
         let until = (now + left).min(limit);
@@ -353,7 +358,8 @@ impl Book {
         heard.for_each(|(node, answer)| _ = answer.as_ref().map(|answer| node.hear(answer, now, forgiven)));
     }
 
-    /// What follows from the answers, and from what those told before that did not answer, or are not connected.
+    /// What follows from the answers, and from what those told before that did not answer, or are
+    /// not connected.
     fn verdict(&self, ring: &Ring<'_>, chosen: NodeSet, answers: &Answers, now: Tick) -> Verdict {
         let said = answers.iter().enumerate().filter_map(|(node, answer)| match answer {
             Some((true, roster)) if roster.retired.is_some() => Some((node, Answer::Remembered(roster))),
@@ -364,7 +370,8 @@ impl Book {
         decide(ring.common(), &ring.servers, chosen, &said.collect::<Vec<_>>())
     }
 
-    /// Whether so many answered that they may vote. If not, what was listed before is so until its time is over.
+    /// Whether so many answered that they may vote. If not, what was listed before is so until its
+    /// time is over.
     fn enough(&self, ring: &Ring<'_>, listed: NodeSet, answers: &Answers, now: Tick) -> bool {
         let enough = listed.len() >= ring.voters.size.quorum();
         if !enough && !self.is_fresh(now) {
@@ -412,7 +419,8 @@ impl Book {
         self.leave_out(ring, chosen, answers, began);
     }
 
-    /// Nodes are doubted for as long as the longest locks last that those told of that took the servers.
+    /// Nodes are doubted for as long as the longest locks last that those told of that took the
+    /// servers.
     fn raise(&mut self, ring: &Ring<'_>, answers: &Answers, now: Tick) {
         let told = answers.iter().flatten().map(|(_, roster)| roster.max_ttl).max().unwrap_or_default();
         if told >= self.told(now) {

@@ -1,4 +1,5 @@
-//! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on one more node.
+//! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on
+//! one more node.
 
 use std::sync::{Arc, Weak};
 
@@ -22,7 +23,8 @@ impl Holding {
         Self::ask(voters, voters.everyone(), Operation { count, ..claim.with_verb(Verb::Count) })
     }
 
-    /// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that has raised the fence.
+    /// Holds what `claim` was granted by a quorum on one more node. After a release it does
+    /// nothing: that has raised the fence.
     pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Operation) {
         Self::ask(voters, NodeSet::of(node), claim.with_verb(Verb::Claim));
     }

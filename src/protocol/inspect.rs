@@ -30,8 +30,8 @@ impl Count for Answers {
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
-    /// The nodes that voted before and after they were asked. Any other may have forgotten who holds
-    /// the name: what it knows counts, and that it knows nothing does not.
+    /// The nodes that voted before and after they were asked. Any other may have forgotten who
+    /// holds the name: what it knows counts, and that it knows nothing does not.
     pub(crate) voting: NodeSet,
 }
 

@@ -69,7 +69,8 @@ impl Members {
         due(self.early.load(Ordering::Relaxed)) && due(self.early.swap(u64::MAX, Ordering::Relaxed))
     }
 
-    /// All that answered took the servers of `chosen`, those of `took` themselves. See [`Listing::take`].
+    /// All that answered took the servers of `chosen`, those of `took` themselves. See
+    /// [`Listing::take`].
     pub(super) fn listed(
         &self,
         servers: &[Option<Server>],

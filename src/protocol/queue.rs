@@ -1,4 +1,5 @@
-//! The queue of one process: callers of one name stand in line, first come first served, and only the first talks to nodes.
+//! The queue of one process: callers of one name stand in line, first come first served, and only
+//! the first talks to nodes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -30,7 +31,8 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
-    /// How many callers of it hold the lock: one at most, but for the moment in which it changes hands.
+    /// How many callers of it hold the lock: one at most, but for the moment in which it changes
+    /// hands.
     holders: AtomicUsize,
 }
 
@@ -134,8 +136,8 @@ impl Place {
         }
     }
 
-    /// It has the lock. If the next may ask already, it is the next one's turn: it stands in the nodes' queues by the time the
-    /// lock is free.
+    /// It has the lock. If the next may ask already, it is the next one's turn: it stands in the
+    /// nodes' queues by the time the lock is free.
     pub(crate) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);

@@ -18,10 +18,11 @@ use crate::rules::{NodeSet, ReleaseTally, Tick};
 pub(crate) struct Whom {
     /// Those that are asked.
     pub(crate) ask: NodeSet,
-    /// Those of them that may hold something, and are asked again if they do not confirm. What was never sent needs no second try: a node that is down for long
-    /// would gather them.
+    /// Those of them that may hold something, and are asked again if they do not confirm. What was
+    /// never sent needs no second try: a node that is down for long would gather them.
     pub(crate) insist: NodeSet,
-    /// Those whose answer to the claim had not come when it was given up: a hold found there is a late grant.
+    /// Those whose answer to the claim had not come when it was given up: a hold found there is a
+    /// late grant.
     pub(crate) unheard: NodeSet,
 }
 
@@ -65,7 +66,8 @@ impl Cleanup {
         Self::start_for(voters, release, whom, Weak::new())
     }
 
-    /// The same for an acquisition that goes on, and keeps its place in line as long as `waits` lives.
+    /// The same for an acquisition that goes on, and keeps its place in line as long as `waits`
+    /// lives.
     pub(super) fn start_for(voters: &Arc<Voters>, release: Operation, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
@@ -116,8 +118,8 @@ impl Cleanup {
         }
     }
 
-    /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever waits
-    /// still must not lose it.
+    /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever
+    /// waits still must not lose it.
     fn stance(&self) -> Stance {
         match self.operation.stance {
             Stance::Wait { .. } if self.waits.strong_count() == 0 => Stance::Once,
@@ -206,7 +208,8 @@ fn held(reply: &Reply) -> Option<bool> {
     }
 }
 
-/// A node that answered with an error will do so again; one that did not answer may be back before the hold ends by itself.
+/// A node that answered with an error will do so again; one that did not answer may be back before
+/// the hold ends by itself.
 fn worth_another_try(reply: &Reply) -> bool {
     matches!(reply, Err(fault) if !matches!(fault.kind(), FaultKind::Rejected | FaultKind::Garbled))
 }

@@ -25,18 +25,19 @@ pub(crate) struct Revocation {
     pub(crate) alone: bool,
 }
 
-/// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have done it.
+/// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have
+/// done it.
 ///
-/// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no quorum can.
-/// The next holder may rest on these nodes alone, so what they say is how long it takes. And whoever else got the name
-/// by a lower ballot has it from a quorum, so one of them at least names that one; others that are
-/// named came later.
+/// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no
+/// quorum can. The next holder may rest on these nodes alone, so what they say is how long it
+/// takes. And whoever else got the name by a lower ballot has it from a quorum, so one of them at
+/// least names that one; others that are named came later.
 ///
-/// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else does: who
-/// has a lower ballot has it from a quorum, and keeps it there; and these nodes grant none from now on. A
-/// node that may have forgotten whom it granted the name to does not count for that, nor does one
-/// that is not on the list which clients have by the rosters. For some
-/// round trips this is waited for, since the nearest nodes may be those that name others.
+/// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else
+/// does: who has a lower ballot has it from a quorum, and keeps it there; and these nodes grant
+/// none from now on. A node that may have forgotten whom it granted the name to does not count for
+/// that, nor does one that is not on the list which clients have by the rosters. For some round
+/// trips this is waited for, since the nearest nodes may be those that name others.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
     revoke: Operation,

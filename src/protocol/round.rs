@@ -107,7 +107,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // First: who reads what a node may hold, and then what is registered there, must find it in one of them.
+        // First: who reads what a node may hold, and then what is registered there, must find it in
+        // one of them.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();

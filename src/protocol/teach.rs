@@ -80,7 +80,8 @@ fn next(voters: &Voters, failures: u32, began: Tick) -> Tick {
         .unwrap_or(Tick::NEVER)
 }
 
-/// Does for a node what is to be done. Where nobody knows, that was the `last` word if nobody comes.
+/// Does for a node what is to be done. Where nobody knows, that was the `last` word if nobody
+/// comes.
 async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice, last: bool) {
     let taught = match advice {
         Advice::Nothing => true,

@@ -78,8 +78,8 @@ impl Voters {
         self.members.electorate(self.exempt, ttl, self.host.now())
     }
 
-    /// Makes a round of enrolling where one is needed that makes a difference: a quorum is connected, and its votes do not
-    /// count for locks of that ttl.
+    /// Makes a round of enrolling where one is needed that makes a difference: a quorum is
+    /// connected, and its votes do not count for locks of that ttl.
     pub(crate) async fn enrolled(&self, ttl: Duration) {
         let (all, quorum) = (self.everyone(), self.size.quorum());
         let connected = all.iter().filter(|&node| self.exempt.contains(node) || self.nodes[node].member().is_some());
@@ -144,7 +144,8 @@ impl Voters {
         })
     }
 
-    /// A ballot above `told` and all that was seen, for whoever a release hands over to; 0 where there is none.
+    /// A ballot above `told` and all that was seen, for whoever a release hands over to; 0 where
+    /// there is none.
     pub(crate) fn next_ballot(&self, told: u64) -> u64 {
         self.ballots.next(self.host.wall(), told).unwrap_or(0)
     }
@@ -165,12 +166,14 @@ impl Voters {
         u64::try_from(now + ahead).unwrap_or(0).min(LIMIT)
     }
 
-    /// How long a quorum takes to answer, lately: a moving average over rounds. Zero until measured.
+    /// How long a quorum takes to answer, lately: a moving average over rounds. Zero until
+    /// measured.
     pub(crate) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }
 
-    /// Takes note of how long a quorum took. Each measurement weighs an eighth, as in TCP's smoothed round trip (RFC 6298).
+    /// Takes note of how long a quorum took. Each measurement weighs an eighth, as in TCP's
+    /// smoothed round trip (RFC 6298).
     pub(crate) fn measured(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let smoothed = match self.round_trip.load(Ordering::Relaxed) {

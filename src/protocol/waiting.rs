@@ -1,9 +1,11 @@
 //! Between two rounds: until when it is not worth asking.
 //!
-//! A node hands the name over to the first in its line, or gives it a turn, and says so. A quorum that handed it over has granted it; once one has given
-//! a turn, asking is likely to succeed. Both can be lost, and whoever got them may have died. So a waiter asks by itself
-//! too: when the holder's time ends, when the turns before it have run out, and every third of its ttl or as often as a
-//! hand-over lasts, which also keeps its places. The next two ask more often, so that what they registered is fresh.
+//! A node hands the name over to the first in its line, or gives it a turn, and says so. A quorum
+//! that handed it over has granted it; once one has given a turn, asking is likely to succeed. Both
+//! can be lost, and whoever got them may have died. So a waiter asks by itself too: when the
+//! holder's time ends, when the turns before it have run out, and every third of its ttl or as
+//! often as a hand-over lasts, which also keeps its places. The next two ask more often, so that
+//! what they registered is fresh.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +23,15 @@ use crate::rules::{Decision, Grant, Tick};
 pub(super) struct Failed {
     /// How many have in a row that were granted something, or called stale.
     pub(super) failures: u32,
-    /// Whether the next one has reason not to wait for hints: none may come of nodes where it is not registered.
+    /// Whether the next one has reason not to wait for hints: none may come of nodes where it is
+    /// not registered.
     pub(super) soon: bool,
     /// In which time a node said that things will change.
     pub(super) told: Option<Duration>,
 }
 
-/// Waits until it is worth asking again: by the hints, or when a node said that things will change; at `end` at the latest. Or until a quorum has handed the
-/// name over.
+/// Waits until it is worth asking again: by the hints, or when a node said that things will change;
+/// at `end` at the latest. Or until a quorum has handed the name over.
 ///
 /// # Cancel safety
 /// Safe.
@@ -72,7 +75,8 @@ fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Ti
     let quorum = voters.size.quorum();
     match (heard.first, some) {
         (Some(first), _) if heard.turns.len() >= quorum => first,
-        // They hold it for this caller, and what they pushed does not count: it came before it could.
+        // They hold it for this caller, and what they pushed does not count: it came before it
+        // could.
         (_, Some(some)) if heard.pushes.len() >= quorum => some,
         (_, Some(some)) => heard.ask_at.min(some + gathering),
         (_, None) => heard.ask_at,

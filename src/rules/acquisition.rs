@@ -1,9 +1,9 @@
 //! One acquisition's decisions: under which owner it asks, what its votes come to, and what it must
 //! release.
 //!
-//! A pure state machine: the caller tells it the time and counts votes into its tallies; it decides.
-//! The asynchronous code around it (`protocol::attempt`) sends what it says, and the model checker
-//! (`tests/model`) drives this very code.
+//! A pure state machine: the caller tells it the time and counts votes into its tallies; it
+//! decides. The asynchronous code around it (`protocol::attempt`) sends what it says, and the model
+//! checker (`tests/model`) drives this very code.
 
 use std::time::Duration;
 
@@ -60,7 +60,8 @@ pub struct Grant {
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
     pub ballot: u64,
-    /// The highest ballot that was asked with or pushed under this owner: a release must hide all of them.
+    /// The highest ballot that was asked with or pushed under this owner: a release must hide all
+    /// of them.
     pub highest: u64,
     /// Whether it rests on pushes: most of what was asked for is still to be had, by a renewal.
     pub handed_over: bool,
@@ -85,7 +86,8 @@ pub struct Acquisition<V> {
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, and the next ask begins another.
     waits: bool,
-    /// The nodes that may have heard of what was asked before, and those that may hold something by that.
+    /// The nodes that may have heard of what was asked before, and those that may hold something by
+    /// that.
     before: (NodeSet, NodeSet),
     /// The highest ballot that was asked with under this owner.
     highest: u64,
@@ -135,8 +137,8 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last_mut()
     }
 
-    /// What the votes of the last ask, and what was handed over, come to at `now`; `None` as long as
-    /// more are needed.
+    /// What the votes of the last ask, and what was handed over, come to at `now`; `None` as long
+    /// as more are needed.
     ///
     /// Validity and [`MAX_ROUND`] are looked at here, at the time of the
     /// decision, since a process may have stood still after the last vote.
@@ -145,8 +147,8 @@ impl<V: Votes> Acquisition<V> {
         self.decide_by(now, handed, &Electorate::everyone())
     }
 
-    /// The same where only votes of the `electorate` count: a vote counts where its node is listed when it is
-    /// decided, so that votes of two listings never decide together.
+    /// The same where only votes of the `electorate` count: a vote counts where its node is listed
+    /// when it is decided, so that votes of two listings never decide together.
     #[must_use]
     pub fn decide_by(&self, now: Tick, handed: &Handovers, electorate: &Electorate) -> Option<Decision> {
         let ask = self.asks.last()?;
@@ -231,10 +233,10 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether a round that failed left nothing but places in queues, or what was handed over since it was asked (`handed_since`):
-    /// then it may be asked again under the same owner, and nothing is released: from a
-    /// release on no vote would count, those that are still to come included. Else it holds a minority,
-    /// which is given back, or the name was taken away from this owner.
+    /// Whether a round that failed left nothing but places in queues, or what was handed over since
+    /// it was asked (`handed_since`): then it may be asked again under the same owner, and nothing
+    /// is released: from a release on no vote would count, those that are still to come included.
+    /// Else it holds a minority, which is given back, or the name was taken away from this owner.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -243,8 +245,8 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since) && !handed.is_revoked()
     }
 
-    /// It goes on under the same owner after a round that failed. What was asked is over; that nodes may
-    /// hold something by it is not.
+    /// It goes on under the same owner after a round that failed. What was asked is over; that
+    /// nodes may hold something by it is not.
     pub const fn wait(&mut self) {
         self.waits = true;
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// Bounds of the pause between two rounds.
 ///
-/// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): a pause is drawn evenly from zero to a
-/// ceiling, and the ceiling doubles with every failure. It starts at two measured round trips, since contenders who ask more often than that
-/// split each other's votes.
+/// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): a
+/// pause is drawn evenly from zero to a ceiling, and the ceiling doubles with every failure. It
+/// starts at two measured round trips, since contenders who ask more often than that split each
+/// other's votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The least ceiling. Default 5 ms.
@@ -22,7 +23,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest pause after the failure number `failures` (from 0) with round trips of `round_trip`.
+    /// The longest pause after the failure number `failures` (from 0) with round trips of
+    /// `round_trip`.
     #[must_use]
     pub fn ceiling(self, failures: u32, round_trip: Duration) -> Duration {
         let base = self.min.max(round_trip.saturating_mul(2));

@@ -8,11 +8,12 @@ pub const LIMIT: u64 = 1 << 53;
 
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
 ///
-/// The wall clock only spares a round trip: where it is wrong, a node answers `stale` with its fence, and the next ballot
-/// lies above that. Order never rests on it.
+/// The wall clock only spares a round trip: where it is wrong, a node answers `stale` with its
+/// fence, and the next ballot lies above that. Order never rests on it.
 ///
-/// What a node tells of a fence further ahead of the wall clock than [`FAR`] lifts the acquisitions that
-/// were told it, which are those of its name: one corrupt fence must not lift the ballots of all names.
+/// What a node tells of a fence further ahead of the wall clock than [`FAR`] lifts the acquisitions
+/// that were told it, which are those of its name: one corrupt fence must not lift the ballots of
+/// all names.
 #[derive(Debug, Default)]
 pub struct Ballots {
     highest: AtomicU64,

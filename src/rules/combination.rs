@@ -130,8 +130,8 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes have another ballot than the highest, and are not about to get it: a lower one than that of the
-    /// ask, where its answer is to come.
+    /// How many votes have another ballot than the highest, and are not about to get it: a lower
+    /// one than that of the ask, where its answer is to come.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

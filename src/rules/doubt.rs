@@ -7,34 +7,39 @@
 //! Renewals are different: a node that holds the name for its owner now has it from that owner, so
 //! after a while its `extended` counts again. It must not count at once: another client's round may
 //! still count a grant which the node has forgotten. No vote for a claim counts for longer than
-//! [`MAX_ROUND`], so `1.02 * MAX_ROUND` later (two clocks that run apart by 1 %, with room) there is no
-//! such round any more. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
+//! [`MAX_ROUND`], so `1.02 * MAX_ROUND` later (two clocks that run apart by 1 %, with room) there
+//! is no such round any more. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
 //!
 //! # What cannot be seen
 //!
-//! - Memory that goes while the process stays, until the next connection: `FLUSHALL`, `FLUSHDB`. And in part for ever: a `DEL` by hand, eviction under
-//!   another policy than `noeviction`.
-//! - A server that restarted **before** this client first saw it, and whose wall clock was then set forward: it tells an uptime that is too long.
+//! - Memory that goes while the process stays, until the next connection: `FLUSHALL`, `FLUSHDB`.
+//!   And in part for ever: a `DEL` by hand, eviction under another policy than `noeviction`.
+//! - A server that restarted **before** this client first saw it, and whose wall clock was then set
+//!   forward: it tells an uptime that is too long.
 //! - A clock that was stepped **before** this client first saw it, or forth and back between two
 //!   answers to this client.
-//! - A master that became a replica and a master again between two probes (5 s), if no write reached it as a replica.
-//! - A replica that was promoted **before** this client first saw it: it tells its own uptime. Clients that knew the address before do see it.
-//! - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the old one. Only its clock can give it
-//!   away, if that is still wrong when it first answers.
-//! - A step of the clock that is smaller than what drift could have done since the last answer: 1 % of that time, which a probe every 5 s keeps under 50 ms,
-//!   and one round trip.
-//! - A clock that is corrected without a step and faster than by 1 %, until the difference is one that can be seen.
+//! - A master that became a replica and a master again between two probes (5 s), if no write
+//!   reached it as a replica.
+//! - A replica that was promoted **before** this client first saw it: it tells its own uptime.
+//!   Clients that knew the address before do see it.
+//! - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the
+//!   old one. Only its clock can give it away, if that is still wrong when it first answers.
+//! - A step of the clock that is smaller than what drift could have done since the last answer: 1 %
+//!   of that time, which a probe every 5 s keeps under 50 ms, and one round trip.
+//! - A clock that is corrected without a step and faster than by 1 %, until the difference is one
+//!   that can be seen.
 //! - An address that leads clients to different servers at the same time, after a failover that
 //!   left the old server running: one client holds on
 //!   the old one, and another is granted by the new one once `max_ttl` is over.
 //! - A server that takes over behind open connections (a proxy) in the same round trip in which
 //!   another client connects to the old one and loads the
 //!   script for it: it knows that script then, and is seen at the next probe only.
-//! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a snapshot, that takes over **behind an open connection**
-//!   is seen at the next probe only.
+//! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a
+//!   snapshot, that takes over **behind an open connection** is seen at the next probe only.
 //!
-//! After any of these, keep the node away from clients (stop it, or close its port) for `max_ttl`; then nothing that it forgot is held any more. Storage that
-//! checks fencing tokens is safe from all of them.
+//! After any of these, keep the node away from clients (stop it, or close its port) for `max_ttl`;
+//! then nothing that it forgot is held any more. Storage that checks fencing tokens is safe from
+//! all of them.
 
 mod offset;
 #[cfg(test)]
@@ -53,8 +58,8 @@ pub enum Doubt {
     Restarted,
     /// Its clock was stepped.
     ClockStepped,
-    /// This client or one of the servers has just started, and clients of another list may come back
-    /// to that server: see [`roster`](super::roster).
+    /// This client or one of the servers has just started, and clients of another list may come
+    /// back to that server: see [`roster`](super::roster).
     Newcomer,
 }
 
@@ -137,7 +142,8 @@ pub struct RestartGuard {
 }
 
 impl RestartGuard {
-    /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which two clocks may run apart.
+    /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which
+    /// two clocks may run apart.
     #[must_use]
     pub const fn new(max_ttl: Duration, rate: f64) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, from 0 to 1")]
@@ -156,10 +162,12 @@ impl RestartGuard {
         }
     }
 
-    /// The node told what it is, in a reply to a request sent at `sent` and received at `received`: of whose `lineage` it is, up for `uptime`,
-    /// and its `time` where it tells that. Returns whether its clock was stepped.
+    /// The node told what it is, in a reply to a request sent at `sent` and received at `received`:
+    /// of whose `lineage` it is, up for `uptime`, and its `time` where it tells that. Returns
+    /// whether its clock was stepped.
     ///
-    /// The clock is looked at last: what was known of another process's clock is forgotten, and from here on this one's is known.
+    /// The clock is looked at last: what was known of another process's clock is forgotten, and
+    /// from here on this one's is known.
     pub fn meet(
         &mut self,
         lineage: &str,
@@ -172,10 +180,11 @@ impl RestartGuard {
         time.is_some_and(|time| self.observe(time, sent, received))
     }
 
-    /// The node was reached at `now`: a master whose memory is that of `lineage` (its run id, and its replication id if it was a replica once), up for `uptime`.
+    /// The node was reached at `now`: a master whose memory is that of `lineage` (its run id, and
+    /// its replication id if it was a replica once), up for `uptime`.
     ///
-    /// A node seen for the first time is believed about its uptime. A node that had another memory before is not: a promoted replica has been up for
-    /// long and has forgotten all the same.
+    /// A node seen for the first time is believed about its uptime. A node that had another memory
+    /// before is not: a promoted replica has been up for long and has forgotten all the same.
     pub fn admit(&mut self, lineage: &str, uptime: Duration, now: Tick) {
         let replaced = self.lineage.as_deref().is_some_and(|known| known != lineage);
         let rewound = self.uptime.is_some_and(|(before, at)| went_back(before, now.since(at), uptime));
@@ -189,7 +198,8 @@ impl RestartGuard {
         self.uptime = Some((uptime, now));
     }
 
-    /// The node that was admitted is the same still, and tells its lineage in other words from now on.
+    /// The node that was admitted is the same still, and tells its lineage in other words from now
+    /// on.
     pub fn rename(&mut self, lineage: &str) {
         if self.lineage.as_deref() != Some(lineage) {
             self.lineage = Some(lineage.to_owned());
@@ -211,8 +221,9 @@ impl RestartGuard {
         self.demoted = true;
     }
 
-    /// A reply carried the node's `time`; its request was sent at `sent` and the reply received at `received`. Returns whether the node's clock
-    /// was stepped since the last reply: then votes of this very reply cannot be trusted either.
+    /// A reply carried the node's `time`; its request was sent at `sent` and the reply received at
+    /// `received`. Returns whether the node's clock was stepped since the last reply: then votes of
+    /// this very reply cannot be trusted either.
     pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
         let seen = Offset::new(time, sent, received);
         let Some(last) = self.offset else {
@@ -228,8 +239,9 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// A push carried the node's `time`, and was received at `received`: when it was sent is not known, so it tells only
-    /// how far the clock is ahead at least. Returns whether the clock was stepped, as [`observe`](Self::observe) does.
+    /// A push carried the node's `time`, and was received at `received`: when it was sent is not
+    /// known, so it tells only how far the clock is ahead at least. Returns whether the clock was
+    /// stepped, as [`observe`](Self::observe) does.
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
         let expected = last.widened(received, self.rate);
@@ -267,7 +279,8 @@ impl RestartGuard {
     pub fn recorded(&mut self, taught: Option<bool>, now: Tick) {
         match (taught, self.schooling) {
             (Some(true), _) => self.schooling = Schooling::Done,
-            // It was just met, and whoever teaches hears of that. Else nobody could teach it before.
+            // It was just met, and whoever teaches hears of that. Else nobody could teach it
+            // before.
             (Some(false) | None, Schooling::Due) if self.news != News::None => {
                 self.schooling = Schooling::Awaited(now + LESSON);
             }
@@ -344,14 +357,16 @@ impl RestartGuard {
 
     /// Until when a doubt lasts that has lasted for `age` at `at`.
     fn lasts(&self, at: Tick, age: Duration) -> (Tick, Tick) {
-        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for longer.
+        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for
+        // longer.
         let apart = MAX_ROUND * 2 * self.rate / 1_000_000;
         let settle = (MAX_ROUND + apart).min(self.max_ttl);
         (at + self.max_ttl.saturating_sub(age), at + settle.saturating_sub(age))
     }
 
-    /// The clients of the node have locks of up to `max_ttl`, as rosters tell at `now`: for so long do doubts last, those
-    /// under way too. One that was over when that was known already stays so: no such lock was there that could be forgotten.
+    /// The clients of the node have locks of up to `max_ttl`, as rosters tell at `now`: for so long
+    /// do doubts last, those under way too. One that was over when that was known already stays so:
+    /// no such lock was there that could be forgotten.
     pub fn raise(&mut self, max_ttl: Duration, now: Tick) {
         if self.max_ttl.is_zero() {
             return;
@@ -368,10 +383,12 @@ impl RestartGuard {
     }
 }
 
-/// By how much an uptime can be too long: it is the difference of two times in whole seconds, each rounded down.
+/// By how much an uptime can be too long: it is the difference of two times in whole seconds, each
+/// rounded down.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
-/// Whether an uptime that was `before` is now too small, `elapsed` later. Nodes tell whole seconds, and clocks differ a little.
+/// Whether an uptime that was `before` is now too small, `elapsed` later. Nodes tell whole seconds,
+/// and clocks differ a little.
 fn went_back(before: Duration, elapsed: Duration, now: Duration) -> bool {
     now + Duration::from_secs(1) + elapsed / 50 < before + elapsed
 }

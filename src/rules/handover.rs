@@ -1,9 +1,10 @@
-//! Names that nodes hand over to a waiter: what it has registered, and which of the pushes are votes.
+//! Names that nodes hand over to a waiter: what it has registered, and which of the pushes are
+//! votes.
 //!
-//! A node that refuses a claim of a waiter registers its owner, and grants it the name with the release of
-//! whoever holds it. What it pushes then is the answer to the waiter's last claim there that the node has
-//! confirmed: the grant came after that claim was sent, so that is when its time begins for the waiter.
-//! A push tells nothing of how long it was on its way.
+//! A node that refuses a claim of a waiter registers its owner, and grants it the name with the
+//! release of whoever holds it. What it pushes then is the answer to the waiter's last claim there
+//! that the node has confirmed: the grant came after that claim was sent, so that is when its time
+//! begins for the waiter. A push tells nothing of how long it was on its way.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::node_set::NodeSet;
 use super::tick::Tick;
 use super::validity::{Drift, MAX_ROUND, Validity};
 
-/// Where in what a node said something stands: over which of its connections, and when by its clock.
+/// Where in what a node said something stands: over which of its connections, and when by its
+/// clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The number of the connection.
@@ -28,11 +30,11 @@ impl Stamp {
     }
 }
 
-/// How long a hand-over to a claim for `validity` lasts: as long as what it is asked for, and no longer
-/// than a vote counts. `None` where it would leave too little.
+/// How long a hand-over to a claim for `validity` lasts: as long as what it is asked for, and no
+/// longer than a vote counts. `None` where it would leave too little.
 ///
-/// Three seconds and four round trips are room for what is on its way, and short enough for those who come
-/// behind a waiter that died.
+/// Three seconds and four round trips are room for what is on its way, and short enough for those
+/// who come behind a waiter that died.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, min_validity: Duration, round_trip: Duration) -> Option<Validity> {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -144,9 +146,9 @@ impl Early {
 }
 
 impl Handovers {
-    /// A node refused a claim, and registered it or not. What it pushed before that is over, and not what it pushed
-    /// later, which may have been looked at first; what it pushes from now on is granted later. A claim that does
-    /// not wait leaves what was registered before.
+    /// A node refused a claim, and registered it or not. What it pushed before that is over, and
+    /// not what it pushed later, which may have been looked at first; what it pushes from now on is
+    /// granted later. A claim that does not wait leaves what was registered before.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else { return self.stale(node) };
         let slot = self.slot(node);
@@ -231,7 +233,8 @@ impl Handovers {
         nodes
     }
 
-    /// Whether any node may hold the name by what it pushed, a vote or not: it has answered nothing since.
+    /// Whether any node may hold the name by what it pushed, a vote or not: it has answered nothing
+    /// since.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         !self.open.is_empty()

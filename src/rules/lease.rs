@@ -12,8 +12,9 @@ use super::tally::Size;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// How long a section of what was handed over may take without a renewal of its own. Such a lock lasts for some 3 s:
-/// what is done sooner than this leaves most of that, and costs its nodes a third less.
+/// How long a section of what was handed over may take without a renewal of its own. Such a lock
+/// lasts for some 3 s: what is done sooner than this leaves most of that, and costs its nodes a
+/// third less.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// Why a lock was lost.
@@ -172,8 +173,9 @@ impl Tenure {
         self.is_held(now) && within(self.max_hold, self.since, now)
     }
 
-    /// When it is due for its first renewal, as it is now. One that was handed over has little of its time: it is due
-    /// soon, but for the time in which a short section ends without: a `round_trip`, and at least [`SHORT_SECTION`].
+    /// When it is due for its first renewal, as it is now. One that was handed over has little of
+    /// its time: it is due soon, but for the time in which a short section ends without: a
+    /// `round_trip`, and at least [`SHORT_SECTION`].
     #[must_use]
     pub fn first_renewal(&self, handed_over: bool, round_trip: Duration) -> Tick {
         let by_validity = due(self.deadline.minus(self.validity.length()), self.validity);

@@ -1,7 +1,8 @@
 //! The rules, and nothing else: no async, no clock, no randomness, no I/O.
 //!
-//! Everything here takes `now`, votes or a random number and returns a decision, so every rule can be tested with a
-//! table. The thin async code around it is in the private `protocol` and `lease` modules.
+//! Everything here takes `now`, votes or a random number and returns a decision, so every rule can
+//! be tested with a table. The thin async code around it is in the private `protocol` and `lease`
+//! modules.
 //!
 //! The repository's `docs/protocol.md` says what the rules do together, why that is safe, and which
 //! check fails without each.

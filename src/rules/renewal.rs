@@ -12,8 +12,8 @@ use super::validity::Validity;
 pub enum RenewVote {
     /// It held the name for us, and now does for another ttl. The only vote that counts for us.
     Extended,
-    /// It had nothing, and took our name back. It makes the *next* round stronger; it says that until now the node had
-    /// *not* held it.
+    /// It had nothing, and took our name back. It makes the *next* round stronger; it says that
+    /// until now the node had *not* held it.
     Healed,
     /// It holds the name for somebody else.
     Lost,
@@ -37,8 +37,9 @@ pub enum Renewal {
 
 /// The votes of one renewal.
 ///
-/// `Healed` never counts for us. It counts *against* us beside `Lost`: a node that healed has just said that it did not hold the name, and
-/// once that is true of so many nodes that no quorum can have held it, the lock was lost, whoever deleted its keys.
+/// `Healed` never counts for us. It counts *against* us beside `Lost`: a node that healed has just
+/// said that it did not hold the name, and once that is true of so many nodes that no quorum can
+/// have held it, the lock was lost, whoever deleted its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
@@ -110,7 +111,8 @@ impl RenewalTally {
     }
 }
 
-/// When the lease of a round that began at `t0` is renewed: after a third of its validity, so that two more tries fit.
+/// When the lease of a round that began at `t0` is renewed: after a third of its validity, so that
+/// two more tries fit.
 #[must_use]
 pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3

@@ -1,5 +1,5 @@
-//! Whose votes count: all clients that can reach a common node must count votes of at most N servers
-//! between them, so that any two of their quorums share one.
+//! Whose votes count: all clients that can reach a common node must count votes of at most N
+//! servers between them, so that any two of their quorums share one.
 //!
 //! Each node keeps a *roster*: the run ids of at most N servers, each for a while. A client counts
 //! the votes of a server only while all nodes that it is connected to have lately taken that server
@@ -44,8 +44,8 @@ impl Common {
 
 /// For how long an enrolment lets votes count, from before it was sent, by the client's clock.
 pub const FRESH: Duration = Duration::from_secs(10);
-/// By how much longer than the longest ttl nodes keep an entry. A vote that was counted lets a lock be
-/// held for a ttl more: `FRESH`, and what clocks may run apart in the meantime.
+/// By how much longer than the longest ttl nodes keep an entry. A vote that was counted lets a lock
+/// be held for a ttl more: `FRESH`, and what clocks may run apart in the meantime.
 pub const LASTS: Duration = Duration::from_secs(15);
 /// How much longer an entry is written for, so that of many clients one writes it and the others
 /// find it there.
@@ -58,8 +58,8 @@ pub const EVERY: Duration = Duration::from_secs(5);
 /// A server that is younger may have had a roster before, whose clients have not come again yet.
 pub const YOUNG: Duration = Duration::from_secs(10);
 
-/// For how long a client with this `max_ttl` waits for clients that may come again to a young server: such a
-/// server votes on no claim for `max_ttl` anyway.
+/// For how long a client with this `max_ttl` waits for clients that may come again to a young
+/// server: such a server votes on no claim for `max_ttl` anyway.
 #[must_use]
 pub fn young(max_ttl: Duration) -> Duration {
     YOUNG.min(max_ttl)
@@ -156,8 +156,8 @@ impl Roster {
         self.is_of(common) && runs.len() <= common.size.nodes() as usize
     }
 
-    /// Whether a client of the same list was enrolled here: then that one made sure that no client of
-    /// another list counts votes.
+    /// Whether a client of the same list was enrolled here: then that one made sure that no client
+    /// of another list counts votes.
     #[must_use]
     pub fn vouches(&self, common: Common, servers: &[Option<Server>]) -> bool {
         let known = servers.iter().flatten().filter(|server| server.is_in(self)).count();
@@ -165,8 +165,8 @@ impl Roster {
     }
 }
 
-/// Which of the servers some roster has that vouches for this client's list: whoever had them enrolled knows that no
-/// clients of another list come back to them. `None` where no roster does.
+/// Which of the servers some roster has that vouches for this client's list: whoever had them
+/// enrolled knows that no clients of another list come back to them. `None` where no roster does.
 #[must_use]
 pub fn vouched<'a>(
     common: Common,
@@ -237,8 +237,8 @@ pub fn of(servers: &[Option<Server>], nodes: NodeSet) -> Vec<&Server> {
     nodes.iter().filter_map(|node| servers.get(node)?.as_ref()).collect()
 }
 
-/// As many of the servers as fit into all rosters: first those that most have already, since clients
-/// of one list should choose the same.
+/// As many of the servers as fit into all rosters: first those that most have already, since
+/// clients of one list should choose the same.
 fn fitting(common: Common, servers: &[Option<Server>], asked: NodeSet, rosters: &[&Roster]) -> NodeSet {
     let lacking = |server: &Server| rosters.iter().filter(|roster| !server.is_in(roster)).count();
     let known = |node: usize| Some((lacking(servers.get(node)?.as_ref()?), node));

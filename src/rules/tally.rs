@@ -202,7 +202,8 @@ impl ClaimTally {
         }
     }
 
-    /// Whether somebody was granted some votes, we were granted some, and nobody has seen a quorum: a split round.
+    /// Whether somebody was granted some votes, we were granted some, and nobody has seen a quorum:
+    /// a split round.
     #[must_use]
     pub const fn is_split(&self) -> bool {
         let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());

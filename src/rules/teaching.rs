@@ -1,8 +1,8 @@
 //! Which ballots a node must be told of that may have forgotten what it granted.
 //!
-//! Its fences are gone, and with them what kept tokens growing. But whoever was granted a token has it
-//! from a quorum, so any N - quorum + 1 other nodes that never forgot include one that has it in its
-//! `high`. The highest of theirs becomes the floor below which the node grants nothing.
+//! Its fences are gone, and with them what kept tokens growing. But whoever was granted a token has
+//! it from a quorum, so any N - quorum + 1 other nodes that never forgot include one that has it in
+//! its `high`. The highest of theirs becomes the floor below which the node grants nothing.
 
 use super::node_set::NodeSet;
 use super::tally::Size;

@@ -3,10 +3,11 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// A moment on the monotonic clock of one process: the time since an origin that means nothing elsewhere.
+/// A moment on the monotonic clock of one process: the time since an origin that means nothing
+/// elsewhere.
 ///
-/// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All arithmetic saturates:
-/// a deadline that lies beyond the end of time is the end of time.
+/// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All
+/// arithmetic saturates: a deadline that lies beyond the end of time is the end of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(Duration);
 

@@ -1,13 +1,16 @@
 //! How long a granted lock may be believed in.
 //!
-//! From the Redlock description, <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>: the validity is the ttl minus the time the
-//! round took minus the drift. Counting from `t0`, read *before* the first send, makes the round's own time part of it.
+//! From the Redlock description,
+//! <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>: the validity is the ttl
+//! minus the time the round took minus the drift. Counting from `t0`, read *before* the first send,
+//! makes the round's own time part of it.
 
 use std::time::Duration;
 
 use super::tick::Tick;
 
-/// No vote for a claim counts longer than this after its request was sent, and no round waits longer.
+/// No vote for a claim counts longer than this after its request was sent, and no round waits
+/// longer.
 ///
 /// The rule about nodes that lost their memory rests on it: once `1.02 * MAX_ROUND` has passed, no
 /// running round of any client still counts a grant that such a node has forgotten.
@@ -15,7 +18,8 @@ pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
 /// How far two clocks may run apart: `ttl * factor + constant`.
 ///
-/// The factor covers clocks of different rates, the constant the node's expiry resolution (1 ms) and ours (1 ms).
+/// The factor covers clocks of different rates, the constant the node's expiry resolution (1 ms)
+/// and ours (1 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// The share of the ttl by which clocks may run apart. Default 0.01.

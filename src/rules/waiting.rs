@@ -1,11 +1,12 @@
-//! Waiting in line: how long a turn lasts, how often a waiter asks by itself, how long it gathers hints.
+//! Waiting in line: how long a turn lasts, how often a waiter asks by itself, how long it gathers
+//! hints.
 
 use std::time::Duration;
 
 use super::backoff::share;
 
-/// How long a turn lasts that nobody takes: long enough for the first in line to hear of it and to ask, five round trips; from 100 ms to 2 s, and 500 ms as
-/// long as nothing is measured.
+/// How long a turn lasts that nobody takes: long enough for the first in line to hear of it and to
+/// ask, five round trips; from 100 ms to 2 s, and 500 ms as long as nothing is measured.
 #[must_use]
 pub fn grace(round_trip: Duration) -> Duration {
     if round_trip.is_zero() {
@@ -14,22 +15,24 @@ pub fn grace(round_trip: Duration) -> Duration {
     round_trip.saturating_mul(5).clamp(Duration::from_millis(100), Duration::from_secs(2))
 }
 
-/// How long a waiter that hears nothing waits before it asks by itself: a third of the ttl, 5 s at most.
+/// How long a waiter that hears nothing waits before it asks by itself: a third of the ttl, 5 s at
+/// most.
 #[must_use]
 pub fn poll(ttl: Duration) -> Duration {
     (ttl / 3).min(Duration::from_secs(5))
 }
 
-/// For how long a node keeps a place that is not asked for again: three polls, and a second for the way.
+/// For how long a node keeps a place that is not asked for again: three polls, and a second for the
+/// way.
 #[must_use]
 pub fn patience(ttl: Duration) -> Duration {
     poll(ttl) * 3 + Duration::from_secs(1)
 }
 
-/// How long after the first hint a waiter waits for those of a quorum before it asks all the same. Doubles with every
-/// round that failed, since nodes that are free alone give their turn again and again; and is longer by up to half of
-/// that from then on, so that those who split the nodes between them do not ask at the same time again. `random` is
-/// evenly distributed.
+/// How long after the first hint a waiter waits for those of a quorum before it asks all the same.
+/// Doubles with every round that failed, since nodes that are free alone give their turn again and
+/// again; and is longer by up to half of that from then on, so that those who split the nodes
+/// between them do not ask at the same time again. `random` is evenly distributed.
 #[must_use]
 pub fn gathering(round_trip: Duration, failures: u32, random: u64) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));

@@ -1,4 +1,5 @@
-//! TLS needs a process of its own: the certificates to trust are named by a variable of the environment.
+//! TLS needs a process of its own: the certificates to trust are named by a variable of the
+//! environment.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

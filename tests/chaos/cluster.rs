@@ -116,11 +116,13 @@ impl Workers {
         futures::future::join_all(readers).await;
     }
 
-    /// Whether `losing` nodes can forget everything at this moment without breaking a promise: each name is held by one owner on so many nodes that no
-    /// other can get a quorum with those, or is free everywhere. While the workers stand still, `forget` is called if so.
+    /// Whether `losing` nodes can forget everything at this moment without breaking a promise: each
+    /// name is held by one owner on so many nodes that no other can get a quorum with those, or is
+    /// free everywhere. While the workers stand still, `forget` is called if so.
     pub async fn while_safe(&self, nodes: &[Arc<Node>], losing: usize, forget: impl AsyncFnOnce()) -> bool {
         (0..self.count()).for_each(|index| self.signal(index, Signal::STOP));
-        // What was sent before is carried out in this time; what proxies hold back may come later, and `safe` allows for it.
+        // What was sent before is carried out in this time; what proxies hold back may come later,
+        // and `safe` allows for it.
         tokio::time::sleep(Duration::from_millis(20)).await;
         let mut safe = true;
         for name in NAMES {

@@ -94,7 +94,8 @@ impl Fault {
         self.is_over_at_once() || matches!(self, Self::ClientPause)
     }
 
-    /// For how long a node that had this votes on no claim: the restart guard's time, and the second by which an uptime can be wrong.
+    /// For how long a node that had this votes on no claim: the restart guard's time, and the
+    /// second by which an uptime can be wrong.
     pub const fn quarantine(self) -> Duration {
         match self {
             Self::KillAndRestartEmpty | Self::KillAndRestartWithAof | Self::ReplicaOf => {
@@ -104,7 +105,8 @@ impl Fault {
         }
     }
 
-    /// For how long to let it be. What makes a node forget without its clients' seeing it must last until no hold from before is left.
+    /// For how long to let it be. What makes a node forget without its clients' seeing it must last
+    /// until no hold from before is left.
     pub fn length(self, random: &mut SmallRng) -> Duration {
         let forgets = matches!(self, Self::WrongType | Self::ReplicaOf);
         let least = if forgets || matches!(self, Self::Stop | Self::ClientPause) { TTL + TTL / 4 } else { TTL / 10 };
@@ -179,7 +181,8 @@ impl Fault {
         }
     }
 
-    /// Begins it when that is fair: a FLUSHALL cannot be seen by anyone, so it must leave every holder its majority. Returns whether it was.
+    /// Begins it when that is fair: a FLUSHALL cannot be seen by anyone, so it must leave every
+    /// holder its majority. Returns whether it was.
     pub async fn begin_fairly(self, node: &Arc<Node>, nodes: &[Arc<Node>], workers: &Workers, spare: u16) -> bool {
         if self != Self::FlushAll {
             self.begin(node, spare).await;

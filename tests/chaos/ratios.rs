@@ -1,4 +1,5 @@
-//! How much slower locks are while two of five nodes fail, as ratios to the healthy run just before, in the same process.
+//! How much slower locks are while two of five nodes fail, as ratios to the healthy run just
+//! before, in the same process.
 
 use std::fmt;
 use std::future::pending;
@@ -16,7 +17,8 @@ use crate::common::server::Server;
 use crate::faults::Fault;
 use crate::{MAX_TTL, NAMES, TTL};
 
-/// What must hold: sections a second at least this share of the healthy run's, p99 of acquire at most this multiple.
+/// What must hold: sections a second at least this share of the healthy run's, p99 of acquire at
+/// most this multiple.
 const LEAST_RATE: f64 = 0.7;
 const MOST_P99: f64 = 3.0;
 /// A noisy machine gets this many tries; each is reported.
@@ -28,7 +30,8 @@ const BACK: Duration = Duration::from_secs(2);
 /// How often faults that last no time come again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// One node stopped and one dead, the others untouched, no proxies, the default ttl: what a user's bad day looks like.
+/// One node stopped and one dead, the others untouched, no proxies, the default ttl: what a user's
+/// bad day looks like.
 const BAD_DAY: &str = "stop+kill";
 
 /// What one run came to.
@@ -77,7 +80,8 @@ impl fmt::Display for Try {
     }
 }
 
-/// Measures all faults, or the one that is named. Returns what it found, and whether all bounds held.
+/// Measures all faults, or the one that is named. Returns what it found, and whether all bounds
+/// held.
 pub async fn run(only: Option<&str>, json: bool) -> bool {
     let mut found = Map::new();
     let mut all = true;

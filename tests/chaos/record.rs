@@ -1,4 +1,5 @@
-//! Puts what the workers and the storage tell into one history, which the judge of the simulation reads.
+//! Puts what the workers and the storage tell into one history, which the judge of the simulation
+//! reads.
 
 use std::collections::HashMap;
 
@@ -48,7 +49,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// A process is there. In the history all are from the beginning: the first that one tells may be older than this.
+    /// A process is there. In the history all are from the beginning: the first that one tells may
+    /// be older than this.
     pub fn started(&mut self, process: u32) {
         let number = self.processes.len() as u16;
         self.processes.insert(process, number);

@@ -163,7 +163,8 @@ impl Chaos {
                 fault.end(node).await;
             }
             self.note(format!("{} ended on node {index}", fault.name()));
-            // Mostly the node gets well before the next has trouble; sometimes a majority is out of reach for a while.
+            // Mostly the node gets well before the next has trouble; sometimes a majority is out of
+            // reach for a while.
             if random.random_bool(0.8) {
                 sleep(fault.quarantine()).await;
             }
@@ -173,8 +174,9 @@ impl Chaos {
         }
     }
 
-    /// What the restart guard is for. Two nodes are away while locks are taken; they come back, and a third forgets: with that one's votes they
-    /// would be a majority that knows nothing of those locks.
+    /// What the restart guard is for. Two nodes are away while locks are taken; they come back, and
+    /// a third forgets: with that one's votes they would be a majority that knows nothing of those
+    /// locks.
     async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
             sleep(Duration::from_millis(random.random_range(5_000..10_000))).await;
@@ -191,7 +193,8 @@ impl Chaos {
             }
             sleep(TTL.mul_f64(random.random_range(0.5..1.5))).await;
             futures::future::join_all(away.iter().map(|&index| absence.end(&self.nodes[index]))).await;
-            // By then clients are connected to them again, and locks that are not renewed are not on them.
+            // By then clients are connected to them again, and locks that are not renewed are not
+            // on them.
             sleep(TTL.mul_f64(random.random_range(0.05..0.4))).await;
             Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
             Fault::KillAndRestartEmpty.end(third).await;
@@ -330,7 +333,8 @@ struct Usage {
 }
 
 impl Usage {
-    /// From the second tenth to the last, by more than a tenth and what a few queued operations take.
+    /// From the second tenth to the last, by more than a tenth and what a few queued operations
+    /// take.
     fn grew(&self) -> bool {
         let grown = |[_, early, .., late]: [u64; 10], spare| late > early + early / 10 + spare;
         grown(self.memory, 2_048) || grown(self.tasks, 8)

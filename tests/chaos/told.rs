@@ -14,7 +14,8 @@ pub fn clock() -> u64 {
 /// One event of one task. Every `at` was read before what it vouches for was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The lock was acquired, and held at `at`; held until `deadline` unless renewed or told otherwise.
+    /// The lock was acquired, and held at `at`; held until `deadline` unless renewed or told
+    /// otherwise.
     Believed { name: usize, token: u64, at: u64, deadline: u64 },
     /// It was still held at `at`, now until `deadline`.
     Still { at: u64, deadline: u64 },

@@ -1,4 +1,5 @@
-//! A worker process: tasks that contend for a few names, do something while they hold one, and tell what they believe.
+//! A worker process: tasks that contend for a few names, do something while they hold one, and tell
+//! what they believe.
 
 use std::time::Duration;
 
@@ -124,7 +125,8 @@ impl Worker {
         }
     }
 
-    /// Holds the lock for a while, and looks at it now and then. Returns whether it was held to the end.
+    /// Holds the lock for a while, and looks at it now and then. Returns whether it was held to the
+    /// end.
     async fn work(&mut self, guard: &LockGuard) -> bool {
         let millis = match self.random.random_range(0..1_000) {
             0..800 => self.random.random_range(0..4),

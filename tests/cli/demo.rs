@@ -49,7 +49,8 @@ async fn nodes_that_are_not_its_own_are_not_killed() {
 async fn nodes_that_forget_make_overlaps_and_the_demo_fails() {
     let servers = servers(3).await;
     let over_now = AtomicBool::new(false);
-    // A process for each worker: within one process they wait for each other, whatever nodes forget.
+    // A process for each worker: within one process they wait for each other, whatever nodes
+    // forget.
     let demo = || done(over(&servers).args(["demo", "--seconds", "3", "--processes", "8", "--json"]));
     let (code, out, err) = std::thread::scope(|scope| {
         for server in &servers {

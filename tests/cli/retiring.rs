@@ -1,4 +1,5 @@
-//! `quorumlock members retire`: it says what is left, and asks where that is no quorum and clients run.
+//! `quorumlock members retire`: it says what is left, and asks where that is no quorum and clients
+//! run.
 
 use std::io::{Seek, Write};
 

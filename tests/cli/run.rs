@@ -203,7 +203,8 @@ fn ends(servers: &[Server]) -> Vec<u128> {
     servers.iter().map(|server| server.ends("job")).collect()
 }
 
-/// Stops all servers soon after a renewal, so that the next does not come between. When the first key ends.
+/// Stops all servers soon after a renewal, so that the next does not come between. When the first
+/// key ends.
 fn stop_after_renewal(servers: &[Server], renewal: Duration) -> u128 {
     loop {
         let before = ends(servers);

@@ -128,6 +128,7 @@ async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than
     let freed = std::time::Instant::now();
     assert_eq!(next.done().1, "inside\n");
     let waited = freed.elapsed();
-    // Near nodes: a turn lasts 100 ms. Without the word to ask after it, the next would ask by itself in 5 s.
+    // Near nodes: a turn lasts 100 ms. Without the word to ask after it, the next would ask by
+    // itself in 5 s.
     assert!(waited < std::time::Duration::from_millis(100 + 900), "{waited:?}");
 }

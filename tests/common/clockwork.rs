@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::server::Server;
 
-/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a hundredth fast.
+/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a
+/// hundredth fast.
 pub struct Clockwork {
     pub server: Server,
     file: PathBuf,
@@ -16,7 +17,8 @@ impl Clockwork {
         let environment = |folder: &Path| {
             std::fs::write(folder.join("clock"), clock).unwrap();
             [
-                // libc comes next so that its allocator is found before jemalloc, which reads the clock before it can be faked.
+                // libc comes next so that its allocator is found before jemalloc, which reads the
+                // clock before it can be faked.
                 ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
                 ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
                 ("FAKETIME_NO_CACHE", "1".to_owned()),

@@ -62,7 +62,8 @@ pub fn well(words: &[String]) -> Vec<u8> {
 pub const RECORD: u8 = 7;
 pub const ENROL: u8 = 9;
 
-/// Whether a script call begins with the verb of that number, without a name: the record and an enrolment come before all others.
+/// Whether a script call begins with the verb of that number, without a name: the record and an
+/// enrolment come before all others.
 pub fn asks_for(words: &[String], verb: u8) -> bool {
     words.last().is_some_and(|operations| operations.starts_with(char::from(64 + verb)))
 }
@@ -81,7 +82,8 @@ async fn serve<A: Fn(&[String]) -> Vec<u8>>(stream: TcpStream, answer: Arc<A>) {
     }
 }
 
-/// Reads one line of words, which is how fred says HELLO, or `*count` and then for each word `$length` and the word.
+/// Reads one line of words, which is how fred says HELLO, or `*count` and then for each word
+/// `$length` and the word.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let line = line(stream).await?;
     let Some(count) = line.strip_prefix('*') else {

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use quorumlock::{Quorum, QuorumBuilder};
 use server::Server;
 
-/// How long a condition may take before the test fails. Far longer than it ever should, since machines stall.
+/// How long a condition may take before the test fails. Far longer than it ever should, since
+/// machines stall.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds, and fails with `what` if it never does.

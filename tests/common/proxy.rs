@@ -1,5 +1,5 @@
-//! A TCP proxy on loopback that fails on demand: each direction can be delayed, held or slowed, connections can be cut, and the
-//! server behind them exchanged.
+//! A TCP proxy on loopback that fails on demand: each direction can be delayed, held or slowed,
+//! connections can be cut, and the server behind them exchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,8 @@ impl Proxy {
         let _ = self.switch.events.send(Event::Inject(bytes.into()));
     }
 
-    /// Connects every open connection, and each new one, to another server. Clients keep their connections.
+    /// Connects every open connection, and each new one, to another server. Clients keep their
+    /// connections.
     pub fn retarget(&self, backend: u16) {
         self.switch.backend.send_replace(backend);
     }
@@ -234,7 +235,8 @@ async fn swallow(mut from_client: OwnedReadHalf, to_client: OwnedWriteHalf, mut 
     }
 }
 
-/// Carries bytes from one end to the other, the way that is set at the time, until either end closes.
+/// Carries bytes from one end to the other, the way that is set at the time, until either end
+/// closes.
 async fn pump(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

@@ -67,7 +67,8 @@ impl Server {
         Self::within(options, |_| Vec::new()).await
     }
 
-    /// Starts a server with more options, and with the environment that `environment` makes for its folder.
+    /// Starts a server with more options, and with the environment that `environment` makes for its
+    /// folder.
     pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
         // A free port can be taken by another process before the server binds it: then try another.
@@ -95,7 +96,8 @@ impl Server {
         self.folder.path()
     }
 
-    /// Starts it again on the same port, after a kill. It has forgotten everything unless its options say otherwise.
+    /// Starts it again on the same port, after a kill. It has forgotten everything unless its
+    /// options say otherwise.
     pub async fn restart(&mut self) {
         self.kill();
         for _ in 0..100 {
@@ -139,7 +141,8 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Who holds a name by what is stored and by the server's clock, with the hold count and the milliseconds that are left.
+    /// Who holds a name by what is stored and by the server's clock, with the hold count and the
+    /// milliseconds that are left.
     pub fn hold(&self, name: &str) -> Option<(String, u32, u64)> {
         let said = self.command(&["EVAL", HOLD, "1", &key(name)]);
         let mut words = said.split(' ');
@@ -182,12 +185,14 @@ impl Server {
         self.command(&["EVAL", FORGET, "1", &key(name)]) != "0"
     }
 
-    /// Sends one command over a connection of its own and returns the raw reply's lines, joined by spaces.
+    /// Sends one command over a connection of its own and returns the raw reply's lines, joined by
+    /// spaces.
     pub fn command(&self, words: &[&str]) -> String {
         ask(self.port, words, Duration::from_secs(10)).expect("the server answers")
     }
 
-    /// Sends a command again and again over one connection, until `over`, and no longer than `longest`.
+    /// Sends a command again and again over one connection, until `over`, and no longer than
+    /// `longest`.
     pub fn repeat(&self, words: &[&str], over: &AtomicBool, longest: Duration) {
         let began = Instant::now();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server accepts");
@@ -247,7 +252,8 @@ fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Sends one command to whatever answers at `port`, and returns the raw reply's lines, joined by spaces.
+/// Sends one command to whatever answers at `port`, and returns the raw reply's lines, joined by
+/// spaces.
 pub fn ask(port: u16, words: &[&str], patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(patience))?;

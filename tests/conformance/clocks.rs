@@ -17,7 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that shows anything.
+/// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that
+/// shows anything.
 #[derive(Debug)]
 struct Warped {
     time: TokioTime,
@@ -95,7 +96,8 @@ impl Node for Sleepy {
     }
 }
 
-/// Somebody is given a turn that lasts two seconds, and is gone. Then the node's clock is set back by an hour.
+/// Somebody is given a turn that lasts two seconds, and is gone. Then the node's clock is set back
+/// by an hour.
 async fn a_turn_does_not_outlast_a_clock_that_is_set_back(node: &dyn Node, set_back: impl FnOnce()) {
     let names: Arc<[Name]> = [Name::new("", "turn").unwrap()].into();
     let stance = Stance::Wait { ticket: 1, patience: 60 * SECOND };
@@ -253,7 +255,8 @@ mod memory {
     async fn a_majority_that_grants_after_the_validity_grants_nothing() {
         for (sleeps, wins) in [(SECOND, true), (20 * SECOND, false)] {
             let host = Warped::new();
-            // The nodes' own time goes on without a jump: they would hold the name for the whole ttl.
+            // The nodes' own time goes on without a jump: they would hold the name for the whole
+            // ttl.
             let time: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
             let node = MemoryNode::new("memory://0", time);
             let sleepy: Arc<dyn Node> = Arc::new(Sleepy { node, host: host.clone(), sleeps });

@@ -1,7 +1,9 @@
-//! One suite of scenarios over memory nodes and over real servers: what docs/protocol.md says must be true of both.
+//! One suite of scenarios over memory nodes and over real servers: what docs/protocol.md says must
+//! be true of both.
 //!
-//! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a paused clock) and `redis::` (in real time). Scenarios
-//! that need what only one of them can do say so and are in one only.
+//! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a
+//! paused clock) and `redis::` (in real time). Scenarios that need what only one of them can do say
+//! so and are in one only.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 

@@ -357,7 +357,8 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
 }
 
-/// It was revoked while another held the name, or it was released and a late claim of it came behind that.
+/// It was revoked while another held the name, or it was released and a late claim of it came
+/// behind that.
 async fn who_was_revoked_or_released_is_handed_nothing(node: Bench) {
     for (round, verb, waits_still) in [(0, Verb::Revoke, true), (1, Verb::Release, false)] {
         let (held, owner) = (10 * round + 5, format!("c/1.{round}"));

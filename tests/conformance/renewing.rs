@@ -87,7 +87,8 @@ async fn loss_is_told_by_the_deadline_when_nodes_die(mut world: impl World) {
     .await;
 }
 
-/// `healed` and `lost` together, once N - quorum + 1: no quorum of live keys can have existed, so the lock is lost now.
+/// `healed` and `lost` together, once N - quorum + 1: no quorum of live keys can have existed, so
+/// the lock is lost now.
 async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(world: impl World) {
     let client = client(&world).await;
     let guard = client.lock("deleted").acquire(SECOND).await.unwrap();
@@ -138,7 +139,8 @@ async fn a_healed_node_counts_from_the_next_renewal_on(mut world: impl World) {
     world.held_everywhere("next").await;
     (0..2).for_each(|node| world.kill(node));
     world.delete(2, "next").await;
-    // Two extend, one heals, two are silent: no quorum yet, and none once the healed one is asked again.
+    // Two extend, one heals, two are silent: no quorum yet, and none once the healed one is asked
+    // again.
     passed(TTL * 2).await;
     assert!(guard.is_held());
     assert_eq!(world.look(2, "next").await.holder, world.look(3, "next").await.holder);
@@ -151,7 +153,8 @@ async fn a_lock_that_expired_is_not_revived_by_nodes_that_come_back(world: impl 
     world.all().into_iter().for_each(|node| world.hang(node));
     assert_eq!(lost(&world, &guard).await, LostReason::Expired);
     world.all().into_iter().for_each(|node| world.resume(node));
-    // Renewals that were sent in time arrive now, and heal; the release behind them frees that again.
+    // Renewals that were sent in time arrive now, and heal; the release behind them frees that
+    // again.
     client.quiet().await;
     world.freed("final").await;
     let next = world.client().await.lock("final").acquire(10 * SECOND).await.unwrap();

@@ -1,4 +1,5 @@
-//! Nodes that lost their memory: no vote on a claim until every hold they could have forgotten has ended.
+//! Nodes that lost their memory: no vote on a claim until every hold they could have forgotten has
+//! ended.
 
 use std::time::Duration;
 
@@ -63,7 +64,8 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     assert!(second.lock("kept").acquire(10 * SECOND).await.is_ok(), "after the quarantine");
 }
 
-/// A client that holds "kept" on all nodes, of which node 2 has just come back empty and was healed.
+/// A client that holds "kept" on all nodes, of which node 2 has just come back empty and was
+/// healed.
 async fn healed(world: &mut impl World) -> (Quorum, LockGuard) {
     let client = settled(world).await;
     // Shorter than the doubt, so that it cannot wait for its end.

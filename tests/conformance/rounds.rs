@@ -12,7 +12,8 @@ use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A quorum and one node less than that, for every number of nodes from 1 to 9. Nodes that are down count: half of ten are dead.
+/// A quorum and one node less than that, for every number of nodes from 1 to 9. Nodes that are down
+/// count: half of ten are dead.
 async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     (5..10).for_each(|node| world.kill(node));
     for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
@@ -23,7 +24,8 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
         let name = format!("table/{nodes}");
         let guard = client.lock(&name).try_acquire().await.unwrap().expect("a quorum is up");
         assert_eq!(guard.release().await.unwrap(), Released::Released, "{nodes} nodes");
-        // One of them refuses: who holds it cannot be told where others are down, but it is not granted.
+        // One of them refuses: who holds it cannot be told where others are down, but it is not
+        // granted.
         eventually("it is released", async || world.look(0, &name).await.holder.is_none()).await;
         world.take(0, &name).await;
         let refused = client.lock(&name).try_acquire().await;
@@ -189,7 +191,8 @@ both! {
 mod in_memory {
     use super::*;
 
-    /// In memory only: a real connection keeps the order, and one that broke cannot be made to deliver late.
+    /// In memory only: a real connection keeps the order, and one that broke cannot be made to
+    /// deliver late.
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_its_own_release_overtook_is_refused() {
         let world = Memory::start(5).await;

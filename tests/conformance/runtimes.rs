@@ -1,4 +1,5 @@
-//! A quorum that was connected on one runtime, and used on another: that one may end, or stand still.
+//! A quorum that was connected on one runtime, and used on another: that one may end, or stand
+//! still.
 
 use std::future::pending;
 use std::sync::mpsc;
@@ -87,7 +88,8 @@ fn a_cancellation_token_is_cancelled_by_the_deadline() {
     });
 }
 
-/// The tasks of this runtime when all tokens of one lock were given out and `end` has been done with its guard.
+/// The tasks of this runtime when all tokens of one lock were given out and `end` has been done
+/// with its guard.
 fn watchers_left(end: impl AsyncFnOnce(LockGuard)) {
     let (quorum, home) = quorum(Home::Still);
     let here = runtime();

@@ -1,4 +1,5 @@
-//! What only real servers can be: replicas, the same twice, without the script, somebody else. With real servers only.
+//! What only real servers can be: replicas, the same twice, without the script, somebody else. With
+//! real servers only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,4 +1,5 @@
-//! What one caller does to others: a corrupt fence, a shutdown, a future that nobody polls, a wall clock that is wrong.
+//! What one caller does to others: a corrupt fence, a shutdown, a future that nobody polls, a wall
+//! clock that is wrong.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! holder whose quorum hangs on that node.
 //!
 //! A holds two of three nodes, and cannot reach one of them any more. The third grants to B, and
-//! forgets it. It holds the name for A after A's next
-//! renewal; were its `extended` a vote, A's deadline would move while B still counts what it granted.
+//! forgets it. It holds the name for A after A's next renewal; were its `extended` a vote, A's
+//! deadline would move while B still counts what it granted.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Waiting for a lock: the order in one process, its bounds, and what a caller is told who does not get it.
+//! Waiting for a lock: the order in one process, its bounds, and what a caller is told who does not
+//! get it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -94,7 +95,8 @@ async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: i
     let error = lock.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(error.nodes().len(), 5);
-    // The failure is told the moment it is certain, which three dead nodes make it before the others have answered.
+    // The failure is told the moment it is certain, which three dead nodes make it before the
+    // others have answered.
     let said = &error.nodes()[0].said;
     assert!(said.contains("held by foreigner") || said == "no answer yet", "{error}");
     let error = lock.acquire(Duration::from_millis(300)).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! Where scenarios happen: nodes that can be looked at, taken from and broken behind the library's back.
+//! Where scenarios happen: nodes that can be looked at, taken from and broken behind the library's
+//! back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub trait World: Sized {
     async fn delete(&self, node: usize, name: &str);
     /// Raises a name's fence.
     async fn raise(&self, node: usize, name: &str, fence: u64);
-    /// How many claims and releases a node was asked for; where that cannot be told apart, how many script calls.
+    /// How many claims and releases a node was asked for; where that cannot be told apart, how many
+    /// script calls.
     fn asked(&self, node: usize) -> u64;
     /// The node hangs: it keeps its connections and answers nothing.
     fn hang(&self, node: usize);

@@ -45,7 +45,8 @@ pub struct Beliefs {
     revoked: Vec<Revoked>,
 }
 
-/// A name was taken away from whoever had it when that `began`, and from whoever has a token below this.
+/// A name was taken away from whoever had it when that `began`, and from whoever has a token below
+/// this.
 #[derive(Debug)]
 struct Revoked {
     name: u8,
@@ -102,7 +103,8 @@ impl Beliefs {
         self.revoked.push(Revoked { name, began, below, by });
     }
 
-    /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was believed in until then.
+    /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was
+    /// believed in until then.
     pub fn ended(&mut self, now: Micros, number: u32, expired: bool) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         lease.over = true;
@@ -117,7 +119,8 @@ impl Beliefs {
         self.live.retain(|lease| leases[lease].process != process);
     }
 
-    /// Says that a lease is believed in for longer than the round allows from which it has its time.
+    /// Says that a lease is believed in for longer than the round allows from which it has its
+    /// time.
     pub fn bounded(&self, now: Micros, number: u32, deadline: Option<Micros>, verdict: &mut Verdict) {
         let Some(lease) = self.leases.get(&number) else { return };
         match deadline {

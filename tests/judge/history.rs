@@ -127,8 +127,8 @@ pub enum What {
         /// Because its time ran out; else something else ended it before.
         expired: bool,
     },
-    /// A quorum of nodes has taken the name away from whoever held it when that `began`, and from whoever has a
-    /// token below the ballot of that: it is over `by` then.
+    /// A quorum of nodes has taken the name away from whoever held it when that `began`, and from
+    /// whoever has a token below the ballot of that: it is over `by` then.
     Revoked {
         process: u16,
         name: u8,
@@ -250,7 +250,8 @@ impl History {
         self.events.push(Event { at, what });
     }
 
-    /// The number of an owner. What is before its last slash differs between runs (it holds the process id) and is not kept.
+    /// The number of an owner. What is before its last slash differs between runs (it holds the
+    /// process id) and is not kept.
     pub fn owner(&mut self, process: u16, text: &str) -> Owner {
         if let Some(&known) = self.owners.get(text) {
             return known;

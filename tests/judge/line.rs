@@ -1,4 +1,5 @@
-//! Places in nodes' lines: whoever took one gives it up there. A message that was late may take it again; then it ends by itself.
+//! Places in nodes' lines: whoever took one gives it up there. A message that was late may take it
+//! again; then it ends by itself.
 
 use std::collections::BTreeMap;
 

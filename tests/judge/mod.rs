@@ -1,6 +1,8 @@
-//! Reads a history and says what in it must not be. Knows the protocol's promises, and nothing of the client.
+//! Reads a history and says what in it must not be. Knows the protocol's promises, and nothing of
+//! the client.
 //!
-//! The simulation records everything, what nodes are asked and answer included; real processes tell what they believe, and are judged by that.
+//! The simulation records everything, what nodes are asked and answer included; real processes tell
+//! what they believe, and are judged by that.
 
 mod asks;
 mod beliefs;

@@ -1,4 +1,5 @@
-//! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may do what it likes; the guard must deal with that.
+//! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may
+//! do what it likes; the guard must deal with that.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,12 @@
-//! Which processes run: one that stands still believes nothing, and cannot be told anything in time.
+//! Which processes run: one that stands still believes nothing, and cannot be told anything in
+//! time.
 
 use super::history::{Micros, SECOND};
 
 /// How much later than a process goes on its tasks have run.
 const WAKE: Micros = 3_000;
-/// How long a timer sleeps at most before it looks at the clock: a host that was suspended tells a loss that much later.
+/// How long a timer sleeps at most before it looks at the clock: a host that was suspended tells a
+/// loss that much later.
 const SLEEP: Micros = SECOND + WAKE;
 
 #[derive(Debug, Default)]
@@ -59,7 +61,8 @@ impl Processes {
         self.0[process as usize].stood_still
     }
 
-    /// By how much an answer may be late after pauses of that length: each suspension may make each of three timers late.
+    /// By how much an answer may be late after pauses of that length: each suspension may make each
+    /// of three timers late.
     pub const fn lateness(pauses: Micros) -> Micros {
         if pauses > 0 { pauses + 3 * SLEEP } else { 0 }
     }

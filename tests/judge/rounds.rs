@@ -1,4 +1,5 @@
-//! What was asked of nodes for each owner, what a quorum of them allows it, and whether all of it was given back.
+//! What was asked of nodes for each owner, what a quorum of them allows it, and whether all of it
+//! was given back.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +21,8 @@ struct Claimed {
     first: Option<Micros>,
     /// What nodes have handed over to it before it was heard that they refused its first claim.
     early: BTreeMap<u8, Op>,
-    /// When nodes refused its claims, by when those were sent, and handed the name over to it: as parts of the history.
+    /// When nodes refused its claims, by when those were sent, and handed the name over to it: as
+    /// parts of the history.
     refused: BTreeMap<(u8, Micros), usize>,
     handed: BTreeMap<u8, usize>,
     /// Until when its quorum lets it believe.
@@ -151,7 +153,8 @@ impl Rounds {
             // What it registered before stands.
             (Verb::Claim, Answer::Stale) => drop(claimed.votes.remove(&op.node)),
             (Verb::Claim, Answer::Refused) => {
-                // Of what was said before the name was handed over, and is heard of later, the last word is the push.
+                // Of what was said before the name was handed over, and is heard of later, the last
+                // word is the push.
                 let before = claimed.refused.get(&(op.node, op.sent)) < claimed.handed.get(&op.node);
                 if !before {
                     claimed.votes.remove(&op.node);

@@ -9,9 +9,11 @@ pub enum Rule {
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
     StaleWrite,
-    /// A storage that checks tokens refused the write of who held the name, and held it still after that.
+    /// A storage that checks tokens refused the write of who held the name, and held it still after
+    /// that.
     HolderRefused,
-    /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last round.
+    /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last
+    /// round.
     BelievedTooLong,
     /// After a revocation it was held for longer than the revocation said, or a node granted it to
     /// who was revoked there.

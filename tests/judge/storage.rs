@@ -9,7 +9,8 @@ use super::rule::{Rule, Verdict};
 pub struct Storage {
     /// The event in which the holder began to believe that wrote last, by name.
     latest: BTreeMap<u8, usize>,
-    /// Leases of which a write was refused, and of which it is not known yet whether they were held still.
+    /// Leases of which a write was refused, and of which it is not known yet whether they were held
+    /// still.
     refused: BTreeSet<u32>,
     pub rejected: u64,
     pub stale_unchecked: u64,

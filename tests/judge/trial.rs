@@ -1,4 +1,5 @@
-//! The judge on trial: histories that it must condemn, and some that it must not. A judge that cannot find anything finds nothing.
+//! The judge on trial: histories that it must condemn, and some that it must not. A judge that
+//! cannot find anything finds nothing.
 
 use super::history::{Answer, Event, Micros, Op, Verb, What};
 use super::{Rule, Watched, judge};

@@ -203,10 +203,12 @@ impl Client {
         vec![(NodeSet::first(NODES as u32), Message { verb, owner, ballot, number: self.sent, sent: now, next: 0 })]
     }
 
-    /// A reply of a node came: what it says of the node counts first, then what it says of the name.
+    /// A reply of a node came: what it says of the node counts first, then what it says of the
+    /// name.
     pub fn hear(&mut self, scope: &Scope, node: usize, answer: &Answer, now: Ticks) {
         let guard = &mut self.guards[node];
-        // Where no clock is stepped, looking at them changes nothing, and would make many states of one.
+        // Where no clock is stepped, looking at them changes nothing, and would make many states of
+        // one.
         if matches!(scope.fault, Fault::Step(_)) {
             guard.observe(answer.time, tick(answer.to.sent), tick(now));
         }

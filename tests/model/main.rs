@@ -1,9 +1,10 @@
-//! The protocol in small scope, exhausted: three nodes, two clients, one name, time in ticks, and at
-//! most one fault. The rules and the memory node are the real ones; what is modelled is the network,
-//! the clocks, and when things happen.
+//! The protocol in small scope, exhausted: three nodes, two clients, one name, time in ticks, and
+//! at most one fault. The rules and the memory node are the real ones; what is modelled is the
+//! network, the clocks, and when things happen.
 //!
-//! `scripts/model` explores the most; a violation is printed as the shortest sequence of events that
-//! leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, `--seconds=S` for each scope.
+//! `scripts/model` explores the most; a violation is printed as the shortest sequence of events
+//! that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, `--seconds=S` for each
+//! scope.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 

@@ -72,8 +72,8 @@ pub enum Size {
     Full,
 }
 
-/// Client 0 reaches node 2 at once and the others when it likes, client 1 node 1 when it likes: what
-/// it takes for two of them to count a node that has forgotten one of them.
+/// Client 0 reaches node 2 at once and the others when it likes, client 1 node 1 when it likes:
+/// what it takes for two of them to count a node that has forgotten one of them.
 const CROSSED: Slow = Slow::These(0b010_011);
 
 pub fn scopes(size: Size) -> Vec<Scope> {

@@ -1,4 +1,5 @@
-//! One node of the model: the real memory node's store, its clock in ticks, and which process it is.
+//! One node of the model: the real memory node's store, its clock in ticks, and which process it
+//! is.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,8 +16,9 @@ const UP: Ticks = 1_000;
 #[derive(Clone, Debug)]
 pub struct Server {
     store: Store,
-    /// What the store says of the name, and when that was. Two nodes that say the same are the same:
-    /// the store also knows when it will forget a fence, which is long after the last moment here.
+    /// What the store says of the name, and when that was. Two nodes that say the same are the
+    /// same: the store also knows when it will forget a fence, which is long after the last moment
+    /// here.
     says: Option<(Inspection, Duration)>,
     /// Which process this is.
     pub epoch: u8,

@@ -327,7 +327,8 @@ impl World {
         Answer { to: message, outcome: Arc::new(outcome), time, generation: 0 }
     }
 
-    /// A push takes its time on a connection whose answers do, and reaches nobody over one that has ended.
+    /// A push takes its time on a connection whose answers do, and reaches nobody over one that has
+    /// ended.
     fn publish(&mut self, scope: &Scope, node: usize, granted: &HandedOver) {
         let owner = owner_of(&granted.owner);
         let client = usize::from(owner.client);

@@ -16,7 +16,8 @@ fn shutdown(stage: &Stage) -> JoinHandle<()> {
     tokio::spawn(async move { quorum.shutdown(10 * SECOND).await })
 }
 
-/// Another thread begins to shut down when the client reads its clock and `moment` is true, and goes on as a task.
+/// Another thread begins to shut down when the client reads its clock and `moment` is true, and
+/// goes on as a task.
 fn shutdown_when(stage: &Stage, moment: impl Fn() -> bool + Send + 'static) -> Receiver<JoinHandle<()>> {
     let (begun, closing) = channel();
     let quorum = stage.quorum.clone();
@@ -65,7 +66,8 @@ async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_c
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
-    // The caller looks at the time when it has its votes; from there on it asks nobody whether it may go on.
+    // The caller looks at the time when it has its votes; from there on it asks nobody whether it
+    // may go on.
     let closing = shutdown_when(&stage, || true);
     (0..3).for_each(|node| stage.answer(node, granted));
     assert!(acquiring.await.unwrap().unwrap_err().is_closed());

@@ -1,4 +1,5 @@
-//! Nodes that may have forgotten what they granted: a holder whose deadline rests on them renews at once.
+//! Nodes that may have forgotten what they granted: a holder whose deadline rests on them renews at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -189,7 +189,8 @@ async fn what_a_doubted_node_hands_over_is_given_back() {
     assert!(stage.asked_after().await <= 50 * MS, "as another owner");
 }
 
-/// As where it is received in the same bytes as the answer that registers, and looked at before that.
+/// As where it is received in the same bytes as the answer that registers, and looked at before
+/// that.
 #[tokio::test(start_paused = true)]
 async fn what_comes_before_the_answers_to_the_first_claim_counts_with_them() {
     let stage = Stage::with(3, true, long);
@@ -218,8 +219,8 @@ async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
     assert!(waiting.await.unwrap().unwrap().is_held());
 }
 
-/// A node holds the name for as long as the last claim said that it has carried out, and the client counts from the
-/// last one that was confirmed.
+/// A node holds the name for as long as the last claim said that it has carried out, and the client
+/// counts from the last one that was confirmed.
 #[tokio::test(start_paused = true)]
 async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_measured() {
     let stage = Stage::with(3, true, long);

@@ -1,4 +1,5 @@
-//! What a holder says to its nodes: renewals, counts, and claims on nodes that offer a turn after all.
+//! What a holder says to its nodes: renewals, counts, and claims on nodes that offer a turn after
+//! all.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,7 +16,8 @@ fn taught() -> Answer {
     Some(Ok(Outcome::Taught))
 }
 
-/// Found by seed 198030899 of the scene `who_forgot_does_not_teach`: it waited for a second, while the other voted.
+/// Found by seed 198030899 of the scene `who_forgot_does_not_teach`: it waited for a second, while
+/// the other voted.
 #[tokio::test(start_paused = true)]
 async fn a_lesson_that_becomes_due_while_another_is_given_is_given_at_once() {
     let stage = Stage::new(5);

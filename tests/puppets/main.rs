@@ -1,4 +1,5 @@
-//! What a client says to its nodes, message by message: the test gives every answer by hand, on a clock that only moves when everybody waits.
+//! What a client says to its nodes, message by message: the test gives every answer by hand, on a
+//! clock that only moves when everybody waits.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 

@@ -72,7 +72,8 @@ async fn a_name_that_was_free_and_is_held_by_the_time_is_taken_away() {
     assert_eq!(revoking.await.unwrap().unwrap().left, Some(SECOND));
 }
 
-/// By the second look somebody has it whom the first did not name, and whose ballot is no higher than the release's.
+/// By the second look somebody has it whom the first did not name, and whose ballot is no higher
+/// than the release's.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_freed_by_force_is_freed_again_where_it_passed_on_meanwhile() {
     let stage = Stage::new(3);
@@ -106,8 +107,8 @@ async fn a_name_that_passes_on_and_on_is_not_called_free() {
     assert!(error.to_string().contains("away from holder 0 and holder 10, for 8s at most"), "{error}");
 }
 
-/// A node that is free is held by one after another who asks for the name and is refused by the others. `last` is
-/// what the last node says of the hold of who has those.
+/// A node that is free is held by one after another who asks for the name and is refused by the
+/// others. `last` is what the last node says of the hold of who has those.
 async fn look(stage: &Stage, last: Answer) {
     let held =
         |owner: &str| Some(Ok(Outcome::Inspected(vec![Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), 7)])));

@@ -1,4 +1,5 @@
-//! Rounds of claims: when another follows, how long they last, and what a failed one leaves to be released.
+//! Rounds of claims: when another follows, how long they last, and what a failed one leaves to be
+//! released.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -80,7 +81,8 @@ async fn a_single_try_waits_until_it_is_known_why_it_failed() {
     for (last, contended) in [(held(60), true), (fault(FaultKind::Timeout), false)] {
         let stage = Stage::new(5);
         let trying = stage.try_acquire();
-        // One granted, one refused, two do not answer: no quorum can be had, and the fifth says which it is.
+        // One granted, one refused, two do not answer: no quorum can be had, and the fifth says
+        // which it is.
         let answer = |node, _: &_| match node {
             0 => granted(),
             1 => held(60),
@@ -127,8 +129,8 @@ async fn looking_at_a_name_waits_for_all_nodes_and_no_longer() {
     assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.fence == 7)));
 }
 
-/// Votes are counted while the caller's thread stands still behind its look at the clock: the time that
-/// counts is the time after them.
+/// Votes are counted while the caller's thread stands still behind its look at the clock: the time
+/// that counts is the time after them.
 #[tokio::test(start_paused = true)]
 async fn who_stands_still_between_the_clock_and_the_votes_has_won_nothing() {
     let stage = Stage::new(3);

@@ -227,7 +227,8 @@ impl Stage {
         (acquiring.await.unwrap().unwrap(), claim)
     }
 
-    /// Waits until every node is asked for `verb`, and lets them answer, in the order of their numbers.
+    /// Waits until every node is asked for `verb`, and lets them answer, in the order of their
+    /// numbers.
     pub async fn round(&self, verb: Verb, answer: impl Fn(usize, &Operation) -> Answer) -> Arc<Operation> {
         self.some(0..self.puppets.len(), verb, answer).await
     }
@@ -307,7 +308,8 @@ impl Stage {
         }
     }
 
-    /// Whether every node has a request of `verb` that nobody has looked at, for whoever wants to know later.
+    /// Whether every node has a request of `verb` that nobody has looked at, for whoever wants to
+    /// know later.
     pub fn asked(&self, verb: Verb) -> impl Fn() -> bool + Send + 'static {
         let puppets = self.puppets.clone();
         let asks = move |puppet: &Arc<Puppet>| {
@@ -326,7 +328,8 @@ impl Stage {
         began.elapsed()
     }
 
-    /// A node says to whoever made `claim` that its turn has come, or when the turn of the one before it ends.
+    /// A node says to whoever made `claim` that its turn has come, or when the turn of the one
+    /// before it ends.
     pub fn hint(&self, node: usize, claim: &Operation, after: Duration) {
         self.hint_to(node, Operation::acquisition(&claim.owner), after);
     }
@@ -383,7 +386,8 @@ impl Stage {
         self.listener(node).doubted(node);
     }
 
-    /// A node has forgotten what it granted, and is to be taught so much later. It votes a minute after that.
+    /// A node has forgotten what it granted, and is to be taught so much later. It votes a minute
+    /// after that.
     pub fn forgot(&self, node: usize, due: Duration) {
         let from = self.clock.now() + due;
         *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + 60 * SECOND });
@@ -405,13 +409,14 @@ impl Stage {
         *self.puppets[node].ahead.lock().unwrap() = Some(micros);
     }
 
-    /// Another thread does something while the client reads a clock the next time, and again until that returns true.
+    /// Another thread does something while the client reads a clock the next time, and again until
+    /// that returns true.
     pub fn meanwhile(&self, reading: Reading, happens: impl FnMut() -> bool + Send + 'static) {
         *self.clock.meanwhile.lock().unwrap() = Some((reading, Box::new(happens)));
     }
 
-    /// The process stands still for so many seconds before it reads its clock for the time of that number
-    /// from now on.
+    /// The process stands still for so many seconds before it reads its clock for the time of that
+    /// number from now on.
     pub fn stand_still_before(&self, reading: u32, seconds: u64) {
         let (still, mut readings) = (self.clock.still.clone(), 0);
         self.meanwhile(Reading::Now, move || {

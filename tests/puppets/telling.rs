@@ -1,5 +1,5 @@
-//! What watches the client from outside: logs and metrics come after what they tell of, and one that
-//! panics stops nothing.
+//! What watches the client from outside: logs and metrics come after what they tell of, and one
+//! that panics stops nothing.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

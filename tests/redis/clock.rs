@@ -41,7 +41,8 @@ async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
     assert!(second.token() > guard.token());
 }
 
-/// Issue 8, item 2: the hold may have ended early, and every moment counts in which another client may find that out.
+/// Issue 8, item 2: the hold may have ended early, and every moment counts in which another client
+/// may find that out.
 #[tokio::test]
 async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
     let node = Clockwork::start("+0").await;

@@ -1,4 +1,5 @@
-//! Getting connected: far nodes, what is asked and when, who is refused, servers that change places.
+//! Getting connected: far nodes, what is asked and when, who is refused, servers that change
+//! places.
 
 use std::sync::Mutex;
 use std::time::Duration;

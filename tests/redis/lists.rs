@@ -1,4 +1,5 @@
-//! Clients whose lists differ: they find each other out by the rosters of the nodes that they share.
+//! Clients whose lists differ: they find each other out by the rosters of the nodes that they
+//! share.
 
 use std::time::{Duration, Instant};
 

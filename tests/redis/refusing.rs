@@ -110,7 +110,8 @@ async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_b
     assert_eq!(server.holder("released"), None);
 }
 
-/// The same where the record is to be moved on: nothing is written for that before what may be refused.
+/// The same where the record is to be moved on: nothing is written for that before what may be
+/// refused.
 #[tokio::test]
 async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it_from_being_done() {
     let server = Server::start().await;
@@ -347,7 +348,8 @@ async fn a_queue_of_another_type_is_refused_alone() {
     }
 }
 
-/// A call that has written goes on writing, so a later claim of it is granted: its ballot must be known.
+/// A call that has written goes on writing, so a later claim of it is granted: its ballot must be
+/// known.
 #[tokio::test]
 async fn a_ballot_that_was_refused_for_want_of_memory_hides_none_that_is_granted_behind_it() {
     let server = Server::start().await;
@@ -372,8 +374,8 @@ async fn a_write_that_reaches_a_replica_ends_the_connection() {
     eventually("it is known as a replica", async || !node.status().state.is_admitted()).await;
 }
 
-/// Issue 9: what was too far ahead for the record when it was granted is kept until the record knows
-/// it. And one client's clock must not make the keys of all names live for a day.
+/// Issue 9: what was too far ahead for the record when it was granted is kept until the record
+/// knows it. And one client's clock must not make the keys of all names live for a day.
 #[tokio::test]
 async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_not_know_it() {
     let clock = Clockwork::start("+0").await;

@@ -23,7 +23,8 @@ fn subsecond() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64().fract()
 }
 
-/// One server behind a proxy, of which a client knows, and one more that is not known yet. Both have been up for long enough, and have run the script.
+/// One server behind a proxy, of which a client knows, and one more that is not known yet. Both
+/// have been up for long enough, and have run the script.
 async fn two_behind_one() -> (Server, Server, Proxy) {
     let (first, second) = (Server::start().await, Server::start().await);
     let proxy = Proxy::start(first.port()).await;
@@ -141,7 +142,8 @@ async fn a_replica_promoted_at_the_same_address_is_quarantined_from_when_it_is_s
     proxy.retarget(replica.port());
     proxy.reset();
     is_quarantined(&quorum, 0).await;
-    // The holder's key came over, so renewals go on; claims are refused though the replica has been up for long.
+    // The holder's key came over, so renewals go on; claims are refused though the replica has been
+    // up for long.
     assert_eq!(quorum.lock("b").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
     drop(guard);
 }

@@ -10,7 +10,8 @@ use crate::judge::history::Micros;
 
 pub type Reply = Result<Value, Fault>;
 
-/// In the order in which they were sent. Without an answer they end as those of a connection that ended.
+/// In the order in which they were sent. Without an answer they end as those of a connection that
+/// ended.
 #[derive(Debug, Default)]
 pub struct Calls {
     open: VecDeque<Call>,

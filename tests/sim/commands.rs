@@ -1,4 +1,5 @@
-//! The commands that the library sends, read from what it writes, and what a server answers to them.
+//! The commands that the library sends, read from what it writes, and what a server answers to
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -158,8 +158,8 @@ impl Exec {
         self.state.lock().unwrap().gates[process].paused = true;
     }
 
-    /// Goes on. Returns who was to run in between, to be made ready, and whom only a timer had woken
-    /// where timers stood still too, to be woken later.
+    /// Goes on. Returns who was to run in between, to be made ready, and whom only a timer had
+    /// woken where timers stood still too, to be woken later.
     pub fn resume(&self, process: usize, timers_stood_still: bool) -> (Vec<usize>, Vec<usize>) {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];

@@ -1,5 +1,6 @@
-//! The network between processes and nodes: delays, losses, cuts, and connections that keep the order
-//! of what is sent over them. A connection that was replaced may still have requests on their way.
+//! The network between processes and nodes: delays, losses, cuts, and connections that keep the
+//! order of what is sent over them. A connection that was replaced may still have requests on their
+//! way.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -38,7 +39,8 @@ pub struct Connection {
     pub met: Option<u32>,
     /// The client has not given it up, and has not been told that it ended.
     pub open: bool,
-    /// The server was asked for its record: the library takes no note of its clock before it has all answers to the greeting.
+    /// The server was asked for its record: the library takes no note of its clock before it has
+    /// all answers to the greeting.
     greeted: bool,
     /// The server was admitted, and asked for votes.
     admitted: bool,

@@ -238,8 +238,8 @@ impl Plan {
         self.directed_share = dice.pick(&[0.0, 0.003, 0.01, 0.03]);
         let kinds = if self.directed_share > 0.0 { &Directed::ALL[..] } else { &[] };
         self.directed = kinds.iter().copied().filter(|_| dice.chance(share.max(0.3))).collect();
-        // Where so many nodes forget that nobody can teach them, tokens grow by the wall clocks: they
-        // must not differ by more than a quarantine lasts ("What is not" in README).
+        // Where so many nodes forget that nobody can teach them, tokens grow by the wall clocks:
+        // they must not differ by more than a quarantine lasts ("What is not" in README).
         let most = if self.forgets() { self.max_ttl.mul_f64(0.95) } else { 20 * 3_600 * SECOND };
         self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
     }

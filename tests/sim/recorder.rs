@@ -57,7 +57,8 @@ impl Submitted {
         known.cloned().unwrap_or_else(|| text.into())
     }
 
-    /// What was submitted as `operation`, which is being sent: the oldest that was not sent, or was sent before.
+    /// What was submitted as `operation`, which is being sent: the oldest that was not sent, or was
+    /// sent before.
     pub fn sent(&mut self, operation: &Operation) -> Option<Op> {
         let same = |entry: &&mut Entry| alike(&entry.operation, operation);
         let first = self.open.iter_mut().filter(|entry| !entry.sent).find(same);

@@ -8,7 +8,8 @@ use quorumlock::node::{Hint, Operation, Outcome, Stance};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
-/// What servers' clocks show when a run begins, as processes' wall clocks do, and when they were started.
+/// What servers' clocks show when a run begins, as processes' wall clocks do, and when they were
+/// started.
 const EPOCH: u64 = crate::process::EPOCH as u64;
 const BORN: u64 = EPOCH - 100_000_000_000;
 
@@ -66,8 +67,8 @@ impl Server {
         Duration::from_micros(self.clock(now))
     }
 
-    /// The difference of two times by the server's wall clock, each rounded down to whole seconds. It
-    /// is negative where the clock was set back behind the server's start.
+    /// The difference of two times by the server's wall clock, each rounded down to whole seconds.
+    /// It is negative where the clock was set back behind the server's start.
     fn uptime(&self, now: Micros) -> i64 {
         (self.clock(now) / SECOND) as i64 - (self.born / SECOND) as i64
     }
@@ -89,10 +90,12 @@ impl Server {
         )
     }
 
-    /// SCRIPT LOAD by a process that has `met` a server's process on this connection, or another one before it. The script of another one is
-    /// known here for who loaded it, and not for everybody: that is the one hole of servers that are replaced behind open connections, in the
-    /// words of guard.rs "a server that takes over behind open connections (a proxy) in the same round trip in which another client connects
-    /// to the old one and loads the script for it". Random worlds meet it once in some ten thousand.
+    /// SCRIPT LOAD by a process that has `met` a server's process on this connection, or another
+    /// one before it. The script of another one is known here for who loaded it, and not for
+    /// everybody: that is the one hole of servers that are replaced behind open connections, in the
+    /// words of guard.rs "a server that takes over behind open connections (a proxy) in the same
+    /// round trip in which another client connects to the old one and loads the script for it".
+    /// Random worlds meet it once in some ten thousand.
     pub fn load(&mut self, digest: u64, process: usize, met: Option<u32>) {
         if met.is_none_or(|met| met == self.epoch) {
             self.scripts.insert(digest);

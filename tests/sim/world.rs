@@ -1,6 +1,8 @@
-//! Time, events and everything they act on. All of a run is one thread: virtual time moves when nobody is ready.
+//! Time, events and everything they act on. All of a run is one thread: virtual time moves when
+//! nobody is ready.
 //!
-//! The network runs in microseconds. Tokio's paused clock, which the library's timers use, follows it in whole milliseconds: timers fire at most one late.
+//! The network runs in microseconds. Tokio's paused clock, which the library's timers use, follows
+//! it in whole milliseconds: timers fire at most one late.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

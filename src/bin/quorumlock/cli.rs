@@ -70,15 +70,16 @@ impl Command {
 
 #[derive(Args)]
 pub(crate) struct Nodes {
-    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Others can see the arguments of a process:
-    /// keep passwords in the environment (QUORUMLOCK_NODES) or in a file
+    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Others can
+    /// see the arguments of a process: keep passwords in the environment (QUORUMLOCK_NODES) or in a
+    /// file
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
     /// A TOML file with nodes and options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The longest ttl of any client of these nodes: a node that is new or has restarted does not vote for so long. 0 switches that off
-    /// [default: 60s, or QUORUMLOCK_MAX_TTL]
+    /// The longest ttl of any client of these nodes: a node that is new or has restarted does not
+    /// vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
@@ -114,10 +115,12 @@ pub(crate) struct Run {
     /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
-    /// For how long the nodes hold the lock unless it is renewed, which happens all the time [default: 30s]
+    /// For how long the nodes hold the lock unless it is renewed, which happens all the time
+    /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time [default: a fifth of the ttl]
+    /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time
+    /// [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
     /// Does not wait in the queue: asks at random times, and may overtake those who wait
@@ -180,7 +183,8 @@ pub(crate) struct OneNode {
 pub(crate) struct Retire {
     #[command(flatten)]
     pub(crate) node: OneNode,
-    /// Does not ask, where the others that vote are no quorum and clients are enrolled. Without a terminal it is needed there
+    /// Does not ask, where the others that vote are no quorum and clients are enrolled. Without a
+    /// terminal it is needed there
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -195,10 +199,12 @@ pub(crate) struct Release {
     /// Nobody else enters before the holder has let go, or its time is over
     #[arg(long)]
     pub(crate) force: bool,
-    /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has gone
+    /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has
+    /// gone
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Does not ask, and takes it from whoever holds it. Without a terminal it is needed where somebody does
+    /// Does not ask, and takes it from whoever holds it. Without a terminal it is needed where
+    /// somebody does
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object
@@ -222,7 +228,8 @@ pub(crate) struct Demo {
     /// Prints one JSON object at the end, and nothing else, on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// Serves Prometheus metrics of the demo's own quorum at http://ADDR/metrics; a bare port means loopback
+    /// Serves Prometheus metrics of the demo's own quorum at http://ADDR/metrics; a bare port means
+    /// loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! Worker processes: this executable once more, under a hidden subcommand. Started, listened to, and ended.
+//! Worker processes: this executable once more, under a hidden subcommand. Started, listened to,
+//! and ended.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -34,7 +35,8 @@ struct Process<R> {
 }
 
 impl<R: Report> Crew<R> {
-    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments` makes the arguments of one that has so many workers.
+    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments`
+    /// makes the arguments of one that has so many workers.
     pub(crate) fn start(
         workers: u32,
         processes: u32,

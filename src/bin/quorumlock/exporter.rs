@@ -7,7 +7,8 @@ use quorumlock::metrics::BUCKETS;
 
 use crate::failure::Failure;
 
-/// Serves metrics at `address` from now on. Called before a quorum connects: it looks its meters up then.
+/// Serves metrics at `address` from now on. Called before a quorum connects: it looks its meters up
+/// then.
 pub(crate) fn serve(address: Option<&str>) -> Result<(), Failure> {
     let Some(text) = address else { return Ok(()) };
     let address = listening(text).ok_or_else(|| {
@@ -22,7 +23,8 @@ pub(crate) fn serve(address: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A bare port, or a port behind a colon, is on loopback: who wants to be seen from outside says so.
+/// A bare port, or a port behind a colon, is on loopback: who wants to be seen from outside says
+/// so.
 fn listening(text: &str) -> Option<SocketAddr> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {

@@ -64,7 +64,8 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Standard output that went away (`quorumlock status | head -1`) is nobody's fault, and nobody reads about it.
+    /// Standard output that went away (`quorumlock status | head -1`) is nobody's fault, and nobody
+    /// reads about it.
     fn from(error: io::Error) -> Self {
         let gone = error.kind() == io::ErrorKind::BrokenPipe;
         Self::internal(if gone { String::new() } else { error.to_string() })

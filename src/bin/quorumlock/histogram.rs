@@ -29,7 +29,8 @@ impl Histogram {
         self.0.values().sum()
     }
 
-    /// The upper bound of the bucket of the sample that `share` of all samples do not exceed; zero without samples.
+    /// The upper bound of the bucket of the sample that `share` of all samples do not exceed; zero
+    /// without samples.
     pub(crate) fn percentile(&self, share: f64) -> Duration {
         let rank = (self.samples() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;

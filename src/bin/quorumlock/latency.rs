@@ -1,7 +1,9 @@
-//! Distance on one machine: a TCP proxy in front of each server, through which bytes take half a round trip each way.
+//! Distance on one machine: a TCP proxy in front of each server, through which bytes take half a
+//! round trip each way.
 //!
-//! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up, which would add one to two of them to every round trip. A
-//! thread wakes within a tenth of one, and that is made up for.
+//! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up, which
+//! would add one to two of them to every round trip. A thread wakes within a tenth of one, and that
+//! is made up for.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,13 +20,15 @@ const CHUNK: usize = 16 << 10;
 const QUEUE: usize = 1_024;
 /// What these threads need.
 const STACK: usize = 128 << 10;
-/// After a connection that could not be taken, for want of descriptors: not to be tried at full speed.
+/// After a connection that could not be taken, for want of descriptors: not to be tried at full
+/// speed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// By how much a proxy is late of itself, at most; what is more comes from the machine's load, and is not made up for.
+/// By how much a proxy is late of itself, at most; what is more comes from the machine's load, and
+/// is not made up for.
 const MOST_LATE: Duration = Duration::from_micros(400);
 
-/// Puts each of `ports` (of loopback) at the distance of its round trip, or all at that of the only one. Returns the ports to use instead. The proxies end
-/// with this process.
+/// Puts each of `ports` (of loopback) at the distance of its round trip, or all at that of the only
+/// one. Returns the ports to use instead. The proxies end with this process.
 pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
     let distance = |index: usize| match round_trips {
         [] => Ok(None),
@@ -42,7 +46,8 @@ pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>,
     ports.iter().enumerate().map(place).collect()
 }
 
-/// A proxy through which a round trip takes `round_trip` at least: what the proxy itself adds is measured and made up for.
+/// A proxy through which a round trip takes `round_trip` at least: what the proxy itself adds is
+/// measured and made up for.
 fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
     let shortest = measured(proxy(port, round_trip / 2)?)?[0];
     let extra = shortest.saturating_sub(round_trip).min(MOST_LATE);
@@ -140,7 +145,8 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A server that sends back what it gets, in upper case, and says `bye` when the client's end is closed.
+    /// A server that sends back what it gets, in upper case, and says `bye` when the client's end
+    /// is closed.
     fn echo() -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,5 @@
-//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses the library's public API only.
+//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses the
+//! library's public API only.
 #![allow(
     clippy::disallowed_methods,
     reason = "the command measures real time on its one runtime; nothing here is simulated"
@@ -55,7 +56,8 @@ fn main() -> ExitCode {
     started(cli).unwrap_or_else(|failure| failure.told())
 }
 
-/// Everything happens on the main thread: what is started from it is tied to its life (see `process`).
+/// Everything happens on the main thread: what is started from it is tied to its life (see
+/// `process`).
 fn started(cli: Cli) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -23,8 +23,9 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "quorumlock: {text}");
 }
 
-/// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes means no, and so
-/// does the end of the input. Without a terminal nothing is read: the input may be for others, or never end.
+/// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes
+/// means no, and so does the end of the input. Without a terminal nothing is read: the input may be
+/// for others, or never end.
 pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         note(&format!("{what}; standard input is no terminal, so nobody is asked: say --yes"));
@@ -87,7 +88,8 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Logs the library's events to standard error: never other crates', which know less of what must not be shown.
+/// Logs the library's events to standard error: never other crates', which know less of what must
+/// not be shown.
 pub(crate) fn log(verbose: bool, default: LevelFilter) {
     let level = if verbose { LevelFilter::DEBUG } else { default };
     let colours = io::stderr().is_terminal() && console::colors_enabled_stderr();

@@ -25,9 +25,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and timers do not.
+/// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and
+/// timers do not.
 const LOOK: Duration = Duration::from_millis(500);
-/// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is less.
+/// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is
+/// less.
 const MARGIN: Duration = Duration::from_millis(500);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
@@ -204,7 +206,8 @@ impl Watch {
     }
 }
 
-/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself is for the library to check.
+/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself
+/// is for the library to check.
 fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match given {
         None => Ok(ttl / 5),

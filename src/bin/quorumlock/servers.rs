@@ -96,14 +96,16 @@ impl Servers {
 
 impl Server {
     fn launch(&mut self, program: &Path) -> io::Result<()> {
-        // It writes nothing, so its folder can go as soon as it is inside: then nothing is left even if all of this is killed.
+        // It writes nothing, so its folder can go as soon as it is inside: then nothing is left
+        // even if all of this is killed.
         let folder = TempDir::new()?;
         let port = self.port.to_string();
         let mut command = process::tied(program.as_os_str())?;
         command
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
-            // Ctrl-C in a terminal goes to the whole group there; the servers end after what uses them.
+            // Ctrl-C in a terminal goes to the whole group there; the servers end after what uses
+            // them.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -90,7 +90,8 @@ impl Settings {
         with(self.builder().onlooker(), self.ttl.or(longest), QuorumBuilder::ttl)
     }
 
-    /// The variables by which another `quorumlock` finds the same nodes. Not arguments: everybody can see those.
+    /// The variables by which another `quorumlock` finds the same nodes. Not arguments: everybody
+    /// can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.replace(',', "%2C")).collect();
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));

@@ -1,4 +1,5 @@
-//! Messages on their way between a client and a node, and what the faults that were ordered do to them.
+//! Messages on their way between a client and a node, and what the faults that were ordered do to
+//! them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -115,7 +116,8 @@ impl Link {
         }));
     }
 
-    /// Carries out the requests that are due, and delivers the replies that are. Both may lead to new ones, which the same loop takes.
+    /// Carries out the requests that are due, and delivers the replies that are. Both may lead to
+    /// new ones, which the same loop takes.
     pub(super) fn pump(self: &Arc<Self>) {
         if std::mem::replace(&mut self.state().pumping, true) {
             return;
@@ -206,7 +208,8 @@ impl State {
             .then(|| Fault::new(FaultKind::Quarantined, "quarantined: it restarted, and may have forgotten locks"))
     }
 
-    /// When something sent `now` arrives: not before what was sent `before` it, unless they may overtake each other.
+    /// When something sent `now` arrives: not before what was sent `before` it, unless they may
+    /// overtake each other.
     fn due(&self, now: Tick, delay: Duration, before: Option<Tick>, host: &dyn Host) -> Tick {
         if self.reorders {
             #[allow(clippy::cast_precision_loss)]
@@ -216,7 +219,8 @@ impl State {
         before.unwrap_or_default().max(now + delay)
     }
 
-    /// What is due first, replies before requests: the node's answers leave before it takes up more.
+    /// What is due first, replies before requests: the node's answers leave before it takes up
+    /// more.
     fn next(&mut self, now: Tick) -> Option<Step> {
         if self.paused {
             return None;

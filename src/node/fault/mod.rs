@@ -1,8 +1,10 @@
-//! A node that fails on demand: a decorator over any other, for simulations and for users' own tests.
+//! A node that fails on demand: a decorator over any other, for simulations and for users' own
+//! tests.
 //!
-//! It stands for the network and for the process behind it. Requests can be delayed, lost or held back, replies delayed or lost;
-//! the node can hang, go down, and come back empty. Time, randomness and tasks are the host's, so that a run can be repeated. What is not answered in
-//! time is answered with a timeout, as a real connection does it.
+//! It stands for the network and for the process behind it. Requests can be delayed, lost or held
+//! back, replies delayed or lost; the node can hang, go down, and come back empty. Time, randomness
+//! and tasks are the host's, so that a run can be repeated. What is not answered in time is
+//! answered with a timeout, as a real connection does it.
 
 mod link;
 #[cfg(test)]
@@ -113,13 +115,15 @@ impl Faults {
         self.link.state().timeout = timeout;
     }
 
-    /// From now on requests take `request` to the node, and replies take `reply` back. Their order is kept.
+    /// From now on requests take `request` to the node, and replies take `reply` back. Their order
+    /// is kept.
     pub fn delay(&self, request: Duration, reply: Duration) {
         let mut state = self.link.state();
         (state.request_delay, state.reply_delay) = (request, reply);
     }
 
-    /// Whether requests and replies overtake each other: each then takes a random part of its delay.
+    /// Whether requests and replies overtake each other: each then takes a random part of its
+    /// delay.
     pub fn reorder(&self, on: bool) {
         self.link.state().reorders = on;
     }

@@ -58,7 +58,8 @@ impl Entry {
         self.holder(now).is_some_and(|hold| *hold.owner == *owner && !hold.revoked)
     }
 
-    /// Whether `owner` was the last that was released, or was revoked: a late renewal must not revive that.
+    /// Whether `owner` was the last that was released, or was revoked: a late renewal must not
+    /// revive that.
     pub(super) fn is_gone(&self, owner: &str) -> bool {
         let freed = self.hold.as_ref().is_some_and(|hold| hold.until.is_zero() && *hold.owner == *owner);
         let released = self.released.as_ref().is_some_and(|(released, _)| **released == *owner);
@@ -172,7 +173,8 @@ impl Entry {
         self.hold = None;
     }
 
-    /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either case.
+    /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either
+    /// case.
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = self.is_held_by(owner, now);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::node::operation::Operation;
 use crate::rules::handover::granted;
 
-/// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires as a whole, with the longest wait.
+/// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires
+/// as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     waiting: BTreeSet<(u64, Arc<str>)>,

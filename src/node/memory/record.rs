@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::millis;
 
-/// For how long a fence is kept after the later of its name's last change and the end of its hold: three times `PERIOD`.
+/// For how long a fence is kept after the later of its name's last change and the end of its hold:
+/// three times `PERIOD`.
 pub const KEEP: Duration = Duration::from_secs(105);
 /// How often `high` moves on to `mid`, and `mid` to `floor`.
 const PERIOD: Duration = Duration::from_secs(35);

@@ -56,8 +56,8 @@ impl Rostered {
         self.servers.clear();
     }
 
-    /// Without what has expired. Nothing lasts longer than it was told to last: where it does, the clock
-    /// was set back since.
+    /// Without what has expired. Nothing lasts longer than it was told to last: where it does, the
+    /// clock was set back since.
     fn unexpired(&self, now: Duration) -> Self {
         let lives = |(_, ends): &(_, &Duration)| **ends > now;
         let told = self.told.iter().filter(|(_, ends)| **ends > now);

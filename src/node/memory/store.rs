@@ -11,7 +11,8 @@ use super::roster::Rostered;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
-/// What a node stores. Its functions take the node's own time, so that a simulation can run it fast, slow or stepped.
+/// What a node stores. Its functions take the node's own time, so that a simulation can run it
+/// fast, slow or stepped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
@@ -30,13 +31,15 @@ impl Store {
         std::mem::take(&mut self.hints)
     }
 
-    /// The process ended, and the next one has what is stored: it must be taught like one that has nothing.
+    /// The process ended, and the next one has what is stored: it must be taught like one that has
+    /// nothing.
     pub fn restarted(&mut self) {
         self.record.restarted();
         self.roster.restarted();
     }
 
-    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and keeps its fence.
+    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
+    /// keeps its fence.
     pub fn forget(&mut self, name: &Name) {
         if let Some(entry) = self.entries.get_mut(name.key()) {
             entry.forget();

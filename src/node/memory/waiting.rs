@@ -55,7 +55,8 @@ impl Work<'_> {
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// Who comes before this claim to the free name, for how long, and whether the turn is still to be given.
+    /// Who comes before this claim to the free name, for how long, and whether the turn is still to
+    /// be given.
     pub(super) fn before(&mut self, claim: &Operation, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
         if claim.stance == Stance::Barge {
             return None;
@@ -72,8 +73,8 @@ impl Work<'_> {
         }
     }
 
-    /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first, where it was `freed` by
-    /// this, or the first is given its turn.
+    /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first,
+    /// where it was `freed` by this, or the first is given its turn.
     pub(super) fn queue_after_release(&mut self, release: &Operation, name: &Name, freed: bool) {
         let (me, now) = (Operation::acquisition(&release.owner), self.now);
         if release.stance == Stance::Once {
@@ -90,8 +91,9 @@ impl Work<'_> {
         }
     }
 
-    /// Grants the name to the first in the queue, if that is registered lately enough and hears of it, and the ballot may
-    /// be granted. Whether it did. The next two are told to register again, if that is long ago.
+    /// Grants the name to the first in the queue, if that is registered lately enough and hears of
+    /// it, and the ballot may be granted. Whether it did. The next two are told to register again,
+    /// if that is long ago.
     fn hand_over(&mut self, name: &Name) -> bool {
         let (ballot, now, precise) = (self.operation.next, self.now, self.precise);
         if ballot <= self.bar(name) {
@@ -123,7 +125,8 @@ impl Work<'_> {
         hint.address().is_some_and(|(client, _)| (self.hears)(client))
     }
 
-    /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one behind it when to ask.
+    /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one
+    /// behind it when to ask.
     pub(super) fn give(&mut self, name: &Name) {
         let (grace, now, precise) = (millis(self.operation.grace), self.now, self.precise);
         let entry = self.entry(name);

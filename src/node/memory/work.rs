@@ -10,7 +10,8 @@ use crate::node::operation::{Name, Operation, Stance, Verb};
 use crate::node::reply::{Inspection, Outcome};
 
 impl Store {
-    /// Carries out one operation at the node's time `now`, which is the time since any fixed origin.
+    /// Carries out one operation at the node's time `now`, which is the time since any fixed
+    /// origin.
     pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
         self.apply_heard(operation, now, &|_| true)
     }
@@ -222,8 +223,9 @@ impl Work<'_> {
         Outcome::Released { held }
     }
 
-    /// Whether the script frees the name without a look at the record: nobody waits, and the fence is known. (In a call with other
-    /// operations, or where a queue has just expired, it may look all the same. Nothing rests on it.)
+    /// Whether the script frees the name without a look at the record: nobody waits, and the fence
+    /// is known. (In a call with other operations, or where a queue has just expired, it may look
+    /// all the same. Nothing rests on it.)
     fn is_brief(&mut self) -> bool {
         let release = self.operation;
         let [name] = &*release.names else { return false };

@@ -99,8 +99,8 @@ fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
     connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
 }
 
-/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why it never will
-/// be told. What is refused for want of memory may be told later.
+/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
+/// it never will be told. What is refused for want of memory may be told later.
 fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
     let returned = returned(record, [&Operation::record()].into_iter(), &run(lineage));
     match returned.and_then(|mut returned| returned.replies.pop()) {
@@ -157,8 +157,8 @@ pub(super) fn load(connection: &dyn Connection, source: &str) -> Answer<Value> {
 
 impl Server {
     /// Whether it has the memory still of the server that was admitted as `lineage`, over the same
-    /// connection. One that was promoted forgets of that when it frees its backlog, an hour after its
-    /// last replica has gone (repl-backlog-ttl).
+    /// connection. One that was promoted forgets of that when it frees its backlog, an hour after
+    /// its last replica has gone (repl-backlog-ttl).
     pub(super) fn continues(&self, lineage: &str) -> bool {
         let promoted = || lineage.strip_prefix(&*self.run_id).is_some_and(|rest| rest.starts_with('/'));
         self.lineage == lineage || (self.lineage == self.run_id && promoted())

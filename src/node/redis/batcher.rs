@@ -51,8 +51,8 @@ pub(super) struct Batcher {
     lineage: String,
     /// What the script calls a server of that lineage.
     run: String,
-    /// Until it is confirmed that the server that was admitted has the script, calls are sent and no
-    /// reply counts: they may be another server's.
+    /// Until it is confirmed that the server that was admitted has the script, calls are sent and
+    /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
     jobs: mpsc::Receiver<Job>,
     flights: FuturesUnordered<Flight>,
@@ -192,10 +192,11 @@ impl Batcher {
     }
 
     /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
-    /// left of the call's time. Whoever answers now must not know the loaded script from this: another
-    /// client's connection may not have met NOSCRIPT yet.
+    /// left of the call's time. Whoever answers now must not know the loaded script from this:
+    /// another client's connection may not have met NOSCRIPT yet.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
-        // It would write the old one's run to a new one's roster. It is asked again when it is known who answers.
+        // It would write the old one's run to a new one's roster. It is asked again when it is
+        // known who answers.
         let of_members = |job: &Job| matches!(job.request.operation.verb, Verb::Enrol | Verb::Retire | Verb::Reset);
         let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(of_members);
         self.fail_all(
@@ -265,14 +266,17 @@ impl Batcher {
         }
     }
 
-    /// Hands out replies behind the messages that were received before them: what is handed over counts only where
-    /// it came after the reply that said it might be. Returns why the generation must end, if it must.
+    /// Hands out replies behind the messages that were received before them: what is handed over
+    /// counts only where it came after the reply that said it might be. Returns why the generation
+    /// must end, if it must.
     fn land_in_order(&mut self, landed: Landed) -> Option<String> {
         let mut ended = None;
-        // However many came before, most of them have been looked at: what counts is whether any waits still.
+        // However many came before, most of them have been looked at: what counts is whether any
+        // waits still.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
-            // Whatever else this task has done in this turn: Tokio would let it look as if there was none.
+            // Whatever else this task has done in this turn: Tokio would let it look as if there
+            // was none.
             let event = unconstrained(poll_fn(|context| self.connection.poll_event(context))).now_or_never();
             let Some(event) = event else { break };
             ended = self.happened(event);
@@ -377,8 +381,9 @@ impl Batcher {
         })
     }
 
-    /// Which votes count at `received`, once the guard was told a time of the node's clock: `look` returns
-    /// whether that shows a step. And why they do not, if the server was not enrolled lately enough for them.
+    /// Which votes count at `received`, once the guard was told a time of the node's clock: `look`
+    /// returns whether that shows a step. And why they do not, if the server was not enrolled
+    /// lately enough for them.
     fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> (Trust, Option<String>) {
         let mut state = self.shared.state();
         let stepped = look(&mut state);
@@ -436,7 +441,8 @@ impl Batcher {
         }
         let renamed = server.lineage != self.lineage;
         self.keep(server, sent, received);
-        // The script that is loaded has the old words, in which the node would say that it was taught.
+        // The script that is loaded has the old words, in which the node would say that it was
+        // taught.
         renamed.then(|| "it forgot of its promotion".to_owned())
     }
 

@@ -17,10 +17,12 @@ pub(super) enum Address {
 /// One server's address.
 ///
 /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
-/// * `rediss://...`, the same over TLS, checked against the system's certificates (`SSL_CERT_FILE` names others),
+/// * `rediss://...`, the same over TLS, checked against the system's certificates (`SSL_CERT_FILE`
+///   names others),
 /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
 ///
-/// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither is ever shown.
+/// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither
+/// is ever shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub(super) address: Address,
@@ -41,7 +43,8 @@ impl Endpoint {
     /// Reads an address.
     ///
     /// # Errors
-    /// `Config` for anything that is not an address as above. What is refused is never repeated whole, since it may hold a password.
+    /// `Config` for anything that is not an address as above. What is refused is never repeated
+    /// whole, since it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
         let url = Url::parse(text.trim()).map_err(|error| no_url(text, error))?;
         match url.scheme() {
@@ -62,7 +65,8 @@ impl Endpoint {
 
     fn tcp(url: &Url) -> Result<Self> {
         let host = match url.host() {
-            // Schemes that browsers do not know keep their host as a string: an IPv6 address has its brackets still.
+            // Schemes that browsers do not know keep their host as a string: an IPv6 address has
+            // its brackets still.
             Some(Host::Ipv6(address)) => address.to_string(),
             Some(host) => host.to_string(),
             None => {

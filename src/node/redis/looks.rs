@@ -1,8 +1,8 @@
 //! When a node whose clock was stepped is made to look at it.
 //!
-//! Fences may expire early then, and what was granted must be below the floor before: the node looks
-//! at its clock when it is asked for its record. A clock that drifts far is stepped with many replies,
-//! so it is asked once in a while only, and then for all steps so far.
+//! Fences may expire early then, and what was granted must be below the floor before: the node
+//! looks at its clock when it is asked for its record. A clock that drifts far is stepped with many
+//! replies, so it is asked once in a while only, and then for all steps so far.
 
 use std::sync::Arc;
 use std::time::Duration;

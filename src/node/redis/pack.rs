@@ -1,5 +1,6 @@
-//! The operations of one script call as one argument, in the form that the script's `struct.unpack` reads: unlike MessagePack or JSON
-//! it becomes no table in Lua, and numbers do not become texts and back, which were more than a third of what a pair costs a node.
+//! The operations of one script call as one argument, in the form that the script's `struct.unpack`
+//! reads: unlike MessagePack or JSON it becomes no table in Lua, and numbers do not become texts
+//! and back, which were more than a third of what a pair costs a node.
 
 use std::time::Duration;
 

@@ -20,7 +20,8 @@ impl Registry {
         Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
     }
 
-    /// Notes that node `index` at `label` is the server `run_id`; or returns the node that already is.
+    /// Notes that node `index` at `label` is the server `run_id`; or returns the node that already
+    /// is.
     pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(at, entry): (usize, &Option<Server>)| {

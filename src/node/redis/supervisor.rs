@@ -1,4 +1,5 @@
-//! Makes a node's generations one after the other: connect, check, and only then let callers see it.
+//! Makes a node's generations one after the other: connect, check, and only then let callers see
+//! it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -136,7 +137,8 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     state.link = Link::Up(sender);
     let told = state.memory(now);
     drop(state);
-    // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of it.
+    // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of
+    // it.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),

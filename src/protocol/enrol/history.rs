@@ -33,8 +33,9 @@ pub(super) struct History {
 }
 
 impl History {
-    /// It is that server at `now`. Where that is another one than before, and was running already when the one before
-    /// still was, that one may be so still: what it holds is over after the longest ttl.
+    /// It is that server at `now`. Where that is another one than before, and was running already
+    /// when the one before still was, that one may be so still: what it holds is over after the
+    /// longest ttl.
     pub(super) fn meet(&mut self, member: &Member, longest: Duration, now: Tick) {
         if self.last.as_ref().is_some_and(|(last, _)| *last == member.run) {
             return;
@@ -54,13 +55,15 @@ impl History {
         Server { run: member.run.clone(), before: gone.map(|(run, _)| run.clone()).collect() }
     }
 
-    /// For how long it is the same process at least. One that loads its data for long is old when it answers.
+    /// For how long it is the same process at least. One that loads its data for long is old when
+    /// it answers.
     pub(super) fn age(&self, member: &Member, now: Tick) -> Duration {
         member.age.min(self.since.map_or(Duration::MAX, |since| now.since(since)))
     }
 
-    /// It told its roster, and whether it takes this client's servers. What it refused stands, unless that is `forgiven`:
-    /// a node that has restarted takes everybody, and so does one that is asked for less.
+    /// It told its roster, and whether it takes this client's servers. What it refused stands,
+    /// unless that is `forgiven`: a node that has restarted takes everybody, and so does one that
+    /// is asked for less.
     pub(super) fn hear(&mut self, (took, roster): &(bool, Roster), now: Tick, forgiven: bool) {
         if let Some((_, answered)) = &mut self.last {
             *answered = now;

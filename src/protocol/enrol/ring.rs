@@ -10,7 +10,8 @@ use crate::protocol::voters::Voters;
 use crate::rules::roster::{Common, EVERY, Enrolment, LASTS, Roster, Server, Standing, of, vouched};
 use crate::rules::{NodeSet, Tick};
 
-/// For how long answers are waited for at least, and at most: longer than that nodes may take for an answer.
+/// For how long answers are waited for at least, and at most: longer than that nodes may take for
+/// an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(4);
 /// How much longer than a quorum the others may take where this client is vouched for.
@@ -112,8 +113,8 @@ impl<'a> Ring<'a> {
         patience(self.voters.members.node_timeout)
     }
 
-    /// Asks all nodes whether they would take the servers of `wanted`. Where this client may be vouched for and is, those
-    /// that take much longer than a quorum are not waited for.
+    /// Asks all nodes whether they would take the servers of `wanted`. Where this client may be
+    /// vouched for and is, those that take much longer than a quorum are not waited for.
     pub(super) async fn look_for(&self, wanted: NodeSet, may_vouch: bool) -> Answers {
         let is_vouched = |answers: &Answers| {
             let rosters = answers.iter().flatten().map(|(_, roster)| roster);
@@ -140,13 +141,15 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Asks all nodes for their rosters. Those that take much longer than a quorum are not waited for.
+    /// Asks all nodes for their rosters. Those that take much longer than a quorum are not waited
+    /// for.
     pub(super) async fn look(&self) -> Answers {
         let (nodes, protocol) = (self.voters.size.nodes(), self.voters.members.protocol);
         self.told_soon(&Enrolment { nodes, protocol, ..Enrolment::default() }, |_| true).await
     }
 
-    /// What they answer to this. Where what a quorum says is `enough`, those that take much longer are not waited for.
+    /// What they answer to this. Where what a quorum says is `enough`, those that take much longer
+    /// are not waited for.
     async fn told_soon(&self, enrolment: &Enrolment, enough: impl Fn(&Answers) -> bool) -> Answers {
         let host = &self.voters.host;
         let began = host.now();

@@ -96,7 +96,8 @@ fn a_round_that_is_given_up_leaves_its_votes_to_nobody() {
     assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty());
 }
 
-/// What was pushed with these ballots to claims that were sent at these times, for two seconds each.
+/// What was pushed with these ballots to claims that were sent at these times, for two seconds
+/// each.
 fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
     let (mut handed, stamp) = (Handovers::default(), Stamp::default());
     let later = Stamp { time: Duration::from_secs(1), ..stamp };

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::rules::tick::Tick;
 
-/// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own origins.
+/// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own
+/// origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     pub(super) low: i128,
@@ -29,7 +30,8 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// What is left of it where the clock showed `time` at some moment before `received`; `None` if nothing is.
+    /// What is left of it where the clock showed `time` at some moment before `received`; `None` if
+    /// nothing is.
     pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })

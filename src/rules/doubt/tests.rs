@@ -100,7 +100,8 @@ fn a_clock_stepped_forward_or_back_is_quarantined() {
 
 #[test]
 fn a_clock_stepped_after_the_node_told_what_it_is_is_noticed_with_the_next_reply() {
-    // Redis counts its uptime by its wall clock: stepped back, it looks like a restart, and its old clock is forgotten.
+    // Redis counts its uptime by its wall clock: stepped back, it looks like a restart, and its old
+    // clock is forgotten.
     let mut guard = guard();
     guard.meet("a", 100 * SECOND, Some(500 * SECOND), at(0), at(0));
     guard.meet("a", 95 * SECOND, Some(495 * SECOND), at(1), at(1));

@@ -46,8 +46,8 @@ struct Seat {
     until: Tick,
 }
 
-/// What was enrolled last: one set of servers at a time, so that votes which count together are votes of
-/// servers that were enrolled together.
+/// What was enrolled last: one set of servers at a time, so that votes which count together are
+/// votes of servers that were enrolled together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     seats: Vec<Option<Seat>>,
@@ -56,8 +56,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The servers of `chosen` were taken by all that answered; those of `took` answered themselves. The enrolment
-    /// began at `began`, for locks of up to `longest`.
+    /// The servers of `chosen` were taken by all that answered; those of `took` answered
+    /// themselves. The enrolment began at `began`, for locks of up to `longest`.
     pub fn take(
         &mut self,
         servers: &[Option<Server>],
@@ -103,7 +103,8 @@ impl Listing {
         chosen.iter().all(|node| has(node) == Some(true))
     }
 
-    /// Whose votes may decide at `now` about locks of that `ttl`, where those of `exempt` always do.
+    /// Whose votes may decide at `now` about locks of that `ttl`, where those of `exempt` always
+    /// do.
     #[must_use]
     pub fn electorate(&self, exempt: NodeSet, ttl: Duration, now: Tick) -> Electorate {
         let nodes = self.seats.len().max(exempt.iter().last().map_or(0, |node| node + 1));
@@ -129,8 +130,8 @@ impl Electorate {
         Self(None)
     }
 
-    /// Whether a node's vote counts for what was sent at `t0`: what was sent before its server was listed may have
-    /// been answered by another one.
+    /// Whether a node's vote counts for what was sent at `t0`: what was sent before its server was
+    /// listed may have been answered by another one.
     #[must_use]
     pub fn has(&self, node: usize, t0: Tick) -> bool {
         let Some(since) = &self.0 else { return true };

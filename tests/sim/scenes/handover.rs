@@ -20,8 +20,8 @@ pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
     script.asks(50, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// Two processes have one node each, and give it back: a third is handed both, with two ballots, of which none has a
-/// quorum.
+/// Two processes have one node each, and give it back: a third is handed both, with two ballots, of
+/// which none has a quorum.
 pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
     script.node_timeout(2_000);
@@ -33,8 +33,8 @@ pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// The first holder's wall clock is far ahead. Whom it hands over to dies, and the next one asks with the lowest
-/// ballot that it may: that must be above what was handed over.
+/// The first holder's wall clock is far ahead. Whom it hands over to dies, and the next one asks
+/// with the lowest ballot that it may: that must be above what was handed over.
 pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.at(0, Cue::StepWall { process: 0, by_ms: 60_000 });
@@ -45,9 +45,10 @@ pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     script.asks(800, 2, Part { hold: millis(200), ..Part::default() });
 }
 
-/// B is handed n0 by C, which had it for a moment, and stands still. n0 forgets that; A heals it there, and counts it when
-/// no round rests on what was forgotten any more. A's key on n1 ends, and B is granted it with the ballot that n0 had
-/// handed over: what B was pushed is older than a round may last.
+/// B is handed n0 by C, which had it for a moment, and stands still. n0 forgets that; A heals it
+/// there, and counts it when no round rests on what was forgotten any more. A's key on n1 ends, and
+/// B is granted it with the ballot that n0 had handed over: what B was pushed is older than a round
+/// may last.
 pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.world(3, 3, 8_000, 12_000);
     script.node_timeout(20_000);
@@ -74,8 +75,9 @@ pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.at(5_400, suspend(1, paused));
 }
 
-/// A holds n0 and n1, by which it believes. The clock of n1 goes ahead, and C is granted n1 and n2; it sees the step, and
-/// gives both back. What n1 hands over to B was ended early, and does not count.
+/// A holds n0 and n1, by which it believes. The clock of n1 goes ahead, and C is granted n1 and n2;
+/// it sees the step, and gives both back. What n1 hands over to B was ended early, and does not
+/// count.
 pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
     script.world(3, 3, 4_000, 5_000);
     script.node_timeout(3_000);
@@ -91,8 +93,9 @@ pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(200), ..Part::default() });
 }
 
-/// A node hands a name over to who has asked it again by then, with the ballot of a holder whose wall clock is ahead. The
-/// answer tells that ballot, and not the one it was asked with: another node grants that.
+/// A node hands a name over to who has asked it again by then, with the ballot of a holder whose
+/// wall clock is ahead. The answer tells that ballot, and not the one it was asked with: another
+/// node grants that.
 pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.node_timeout(2_500);
@@ -111,9 +114,9 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
 
-/// B has measured slow round trips, and quick ones since: it would want a shorter hand-over with each claim. Its second
-/// claim is carried out, and not answered; what is handed over then must last as long as the first claim said, or C
-/// enters before B has left.
+/// B has measured slow round trips, and quick ones since: it would want a shorter hand-over with
+/// each claim. Its second claim is carried out, and not answered; what is handed over then must
+/// last as long as the first claim said, or C enters before B has left.
 pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.node_timeout(6_000);
@@ -130,9 +133,10 @@ pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.asks(1_200, 2, Part { hold: millis(300), ..Part::default() });
 }
 
-/// C hands n0 and n1 over to A, and n2 to B, who came later. Another process with an old copy answers at n0 behind a proxy,
-/// when B has greeted the first one there anew, and before it subscribes and looks again. C's release comes there once more:
-/// it hands n0 over to B, of whose connection it is not known yet whose it is.
+/// C hands n0 and n1 over to A, and n2 to B, who came later. Another process with an old copy
+/// answers at n0 behind a proxy, when B has greeted the first one there anew, and before it
+/// subscribes and looks again. C's release comes there once more: it hands n0 over to B, of whose
+/// connection it is not known yet whose it is.
 pub fn handed_over_by_another_server_than_was_greeted(script: &mut Script) {
     // By then a connection that ends is made again at once.
     const FROM: u64 = 6_000;

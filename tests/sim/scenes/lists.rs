@@ -1,4 +1,5 @@
-//! Clients of different lists that share one node: one of the lists has the name, and the other never.
+//! Clients of different lists that share one node: one of the lists has the name, and the other
+//! never.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, pause};
@@ -21,8 +22,8 @@ fn both_later(script: &mut Script) {
     script.at(200, Cue::Starts);
 }
 
-/// Both start at the same moment and ask again and again. In the end one of them goes, and the other has
-/// it in bounded time.
+/// Both start at the same moment and ask again and again. In the end one of them goes, and the
+/// other has it in bounded time.
 pub fn two_lists_share_a_node(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     for process in 0..2 {
@@ -34,8 +35,8 @@ pub fn two_lists_share_a_node(script: &mut Script) {
     script.at(14_000, Cue::Kill(goes));
 }
 
-/// The first has its list, and stands still for so long that the second may have its own. When it goes
-/// on it asks at once, with its connections alive.
+/// The first has its list, and stands still for so long that the second may have its own. When it
+/// goes on it asks at once, with its connections alive.
 pub fn stalled_over_a_cold_change(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     first_alone(script);
@@ -59,8 +60,8 @@ pub fn who_stands_still_holds(script: &mut Script) {
     script.at(at + 70_000, Cue::Kill(0));
 }
 
-/// The second starts later, and asks before it has heard of the node that they share. (Its nodes were taught by one of
-/// the same list that has gone: else its votes would wait for that.)
+/// The second starts later, and asks before it has heard of the node that they share. (Its nodes
+/// were taught by one of the same list that has gone: else its votes would wait for that.)
 pub fn the_common_node_is_slow(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     script.plan.lists.swap(0, 1);
@@ -77,8 +78,8 @@ pub fn the_common_node_is_slow(script: &mut Script) {
     script.at(38_000, Cue::Kill(2));
 }
 
-/// The second was refused. The node that they share restarts, and forgets its roster; the first comes
-/// back to it a little later than the second.
+/// The second was refused. The node that they share restarts, and forgets its roster; the first
+/// comes back to it a little later than the second.
 pub fn the_common_node_restarts(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     script.asks(0, 0, asks_for(5_000, 30_000));
@@ -96,8 +97,8 @@ pub fn the_common_node_restarts(script: &mut Script) {
     script.at(20_000, Cue::Kill(1));
 }
 
-/// It stands still for longer than its enrolment lasts, and one of its nodes has restarted when it goes on: it
-/// is enrolled at once.
+/// It stands still for longer than its enrolment lasts, and one of its nodes has restarted when it
+/// goes on: it is enrolled at once.
 pub fn an_established_client_beside_a_restart(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     script.at(1_000, pause(0, 11_000));
@@ -115,12 +116,14 @@ pub fn an_established_client_tries_once(script: &mut Script) {
     script.asks(1_000 + length, 0, Part { must: true, once: true, ..asks_for(5_000, 500) });
 }
 
-/// All nodes restart at once with what they have stored, and are down for eight seconds: a lock outlives that.
+/// All nodes restart at once with what they have stored, and are down for eight seconds: a lock
+/// outlives that.
 pub fn all_restart_with_their_memory(script: &mut Script) {
     let nodes = [1, 3][script.dice.index(2)];
     script.world(nodes, 1, 20_000, 20_000);
     script.asks(100, 0, Part { must_keep: true, ..asks_for(5_000, 25_000) });
-    // A node that is met again extends after 5 s, and the connection takes up to a second: before the ttl is over.
+    // A node that is met again extends after 5 s, and the connection takes up to a second: before
+    // the ttl is over.
     let (at, down) = (script.about(3_000, 1_000), script.about(6_000, 1_500));
     for node in 0..nodes {
         script.at(at, Cue::Crash { node, memory: Memory::Kept, down: millis(down) });
@@ -128,8 +131,8 @@ pub fn all_restart_with_their_memory(script: &mut Script) {
     script.at(30_000, Cue::Starts);
 }
 
-/// A process starts beside one that runs, while one of the nodes has just restarted: it is enrolled as soon as that
-/// one has enrolled the new server.
+/// A process starts beside one that runs, while one of the nodes has just restarted: it is enrolled
+/// as soon as that one has enrolled the new server.
 pub fn a_newcomer_beside_a_restart(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     let node = script.dice.index(3);
@@ -149,8 +152,9 @@ pub fn a_newcomer_while_a_machine_is_dead(script: &mut Script) {
     script.asks(starts + 100, 1, Part { must: true, ..asks_for(2_500, 500) });
 }
 
-/// The first enrols n0 and n1, since it cannot reach n2, and n1 grants. Then it reaches n2, which takes n0 and not n1: with
-/// n0's vote, which comes after that, n1's must not decide. The second has the name on n2 and n3.
+/// The first enrols n0 and n1, since it cannot reach n2, and n1 grants. Then it reaches n2, which
+/// takes n0 and not n1: with n0's vote, which comes after that, n1's must not decide. The second
+/// has the name on n2 and n3.
 pub fn votes_of_two_listings(script: &mut Script) {
     script.world(5, 0, 20_000, 20_000);
     both_later(script);
@@ -167,8 +171,9 @@ pub fn votes_of_two_listings(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// The first enrols n0 and n2, and knows that clients of another list have n3 beside them there. It cannot reach n2 any more when it
-/// reaches n1 for the first time: n0 and n1 are no listing beside that one's n2 and n3.
+/// The first enrols n0 and n2, and knows that clients of another list have n3 beside them there. It
+/// cannot reach n2 any more when it reaches n1 for the first time: n0 and n1 are no listing beside
+/// that one's n2 and n3.
 pub fn a_node_that_took_it_cannot_be_reached(script: &mut Script) {
     script.world(5, 0, 20_000, 20_000);
     both_later(script);
@@ -233,8 +238,8 @@ pub fn who_refused_goes_while_another_is_silent(script: &mut Script) {
     }
 }
 
-/// The first is granted the name and stands still. Another of its list, without a restart guard and with shorter locks,
-/// does not cut short what it enrolled.
+/// The first is granted the name and stands still. Another of its list, without a restart guard and
+/// with shorter locks, does not cut short what it enrolled.
 pub fn no_guard_beside_others(script: &mut Script) {
     script.two_lists(20_000, 20_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![2, 3, 4]];

@@ -21,8 +21,8 @@ pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
     }
 }
 
-/// A holds n0 and n1. B connects to n0 anew, and another process answers there once B has been told who
-/// the first one is: what B asks right away is carried out by one that has forgotten A.
+/// A holds n0 and n1. B connects to n0 anew, and another process answers there once B has been told
+/// who the first one is: what B asks right away is carried out by one that has forgotten A.
 pub fn replaced_while_it_is_greeted(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.plan.proxied = true;

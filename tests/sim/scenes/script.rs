@@ -40,7 +40,8 @@ impl Script {
         self.processes = processes;
     }
 
-    /// Two lists of three of the five nodes that share only n2: the first process has one, all others the other.
+    /// Two lists of three of the five nodes that share only n2: the first process has one, all
+    /// others the other.
     pub fn two_lists(&mut self, ttl: u64, max_ttl: u64) {
         self.world(5, 2, ttl, max_ttl);
         self.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4], vec![2, 3, 4]];

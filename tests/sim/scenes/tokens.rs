@@ -56,8 +56,8 @@ pub fn who_forgot_does_not_teach(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
-/// The same node restarts when nobody is there. Who comes later, when it is no longer young, asks at
-/// once.
+/// The same node restarts when nobody is there. Who comes later, when it is no longer young, asks
+/// at once.
 pub fn a_node_that_forgot_unseen_is_taught(script: &mut Script) {
     script.world(3, 1, 1_000, 1_500);
     ahead(script, 0);

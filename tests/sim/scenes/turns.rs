@@ -143,8 +143,8 @@ pub fn renewal_after_its_release(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// A name is taken away where not all nodes can be reached: the holder's first renewal is on its way to a
-/// node that it has not, and one that it has is out of the revoker's reach.
+/// A name is taken away where not all nodes can be reached: the holder's first renewal is on its
+/// way to a node that it has not, and one that it has is out of the revoker's reach.
 pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     // For so long the revoker waits until it goes on without the node that it cannot reach.
@@ -158,7 +158,8 @@ pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.at(700, Cue::Revokes(2));
 }
 
-/// A name is taken away while it passes from one to the next, and one node has not heard of that yet.
+/// A name is taken away while it passes from one to the next, and one node has not heard of that
+/// yet.
 pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 5;
@@ -190,9 +191,9 @@ pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     script.hold_one_way(2, &[1], 1, 595..650, 700);
 }
 
-/// A name is taken away while one node has handed it over to the next, and the others have not heard
-/// of the release yet. Whoever is revoked with that is granted nothing more, and enters as another
-/// owner.
+/// A name is taken away while one node has handed it over to the next, and the others have not
+/// heard of the release yet. Whoever is revoked with that is granted nothing more, and enters as
+/// another owner.
 pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -206,8 +207,8 @@ pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.at(at, Cue::Revokes(2));
 }
 
-/// A name is taken away from a holder that would keep it, and another asks for it at once: it enters
-/// only when the holder has let go.
+/// A name is taken away from a holder that would keep it, and another asks for it at once: it
+/// enters only when the holder has let go.
 pub fn revoked_and_asked_for(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.asks(0, 0, Part::default());

@@ -1,10 +1,12 @@
-//! When sections were, by the machine's clock, and what follows from that. None of it rests on the lock.
+//! When sections were, by the machine's clock, and what follows from that. None of it rests on the
+//! lock.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// From inside of one section: in microseconds of the machine's monotonic clock, so that those of all processes can be compared.
+/// From inside of one section: in microseconds of the machine's monotonic clock, so that those of
+/// all processes can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Section {
     /// Just after the lock was acquired.

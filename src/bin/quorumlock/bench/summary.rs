@@ -70,7 +70,8 @@ impl Summary {
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The rate as a share of that of sections which are so many round trips of the quorum apart and nothing else.
+    /// The rate as a share of that of sections which are so many round trips of the quorum apart
+    /// and nothing else.
     fn share(&self, round_trips: u32) -> f64 {
         self.rate() * (self.course.hold() + self.round_trip() * round_trips).as_secs_f64()
     }

@@ -1,4 +1,5 @@
-//! One process of the benchmark: several workers that take turns at the lock until the window closes.
+//! One process of the benchmark: several workers that take turns at the lock until the window
+//! closes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,7 +47,8 @@ pub(crate) struct Report {
     pub(super) lost: u64,
     /// Acquisitions that failed.
     pub(super) failed: u64,
-    /// By how much the library's counters grew in the window, all labels together but outcomes apart.
+    /// By how much the library's counters grew in the window, all labels together but outcomes
+    /// apart.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
@@ -71,7 +73,8 @@ struct Window {
     end: Duration,
 }
 
-/// The machine's monotonic clock: the same in all of its processes, which the standard library's does not promise.
+/// The machine's monotonic clock: the same in all of its processes, which the standard library's
+/// does not promise.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -96,7 +99,8 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the work when the window closes or standard input ends. Returns by how much the counters grew in the window.
+/// Ends the work when the window closes or standard input ends. Returns by how much the counters
+/// grew in the window.
 async fn watched(
     window: Window,
     counters: &Counters,
@@ -174,7 +178,8 @@ impl Worker<'_> {
     }
 }
 
-/// Waits exactly so long: Tokio's timers would add up to two milliseconds, which is much where a section takes five.
+/// Waits exactly so long: Tokio's timers would add up to two milliseconds, which is much where a
+/// section takes five.
 async fn rest(time: Duration) {
     let until = now() + time;
     if let Some(most) = time.checked_sub(SLACK) {

@@ -11,7 +11,8 @@ use crate::duration;
 pub(crate) enum Bench {
     /// Workers in several processes take turns at one lock
     Contention(Contention),
-    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET NX and compare-and-delete
+    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET
+    /// NX and compare-and-delete
     Cost(Cost),
     /// What nodes keep of names that are used once
     Keys(Keys),

@@ -26,7 +26,8 @@ impl Counter {
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
     }
 
-    /// Enters the section: the file system makes this file for one at a time. `None` if somebody is inside.
+    /// Enters the section: the file system makes this file for one at a time. `None` if somebody is
+    /// inside.
     pub(super) fn enter(&self) -> io::Result<Option<Inside<'_>>> {
         match fs::File::create_new(&self.inside) {
             Ok(_) => Ok(Some(Inside(self))),
@@ -35,7 +36,8 @@ impl Counter {
         }
     }
 
-    /// Reads, checks the token, and writes one more. Two that do this at once lose an increment, which is the point.
+    /// Reads, checks the token, and writes one more. Two that do this at once lose an increment,
+    /// which is the point.
     pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
         let (value, highest) = self.read()?;
         if token <= highest {

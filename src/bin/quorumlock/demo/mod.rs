@@ -1,4 +1,5 @@
-//! `quorumlock demo`: many workers in several processes, one lock, and a node that is killed half-way.
+//! `quorumlock demo`: many workers in several processes, one lock, and a node that is killed
+//! half-way.
 
 mod counter;
 mod summary;
@@ -30,11 +31,13 @@ use worker::Report;
 /// The lock's name.
 const LOCK: &str = "quorumlock-demo";
 const MASTERS: usize = 5;
-/// The lock's ttl. On servers of our own it is also the longest, so that a node that restarts is back soon.
+/// The lock's ttl. On servers of our own it is also the longest, so that a node that restarts is
+/// back soon.
 const TTL: Duration = Duration::from_secs(2);
 /// How often the view is drawn and the nodes are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// How long to wait for nodes that have just been started to take part: their quarantine, and the second in which they count their age.
+/// How long to wait for nodes that have just been started to take part: their quarantine, and the
+/// second in which they count their age.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The node that is killed.
 const VICTIM: usize = 1;

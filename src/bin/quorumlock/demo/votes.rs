@@ -35,7 +35,8 @@ pub(super) fn tally(counters: &Counters) -> Tally {
     tally
 }
 
-/// How many locks were handed over: for these the next waiter had not to claim anything, so no node counts a vote.
+/// How many locks were handed over: for these the next waiter had not to claim anything, so no node
+/// counts a vote.
 pub(super) fn handovers(counters: &Counters) -> u64 {
     let mut all = 0;
     counters.each(|key, count| all += if key.name() == "quorumlock_handovers_total" { count } else { 0 });

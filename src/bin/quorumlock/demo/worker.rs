@@ -116,7 +116,8 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
     Some((guard, began.elapsed()))
 }
 
-/// What happens under the lock. The witness is asked first: whoever is inside already is an overlap.
+/// What happens under the lock. The witness is asked first: whoever is inside already is an
+/// overlap.
 async fn section(guard: &LockGuard, counter: &Counter, report: &RefCell<Report>) -> io::Result<()> {
     let inside = counter.enter()?;
     report.borrow_mut().overlaps += u64::from(inside.is_none());

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use rustix::process::Pid;
 
-/// The process and all that descend from it, as far as can be seen; elsewhere than on Linux the process alone.
+/// The process and all that descend from it, as far as can be seen; elsewhere than on Linux the
+/// process alone.
 pub(super) fn of(ancestor: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for (process, parent) in processes() {

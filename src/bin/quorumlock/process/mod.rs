@@ -17,10 +17,11 @@ pub(crate) use signals::Signals;
 /// The first argument of a process that is about to become another program.
 const TIED: &str = "__tied";
 
-/// A command for `program` that the kernel kills when this process is gone, however it went (Linux; elsewhere the program is started as it is).
+/// A command for `program` that the kernel kills when this process is gone, however it went (Linux;
+/// elsewhere the program is started as it is).
 ///
-/// The tie is to the *thread* that starts it: start it from the main thread. It goes through a copy of this executable, since a process can
-/// ask for that signal only for itself.
+/// The tie is to the *thread* that starts it: start it from the main thread. It goes through a copy
+/// of this executable, since a process can ask for that signal only for itself.
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));
@@ -30,7 +31,8 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// If this process was started by [`tied`]: becomes the program. Returns only if it cannot, with the code that a shell would give.
+/// If this process was started by [`tied`]: becomes the program. Returns only if it cannot, with
+/// the code that a shell would give.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != TIED {
         return None;
@@ -78,8 +80,8 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it.
     ///
-    /// It leads a process group of its own, so that signals reach all of it. On a terminal it stays in ours: another group
-    /// could not read from there. Then its family is found by descent.
+    /// It leads a process group of its own, so that signals reach all of it. On a terminal it stays
+    /// in ours: another group could not read from there. Then its family is found by descent.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)]) -> Result<Self, Failure> {
         let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
         let cannot = |error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
@@ -109,7 +111,8 @@ impl Program {
         }
     }
 
-    /// Passes a signal on to all of it. On a terminal, what the keyboard makes has reached it already.
+    /// Passes a signal on to all of it. On a terminal, what the keyboard makes has reached it
+    /// already.
     pub(crate) fn pass_on(&self, signal: Signal) {
         if self.leads || ![Signal::INT, Signal::QUIT].contains(&signal) {
             self.signal(signal);
@@ -139,7 +142,8 @@ impl Program {
         if self.leads {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
-        // Whoever is in our group still is who it was: a new process of that number would hardly be.
+        // Whoever is in our group still is who it was: a new process of that number would hardly
+        // be.
         let ours = |pid: &&Pid| **pid != self.pid && getpgid(Some(**pid)).is_ok_and(|group| group == getpgrp());
         for pid in self.family.iter().filter(ours) {
             let _ = kill_process(*pid, Signal::KILL);

@@ -49,7 +49,8 @@ impl Signals {
     }
 }
 
-/// The signals that were ignored when this process started, as bits: `nohup` means that nobody wants to hear of SIGHUP.
+/// The signals that were ignored when this process started, as bits: `nohup` means that nobody
+/// wants to hear of SIGHUP.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,9 +1,10 @@
-//! The floor: a hand-written client that does what the Redis documentation asks of one, and no more.
+//! The floor: a hand-written client that does what the Redis documentation asks of one, and no
+//! more.
 //!
 //! It acquires by `SET key owner NX PX ttl`, and releases by the documentation's compare-and-delete
 //! script. Each is sent to all nodes at once and ends with the reply that makes a quorum; the other
-//! replies are read as they come. There is no renewal, fence, queue, timeout or retry: a reply other
-//! than the expected one ends the benchmark.
+//! replies are read as they come. There is no renewal, fence, queue, timeout or retry: a reply
+//! other than the expected one ends the benchmark.
 //!
 //! A crowd pipelines its commands over the number of connections that it is given, unbatched: each
 //! `SET` and each script call is a command of its own. One connection to each node, which is what
