@@ -34,7 +34,7 @@
 --          grace   more than 0 where it is no lesson of the node's own list: it does not become
 --                  one that is taught
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which
---        the client adds. Only teach needs it
+--        the client adds. Teach needs it, and whatever reads or writes the roster
 --
 -- Stored for a name
 --   P{name}         string, packed as '<I4ddI4ds':
@@ -71,8 +71,8 @@
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
---                   high     no ballot that was granted, healed, or told by a release, of any name,
---                            is above it, but for those more than a day ahead of TIME. Up to AHEAD
+--                   high     no ballot that was granted, healed, or told by a release or a
+--                            revocation, of any name, is above it, but for those more than a day ahead of TIME. Up to AHEAD
 --                            above the highest of them, or what the node was taught, so that it is
 --                            not written each time, but not further than AHEAD above TIME: what
 --                            leads all clocks is led by nothing
@@ -83,8 +83,9 @@
 --                            them, or was taught; else ''
 --   P..node:roster  hash: whose votes clients of this node count. '/'..run id -> until when;
 --                   n, p = how many nodes their list has, their protocol; r = the run id of the
---                   process in which it was written; '='..longest ttl of some client (ms) -> until
---                   when. Gone with its last entry
+--                   process in which it was written: what was loaded from a disk counts for
+--                   nothing; '='..longest ttl of some client (ms) -> until when. Gone with its last
+--                   entry. A run id ends with '-' and its database, where that is not 0
 --   P..node:retired string, where the node was retired: since when, ms of TIME. It does not expire
 -- A name that is not stored was last changed more than three periods ago, so every ballot granted
 -- for it is at most floor: no claim counts that is not above both its fence and floor (together:
@@ -104,7 +105,8 @@
 --            | {stale, bar}
 --            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not
 --              wait}
---   renew    {extended} | {healed} | {lost, holder, or '' where it was released or revoked}
+--   renew    {extended} | {healed}
+--            | {lost, holder, or whose turn it is, or '' where it was released or revoked}
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
 --   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
@@ -122,7 +124,7 @@
 --   reset    {reset, then the roster as it was}: the node is retired no more
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
--- Publishes to the client of an acquisition
+-- Publishes to a client, on the channel P .. 'wake:' .. {client}
 --   '{acquisition} {ms}'
 --            it is its turn (0), or when to ask: when the turn of the one before it ends; or, by 1,
 --            to register again
@@ -519,11 +521,13 @@ local function hands(op, i)
   return op.locks[i] .. ':hands'
 end
 
--- What is registered expires with the queue.
+-- What is registered expires with the queue. Where a foreign key is in its place, HLEN fails:
+-- nobody waits then, and that key does not expire.
 local function wait_in(op, i)
+  local registered = call('HLEN', hands(op, i)) > 0
   if call('PTTL', queue(op, i)) >= op.wait then return end
   call('PEXPIRE', queue(op, i), digits(op.wait))
-  call('PEXPIRE', hands(op, i), digits(op.wait))
+  if registered then call('PEXPIRE', hands(op, i), digits(op.wait)) end
 end
 
 local function join(op, i, it)

@@ -8,7 +8,7 @@ use super::inspected::Inspected;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::node::{Fault, Inspection, Name, NodeStatus, Operation, Verb};
-use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
+use crate::protocol::{Cleanup, NOBODY, Revocation, Survey, Voters, Whom, revoke};
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
 
@@ -19,14 +19,15 @@ const TRIES: u32 = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// From whom: the owners of the rounds that nodes granted the name, in their order. One that
-    /// was granted it by too few nodes, and never held it, is among them. Empty if no node named
-    /// one.
+    /// From whom: the owners of the rounds that nodes granted the name, in their order; of
+    /// [`force_release`](crate::Quorum::force_release) whomever nodes named. One that was granted
+    /// it by too few nodes, and never held it, may be among them. Empty if no node named one.
     pub from: Vec<String>,
     /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once,
     /// and `None` if nobody held it.
     pub left: Option<Duration>,
-    /// Tokens that are dealt from now on are above this; those of [`from`](Self::from) are not.
+    /// Tokens that were dealt before it was asked for are below this, and those that are dealt
+    /// from now on are above. What was dealt in between may be either.
     pub fence: u64,
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
         let known = || !passed_on && taken.others.iter().all(|other| taking.owners.contains(other));
         if taken.alone || known() {
             let all = Taken { from: from.into_iter().collect(), left: longest, fence: taking.ballot };
-            return if taken.alone { Ok(all) } else { taking.conclusive().map(|()| all) };
+            return if taken.alone { Ok(all) } else { taking.conclusive(&all.from).map(|()| all) };
         }
     }
     let left = longest.map_or_else(String::new, |left| format!(", for {left:?} at most"));
@@ -52,16 +53,16 @@ pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once.
 pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let mut taking = Taking::look(voters, name, patience).await?;
-    let known = taking.conclusive();
+    let known = taking.conclusive(&taking.owners);
     let mut from = BTreeSet::new();
     for _ in 0..TRIES {
         taking.free().await?;
         from.extend(taking.owners.iter().cloned());
         let after = Taking::look(voters, name, patience).await?;
         if !after.somebody_came_before(&taking) {
-            taking.conclusive().and(known)?;
-            let left = (!from.is_empty()).then_some(Duration::ZERO);
-            return Ok(Taken { from: from.into_iter().collect(), left, fence: taking.ballot });
+            let (left, from) = ((!from.is_empty()).then_some(Duration::ZERO), Vec::from_iter(from));
+            taking.conclusive(&from).and(known)?;
+            return Ok(Taken { from, left, fence: taking.ballot });
         }
         taking = after;
     }
@@ -115,13 +116,13 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// What was done is all that was known; too few nodes vote to tell whether that was all there
-    /// was.
-    fn conclusive(&self) -> Result<()> {
+    /// It was taken away `from` whom nodes named. Where too few vote, nobody can tell whether those
+    /// are all.
+    fn conclusive(&self, from: &[String]) -> Result<()> {
         if Inspected::new(self.voters, &self.survey.still(self.voters)).is_conclusive() {
             return Ok(());
         }
-        let done = match &*self.owners.join(" and ") {
+        let done = match &*from.join(" and ") {
             "" => "the nodes name no holder".to_owned(),
             owners => format!("it was taken away from {owners}"),
         };
@@ -152,7 +153,7 @@ impl<'a> Taking<'a> {
     /// A name that is free has its fence raised all the same: a claim that is on its way may rest
     /// on an old ballot.
     fn targets(&self) -> impl Iterator<Item = &str> {
-        let nobody = self.owners.is_empty().then_some("-");
+        let nobody = self.owners.is_empty().then_some(NOBODY);
         self.owners.iter().map(String::as_str).chain(nobody)
     }
 

@@ -91,8 +91,8 @@ impl Quorum {
 
     /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the
     /// hold any more, and nobody else enters before the holder has let go, which it does with its
-    /// next renewal, or its time is over. Later tokens are above [`Taken::fence`]: storage that is
-    /// told it can refuse the others from now on.
+    /// next renewal, or its time is over. Tokens that were dealt before are below
+    /// [`Taken::fence`]: storage that is told it can refuse them from now on.
     ///
     /// Returns from whom it was taken, and for how long it may be held still.
     ///

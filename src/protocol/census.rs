@@ -18,7 +18,9 @@ const GLANCE: Duration = Duration::from_millis(20);
 pub(crate) async fn met(voters: &Voters, nodes: NodeSet, patience: Duration) {
     let comes = |node: usize| {
         let node = &voters.nodes[node];
-        node.status().state == NodeState::Connecting && node.member().is_none()
+        // Who only looks knows how a node is once it has looked there.
+        let unknown = node.member().is_none() || voters.members.onlooker;
+        unknown && node.status().state == NodeState::Connecting
     };
     let end = voters.host.now() + patience;
     while nodes.iter().any(comes) && voters.host.now() < end {

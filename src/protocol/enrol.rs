@@ -154,13 +154,10 @@ impl Book {
         now + pause * (1_000 - spread) / 1_000
     }
 
-    /// Of a client that only looks: nodes are doubted for as long as for clients. Where too few
-    /// tell how long that is, it is not known yet.
+    /// Of a client that only looks: nodes are doubted for as long as for clients.
     async fn look(&mut self, ring: &Ring<'_>, now: Tick) {
         let answers = ring.look().await;
-        if answers.iter().flatten().count() >= ring.voters.size.quorum() as usize {
-            self.raise(ring, &answers, now);
-        }
+        self.raise(ring, &answers, now);
         ring.connected.iter().for_each(|node| ring.tell(node, Standing::Exempt, &answers));
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::before;
-use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, Operation, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, NodeStatus, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
+use crate::rules::roster::counted;
 
 /// Counts answers, whatever they are.
 struct Answers {
@@ -59,12 +60,20 @@ impl Survey {
     }
 }
 
-/// The nodes that vote now.
+/// The nodes that vote now, with this list.
 pub(super) fn voting(voters: &Voters) -> NodeSet {
-    let mut voting = NodeSet::default();
-    let up = |node: &usize| voters.nodes[*node].status().state == NodeState::Up;
-    (0..voters.nodes.len()).filter(up).for_each(|node| voting.insert(node));
-    voting
+    let nodes: Vec<_> = voters.nodes.iter().map(|node| node.status()).collect();
+    let up: NodeSet = (0..nodes.len()).filter(|&node| nodes[node].state == NodeState::Up).collect();
+    up.and(listed(voters, &nodes))
+}
+
+/// Those whose votes clients count with this list, as far as rosters were told.
+fn listed(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
+    // In memory, nodes have no rosters, and all are listed.
+    if nodes.iter().all(|node| node.run.is_none()) {
+        return voters.everyone();
+    }
+    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()).nodes
 }
 
 fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {

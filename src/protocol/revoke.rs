@@ -8,10 +8,12 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{NodeStatus, Operation, Outcome, Reply};
+use crate::node::{Operation, Outcome, Reply};
 use crate::rules::NodeSet;
-use crate::rules::roster::counted;
 use crate::rules::tally::Size;
+
+/// The owner of a revocation where no node names one: the fence is raised all the same.
+pub(crate) const NOBODY: &str = "-";
 
 /// What a quorum of nodes said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub(crate) async fn revoke(
     revoke: Operation,
     patience: Duration,
 ) -> Result<Revocation, Vec<NodeReport>> {
-    let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size));
+    let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, &*revoke.owner != NOBODY));
     let (until, before_that) = (voters.host.now() + patience, voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke), &round);
     let taken = before(&voters.host, until, round.verdict()).await.flatten();
@@ -51,23 +53,15 @@ pub(crate) async fn revoke(
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
     let (so_far, marked) = round.look(|so_far| (so_far.so_far.clone(), so_far.marked));
-    let truthful = marked.and(before_that).and(voting(voters)).and(listed(voters));
+    let truthful = marked.and(before_that).and(voting(voters));
     Ok(Revocation { alone: truthful.len() >= voters.size.blocking(), ..so_far })
-}
-
-/// The nodes whose votes clients count with this list, as far as rosters were told.
-fn listed(voters: &Voters) -> NodeSet {
-    let nodes: Vec<_> = voters.nodes.iter().map(|node| node.status()).collect();
-    // In memory, nodes have no rosters, and all are listed.
-    if nodes.iter().all(|node| node.run.is_none()) {
-        return voters.everyone();
-    }
-    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()).nodes
 }
 
 #[derive(Clone, Debug)]
 struct Revoking {
     size: Size,
+    /// Whether some node named the owner.
+    named: bool,
     done: u32,
     failed: u32,
     /// The nodes that hold it for the owner.
@@ -76,15 +70,19 @@ struct Revoking {
 }
 
 impl Revoking {
-    fn new(size: Size) -> Self {
-        Self { size, done: 0, failed: 0, marked: NodeSet::default(), so_far: Revocation::default() }
+    fn new(size: Size, named: bool) -> Self {
+        Self { size, named, done: 0, failed: 0, marked: NodeSet::default(), so_far: Revocation::default() }
     }
 
-    /// Whether those that are still to answer change nothing.
+    /// Whether those that are still to answer change nothing that matters. Whoever was named is
+    /// held by one of them, if by none so far.
     fn is_settled(&self) -> bool {
-        let blocking = self.size.blocking();
+        let (marked, blocking) = (self.marked.len(), self.size.blocking());
         let open = self.size.nodes().saturating_sub(self.done + self.failed);
-        self.so_far.others.is_empty() || self.marked.len() >= blocking || self.marked.len() + open < blocking
+        if self.named && marked == 0 {
+            return open == 0;
+        }
+        self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
     }
 }
 
@@ -120,7 +118,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn told(replies: &[Reply]) -> Option<Option<Revocation>> {
-        let mut revoking = Revoking::new(Size::of(3));
+        let mut revoking = Revoking::new(Size::of(3), true);
         replies.iter().enumerate().for_each(|(node, reply)| revoking.count(node, reply, 0));
         revoking.verdict()
     }

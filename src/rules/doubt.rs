@@ -381,6 +381,15 @@ impl RestartGuard {
         }
         self.doubted = Some(Doubted { until, settled, told: true, ..known });
     }
+
+    /// The same for a client that only looks, and holds nothing: whatever it is told later counts
+    /// for doubts that are over as well.
+    pub fn raise_anew(&mut self, max_ttl: Duration, now: Tick) {
+        self.raise(max_ttl, now);
+        if let Some(known) = &mut self.doubted {
+            known.told = false;
+        }
+    }
 }
 
 /// By how much an uptime can be too long: it is the difference of two times in whole seconds, each

@@ -79,6 +79,42 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     assert_eq!(servers[0].command(&["GET", "quorumlock:{queue}:queue"]), "precious");
 }
 
+/// Where the servers that wait are registered.
+#[tokio::test]
+async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
+    let servers = servers(1).await;
+    servers[0].command(&["SET", "quorumlock:{hands}:hands", "precious"]);
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let guard = quorum.lock("hands").acquire(SECOND).await.unwrap();
+    let other = unguarded(&servers).connect().await.unwrap();
+    let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
+    assert!(error.to_string().contains("the key quorumlock:{hands}:hands is a string"), "{error}");
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    other.quiet().await;
+    assert!(other.lock("hands").acquire(SECOND).await.is_ok());
+    assert_eq!(servers[0].command(&["GET", "quorumlock:{hands}:hands"]), "precious");
+}
+
+#[tokio::test]
+async fn a_key_in_the_place_of_a_nodes_record_is_named() {
+    let put = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    for (words, said) in [
+        (put(&["SET", "quorumlock:node", "precious"]), "the key quorumlock:node is no record of this protocol"),
+        (put(&["HSET", "quorumlock:node", "a", "b"]), "the key quorumlock:node is"),
+        (put(&["HSET", "quorumlock:node:retired", "a", "b"]), "the key quorumlock:node:retired is a hash"),
+    ] {
+        let servers = servers(1).await;
+        servers[0].command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let builder = unguarded(&servers).connect_timeout(2 * SECOND);
+        let error = match builder.connect().await {
+            Ok(quorum) => quorum.lock("any").acquire(Duration::from_millis(100)).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(error.is_unavailable() && error.to_string().contains(said), "{words:?}: {error}");
+        assert_ne!(servers[0].command(&["EXISTS", words[1].as_str()]), "0", "nothing is lost");
+    }
+}
+
 #[tokio::test]
 async fn a_node_without_memory() {
     let harm = |server: &Server| {

@@ -160,19 +160,65 @@ async fn that_a_node_has_marked_it_which_may_have_forgotten_others_does_not_coun
     assert_eq!(revoking.await.unwrap().unwrap().left, Some(9 * SECOND));
 }
 
+/// Clients of the nodes have another list.
+fn theirs(stage: &Stage) {
+    let servers = ["c", "d", "e"].map(str::to_owned).to_vec();
+    let roster = Roster { nodes: 3, protocol: PROTOCOL, servers, ..Roster::default() };
+    ["a", "b", "c"].iter().enumerate().for_each(|(node, run)| stage.told(node, run, &roster));
+}
+
 /// Their clients have another list, so that a quorum of others may hold it.
 #[tokio::test(start_paused = true)]
 async fn nor_does_it_where_clients_do_not_count_votes_of_nodes_of_this_list() {
     let stage = Stage::new(3);
-    let theirs = ["c", "d", "e"].map(str::to_owned).to_vec();
-    let roster = Roster { nodes: 3, protocol: PROTOCOL, servers: theirs, ..Roster::default() };
-    ["a", "b", "c"].iter().enumerate().for_each(|(node, run)| stage.told(node, run, &roster));
+    theirs(&stage);
     let revoking = revoke(&stage);
     look(&stage, revoked(1, 9 * SECOND)).await;
     stranger(&stage).await;
     named(&stage, "two").await;
     stage.round(Verb::Revoke, |_, _| revoked(1, 7 * SECOND)).await;
     assert_eq!(revoking.await.unwrap().unwrap().from, ["me", "two"]);
+}
+
+/// A quorum of nearer nodes has answered that they know of nobody.
+#[tokio::test(start_paused = true)]
+async fn what_only_the_slowest_node_holds_is_taken_away_and_told() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    let held = || Inspection::held("one".to_owned(), 1, Some(9 * SECOND), 7);
+    let of = |node| if node == 2 { held() } else { Inspection::free(7) };
+    stage.round(Verb::Inspect, |node, _| Some(Ok(Outcome::Inspected(vec![of(node)])))).await;
+    stage.round(Verb::Revoke, |node, _| if node == 2 { SILENCE } else { revoked(0, Duration::ZERO) }).await;
+    stage.quiet_for(20 * MS).await;
+    stage.answer(2, || revoked(1, 8 * SECOND));
+    let taken = revoking.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.from), (Some(8 * SECOND), vec!["one".to_owned()]));
+}
+
+/// Clients of the other list may hold it where this list has no node.
+#[tokio::test(start_paused = true)]
+async fn nodes_of_another_list_do_not_count_among_those_that_know_of_nobody() {
+    let stage = Stage::new(3);
+    theirs(&stage);
+    let revoking = revoke(&stage);
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![Inspection::free(7)])))).await;
+    stage.round(Verb::Revoke, |_, _| revoked(0, Duration::ZERO)).await;
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("nobody can tell"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_tell_the_error_still_says_from_whom_it_was_taken() {
+    let stage = Stage::new(3);
+    let revoking = revoke(&stage);
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |node, _| if node == 0 { revoked(1, SECOND) } else { held_by("two") }).await;
+    stage.turns(1, NodeState::Quarantined { left: SECOND, doubt: Doubt::Restarted });
+    stage.turns(2, NodeState::Quarantined { left: SECOND, doubt: Doubt::Restarted });
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![Inspection::free(7)])))).await;
+    stage.round(Verb::Revoke, |_, _| revoked(0, Duration::ZERO)).await;
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("it was taken away from one"), "{error}");
 }
 
 /// By the time that the hold is marked, a node that said it knew of nobody has restarted.

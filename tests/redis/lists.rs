@@ -108,11 +108,28 @@ async fn all_go_on_when_a_node_has_restarted() {
     assert!(clients[1].lock("other").acquire(5 * SECOND).await.is_ok(), "its votes count");
 }
 
+/// As regions have names of their own for one server.
+#[tokio::test]
+async fn the_same_servers_by_other_addresses_are_the_same_list() {
+    let all = servers(3).await;
+    let [here, there] = ["127.0.0.1", "localhost"].map(|host| {
+        let urls = all.iter().map(|server| format!("redis://{host}:{}", server.port()));
+        Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND)
+    });
+    let (here, there) = (here.connect().await.unwrap(), there.connect().await.unwrap());
+    let guard = here.lock("common").acquire(SECOND).await.unwrap();
+    assert!(there.lock("common").try_acquire().await.unwrap().is_none());
+    drop(guard);
+    assert!(there.lock("common").acquire(5 * SECOND).await.is_ok());
+    assert!(here.nodes().iter().chain(&there.nodes()).all(|node| node.state == NodeState::Up));
+}
+
 #[tokio::test]
 async fn an_onlooker_sees_the_rosters_and_is_in_none() {
     let all = servers(3).await;
     let nodes: Vec<_> = all.iter().collect();
     let looks = brief(&nodes[..2]).onlooker().connect().await.unwrap();
+    assert!(looks.nodes().iter().all(|node| node.listed == Some(false)), "nobody is");
     assert!(looks.lock("a").try_acquire().await.unwrap_err().is_config());
     let client = brief(&nodes).connect().await.unwrap();
     let told = Quorum::builder().nodes(nodes.iter().map(|node| node.url())).onlooker().connect().await.unwrap();

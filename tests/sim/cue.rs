@@ -54,10 +54,7 @@ pub enum Cue {
     Kill(usize),
     Shutdown(usize),
     /// The process takes the name away from whoever holds it.
-    Revokes {
-        process: usize,
-        name: u8,
-    },
+    Revokes(usize),
     /// Nobody counts the node's votes any more, until that is taken back.
     Retire(usize),
     Reset(usize),
@@ -217,7 +214,7 @@ impl World {
             Cue::Suspend { process, last } => drop(self.pause(process, last, true)),
             Cue::Kill(process) => self.kill(process),
             Cue::Shutdown(process) => part::shut_down(self, process),
-            Cue::Revokes { process, name } => drop(self.revoke(process, name)),
+            Cue::Revokes(process) => part::revoke(self, process),
             Cue::Replace { process, node } => self.replace(process, node),
             Cue::Retire(node) => self.tell(node, &Operation::retire()),
             Cue::Reset(node) => self.tell(node, &Operation::reset()),

@@ -21,7 +21,6 @@ mod plan;
 mod process;
 mod recorder;
 mod report;
-mod revoke;
 mod run;
 mod scenes;
 mod server;

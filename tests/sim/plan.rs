@@ -31,11 +31,10 @@ pub enum FaultKind {
     Suspend,
     Kill,
     DeadHead,
-    Revoke,
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 20] = [
         Self::SlowNetwork,
         Self::LostRequests,
         Self::LostReplies,
@@ -56,7 +55,6 @@ impl FaultKind {
         Self::Suspend,
         Self::Kill,
         Self::DeadHead,
-        Self::Revoke,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -81,7 +79,6 @@ impl FaultKind {
             Self::Suspend => "host_suspended",
             Self::Kill => "process_killed",
             Self::DeadHead => "head_of_line_dies",
-            Self::Revoke => "revocation",
         }
     }
 

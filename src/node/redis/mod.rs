@@ -159,7 +159,7 @@ impl Shared {
     }
 
     fn listed(&self, state: &State) -> Option<bool> {
-        if state.standing != Standing::Exempt {
+        if self.settings.counts == Counts::Enrolled {
             return Some(state.standing.counts(self.host.now()));
         }
         let run = self.member(&state.server.as_ref()?.run_id);
@@ -366,7 +366,10 @@ impl Node for RedisNode {
     }
 
     fn lesson(&self) -> Option<Lesson> {
-        self.shared.state().guard.lesson()
+        let state = self.shared.state();
+        // Who only looks does not know for how long it is in doubt before it has looked.
+        let looks = self.shared.settings.counts == Counts::Looked;
+        state.guard.lesson().filter(|_| !looks || state.standing == Standing::Exempt)
     }
 
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
@@ -388,6 +391,7 @@ impl Node for RedisNode {
     fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
         let mut state = self.shared.state();
         let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
+        let first = state.standing == Standing::Unknown && standing == Standing::Exempt;
         if same && self.shared.settings.counts != Counts::Always {
             state.standing = standing;
             run.clone_into(&mut state.enrolled);
@@ -396,11 +400,19 @@ impl Node for RedisNode {
             state.roster = roster;
         }
         drop(state);
+        if same && first {
+            // It may have a lesson now.
+            self.shared.settings.listener.met(self.shared.index);
+        }
         self.shared.registry.changed();
     }
 
     fn raise(&self, max_ttl: Duration, now: Tick) {
-        self.shared.state().guard.raise(max_ttl, now);
+        let mut state = self.shared.state();
+        match self.shared.settings.counts {
+            Counts::Looked => state.guard.raise_anew(max_ttl, now),
+            Counts::Enrolled | Counts::Always => state.guard.raise(max_ttl, now),
+        }
     }
 
     fn close(&self) {

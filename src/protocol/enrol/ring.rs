@@ -179,6 +179,9 @@ impl<'a> Ring<'a> {
 
     /// A node that answers with an error says why its votes do not count.
     fn note_faults(&self, round: &Round<Answered>) {
+        if self.voters.members.onlooker {
+            return;
+        }
         let rejected = |reply: &Option<Reply>| match reply {
             Some(Err(fault)) if fault.kind() == FaultKind::Rejected => Some(fault.to_string()),
             _ => None,

@@ -340,6 +340,13 @@ fn a_node_that_is_met_is_doubted_for_as_long_as_the_longest_locks_last_that_it_t
     old.raise(MAX_TTL * 2, at(1));
     let left = old.quarantined(at(1)).unwrap().0;
     assert_eq!(left, 20 * SECOND, "up for 99 seconds at least, then");
+    let mut looks = old.clone();
+    old.raise(MAX_TTL * 3, at(30));
+    assert_eq!(old.quarantined(at(30)), None, "it was told, and waited for that");
+    looks.raise_anew(MAX_TTL * 2, at(1));
+    looks.raise_anew(MAX_TTL * 3, at(30));
+    let left = looks.quarantined(at(30)).unwrap().0;
+    assert_eq!(left, 51 * SECOND, "who only looks did not know of those locks");
     let mut off = RestartGuard::new(Duration::ZERO, 0.01);
     off.admit("a", SECOND, at(0));
     off.raise(MAX_TTL, at(0));

@@ -118,7 +118,7 @@ fn a_conflict_is_told_with_what_to_do() {
     let told = conflict(THREE, &servers("c d e"), "redis://c", &others, LASTS);
     for part in [
         "redis://c",
-        "2 servers that this one does not know (aaaaaaaa.., bbbbbbbb..)",
+        "2 servers that this one does not know (aaaaaaaa.., bbbbbbbb..; this list has ",
         "are down, wait 9s",
         "same list",
         "wait 15s",

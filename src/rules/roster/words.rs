@@ -20,20 +20,32 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     let ours = common.size.nodes();
     if roster.nodes != ours {
         return format!(
-            "{node} is used by clients of another list: theirs has {} nodes, this one {ours}; give all the same list, \
-             or stop the others and wait {lasts:.0?} after the last has stopped",
-            roster.nodes
+            "{node} is used by clients of another list: theirs has {} nodes, this one {ours} (theirs {}; this one \
+             {}); give all the same list, or stop the others and wait {lasts:.0?} after the last has stopped",
+            roster.nodes,
+            named(&roster.servers),
+            named(&runs(mine))
         );
     }
     let strangers = unknown(roster, mine);
     format!(
-        "{node} is used by clients of {} that this one does not know ({}): if these restarted while no client ran, or \
-         are down, wait {:.0?}; if they are of another list, give all the same list, or stop the others and wait \
-         {lasts:.0?} after the last has stopped",
+        "{node} is used by clients of {} that this one does not know ({}; this list has {}): if these restarted while \
+         no client ran, or are down, wait {:.0?}; if they are of another list, give all the same list, or stop the \
+         others and wait {lasts:.0?} after the last has stopped",
         servers(strangers.len()),
         strangers.join(", "),
+        named(&runs(mine)),
         roster.lasts
     )
+}
+
+/// The runs of this client's list, as far as it has met them.
+fn runs(mine: &[Option<Server>]) -> Vec<String> {
+    mine.iter().flatten().map(|server| server.run.clone()).collect()
+}
+
+fn named(runs: &[String]) -> String {
+    runs.iter().map(|run| short(run)).collect::<Vec<_>>().join(", ")
 }
 
 fn servers(count: usize) -> String {

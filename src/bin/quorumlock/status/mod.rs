@@ -11,7 +11,7 @@ use quorumlock::{Inspected, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
-use crate::duration::{left, show};
+use crate::duration::{exact, left, show};
 use crate::failure::Outcome;
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
@@ -109,12 +109,24 @@ impl Seen {
         lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
         let colour = if verdict.can_acquire() { green } else { red };
         lines.push(colour(&verdict.sentence()));
+        lines.push(self.clients());
         lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
             lines.extend(line(&self.inspected));
         }
         lines
+    }
+
+    /// What clients have in common, as rosters tell.
+    fn clients(&self) -> String {
+        let rosters = self.nodes.iter().filter_map(|node| node.roster.as_ref()).filter(|it| !it.servers.is_empty());
+        let lists: BTreeSet<_> = rosters.map(|it| (it.nodes, it.protocol, it.max_ttl)).collect();
+        let list = |(nodes, protocol, longest)| {
+            format!("a list of {nodes} nodes, protocol {protocol}, locks of up to {}", exact(longest))
+        };
+        let lists: Vec<_> = lists.into_iter().map(list).collect();
+        if lists.is_empty() { "no client is enrolled".to_owned() } else { format!("clients have {}", lists.join("; ")) }
     }
 
     fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
