@@ -37,9 +37,11 @@ pub struct NodeReport {
 }
 
 /// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each
-/// [node](Error::nodes) said.
-pub struct Error(Box<Inner>);
+/// [node](Error::nodes) said. Cheap to clone, for all who wait for one result.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -59,7 +61,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), nodes: Vec::new(), source: None }))
+        Self(Arc::new(Inner { kind, message: message.into(), nodes: Vec::new(), source: None }))
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
@@ -71,12 +73,12 @@ impl Error {
     }
 
     pub(crate) fn with_nodes(mut self, nodes: Vec<NodeReport>) -> Self {
-        self.0.nodes = nodes;
+        Arc::make_mut(&mut self.0).nodes = nodes;
         self
     }
 
     pub(crate) fn with_source(mut self, source: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = source;
+        Arc::make_mut(&mut self.0).source = source;
         self
     }
 
@@ -175,6 +177,15 @@ mod tests {
         assert_eq!(error.to_string(), "no quorum: redis://eu:6379: granted; redis://us:6379: down");
         assert!(error.is_unavailable() && !error.is_timeout());
         assert_eq!(format!("{error:?}"), format!("Unavailable: {error}"));
+    }
+
+    #[test]
+    fn a_clone_says_the_same_and_changes_nothing_of_its_original() {
+        let error = Error::new(ErrorKind::Timeout, "too late");
+        let report = NodeReport { node: "a".into(), said: "down".into() };
+        let clone = error.clone().with_nodes(vec![report]);
+        assert_eq!((error.to_string(), clone.to_string()), ("too late".to_owned(), "too late: a: down".to_owned()));
+        assert_eq!(clone.kind(), error.kind());
     }
 
     #[test]

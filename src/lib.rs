@@ -36,8 +36,8 @@
 //! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
 //!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) runs a future
 //!   under the lock and drops it the moment the lock is lost.
-//! * [`LockGuard`] is the held lock: its [`token`](LockGuard::token), what
-//!   [`remains`](LockGuard::remaining) of it, how it is [`lost`](LockGuard::lost), and its
+//! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
+//!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
@@ -124,8 +124,10 @@ pub use config::LockOptions;
 pub use error::{Error, ErrorKind, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{Inspected, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired, Taken};
-pub use node::{NodeState, NodeStatus};
-pub use rules::LostReason;
+pub use node::{Inspection, NodeState, NodeStatus};
+pub use rules::doubt::Doubt;
+pub use rules::roster::{Agreement, Counted, Roster};
+pub use rules::{LostReason, NodeSet};
 
 // Its examples compile.
 #[cfg(doctest)]

@@ -1,6 +1,7 @@
 //! What whoever holds a lock has in hand.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,12 +161,22 @@ impl fmt::Debug for Lease {
 /// A held lock. It is renewed as long as this lives, and released when it is dropped.
 ///
 /// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells
-/// whether the lock was held to the end.
+/// whether the lock was held to the end. What can be asked of it, and awaited, it has from
+/// [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and so
+/// on.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard {
     lease: Lease,
     holds: bool,
+}
+
+impl Deref for LockGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
 }
 
 impl LockGuard {
@@ -180,49 +191,6 @@ impl LockGuard {
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
-    }
-
-    /// The lock's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.lease.name()
-    }
-
-    /// The fencing token. See [`Lease::token`].
-    #[must_use]
-    pub fn token(&self) -> u64 {
-        self.lease.token()
-    }
-
-    /// What is left of the validity. See [`Lease::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.lease.remaining()
-    }
-
-    /// Whether the lock is held at this moment. See [`Lease::is_held`].
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.lease.is_held()
-    }
-
-    /// Checks that the lock is held for at least `least` from now.
-    ///
-    /// # Errors
-    /// `Lost` if it is not.
-    pub fn ensure(&self, least: Duration) -> Result<()> {
-        self.lease.ensure(least)
-    }
-
-    /// Waits until the lock is lost. See [`Lease::lost`].
-    pub async fn lost(&self) -> LostReason {
-        self.lease.lost().await
-    }
-
-    /// A token that is cancelled when the lock is lost. See [`Lease::cancellation`].
-    #[must_use]
-    pub fn cancellation(&self) -> CancellationToken {
-        self.lease.cancellation()
     }
 
     /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The

@@ -53,6 +53,7 @@ use super::validity::MAX_ROUND;
 
 /// Why a node's claims do not count at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Doubt {
     /// It came up less than `max_ttl` ago, or is another process than the one before.
     Restarted,

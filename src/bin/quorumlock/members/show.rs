@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::rules::roster::{Agreement, Counted, Roster};
-use quorumlock::{Members, NodeMembers, NodeState};
+use quorumlock::{Agreement, Counted, Members, NodeMembers, NodeState, Roster};
 use serde_json::{Value, json};
 
 use super::FAREWELL;

@@ -6,8 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::node::Inspection;
-use quorumlock::{Inspected, NodeState, NodeStatus, Quorum};
+use quorumlock::{Inspected, Inspection, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
 
 use crate::cli::Status;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use quorumlock::node::Inspection;
-use quorumlock::rules::roster::{Counted, counted};
-use quorumlock::{Inspected, NodeState, NodeStatus};
+use quorumlock::rules::roster::counted;
+use quorumlock::{Counted, Inspected, Inspection, NodeState, NodeStatus};
 
 use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
