@@ -40,6 +40,36 @@ pub fn a_node_that_forgot_is_taught(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
+/// The same where a period is over soon after that: what was taught stays.
+pub fn a_period_is_over_after_a_lesson(script: &mut Script) {
+    script.world(3, 3, 1_000, 8_000);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.hold_back(1, &[2], 0..NEVER, NEVER);
+    script.asks(30, 0, brief());
+    script.at(400, forgets(1));
+    // One period, and not two.
+    let votes = script.about(37_000, 30_000);
+    script.asks(votes, 1, brief());
+}
+
+/// The same where the node has a low fence for the name by then, of a fourth process that gave up
+/// while it was quarantined.
+pub fn a_lesson_is_about_names_that_are_stored_too(script: &mut Script) {
+    script.world(3, 4, 1_000, 8_000);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    for process in [1, 3] {
+        script.hold_back(process, &[2], 0..NEVER, NEVER);
+    }
+    script.asks(30, 0, brief());
+    script.at(400, forgets(1));
+    let gives_up = script.about(500, 1_500);
+    script.asks(900, 3, Part { timeout: millis(gives_up), ..Part::default() });
+    let votes = script.about(11_500, 3_000);
+    script.asks(votes, 1, brief());
+}
+
 /// The same among five, where one of those that had granted the token has forgotten it as well, and
 /// the only one left that knows it answers late.
 pub fn who_forgot_does_not_teach(script: &mut Script) {
@@ -86,5 +116,19 @@ pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
     let right = script.about(6_000, 1_000);
     script.at(right, Cue::StepClock { node: 1, by_ms: -3_600_000 });
     let later = script.about(14_000, 4_000);
+    script.asks(later, 1, brief());
+}
+
+/// The clock of the node that two quorums share is set back before the first of them. Minutes later
+/// the node has forgotten that fence, and its clock shows a time that is not as late as it was.
+pub fn a_clock_is_set_back_before_fences_are_forgotten(script: &mut Script) {
+    script.world(3, 2, 1_000, 1_500);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.hold_back(1, &[2], 0..NEVER, NEVER);
+    let by_ms = -(script.about(600_000, 3_000_000) as i64);
+    script.at(500, Cue::StepClock { node: 1, by_ms });
+    script.asks(3_000, 0, brief());
+    let later = script.about(135_000, 100_000);
     script.asks(later, 1, brief());
 }
