@@ -72,10 +72,10 @@
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
 --                   high     no ballot that was granted, healed, or told by a release or a
---                            revocation, of any name, is above it, but for those more than a day ahead of TIME. Up to AHEAD
---                            above the highest of them, or what the node was taught, so that it is
---                            not written each time, but not further than AHEAD above TIME: what
---                            leads all clocks is led by nothing
+--                            revocation, of any name, is above it, but for those more than a day
+--                            ahead of TIME. Up to AHEAD above the highest of them, or what the node
+--                            was taught, so that it is not written each time, but not further than
+--                            AHEAD above TIME: what leads all clocks is led by nothing
 --                   mid      high as it was a period ago
 --                   floor    high as it was two periods ago
 --                   rotated  when (ms of TIME) these two moved on
@@ -521,13 +521,17 @@ local function hands(op, i)
   return op.locks[i] .. ':hands'
 end
 
--- What is registered expires with the queue. Where a foreign key is in its place, HLEN fails:
--- nobody waits then, and that key does not expire.
+-- What is registered expires with the queue. Where a key of another type is in its place, HLEN
+-- fails: who asks does not wait then, and that key does not expire.
 local function wait_in(op, i)
-  local registered = call('HLEN', hands(op, i)) > 0
+  local registered = try('HLEN', hands(op, i))
+  if type(registered) == 'table' then
+    call('ZREM', queue(op, i), acquisition(op.owner))
+    error(registered)
+  end
   if call('PTTL', queue(op, i)) >= op.wait then return end
   call('PEXPIRE', queue(op, i), digits(op.wait))
-  if registered then call('PEXPIRE', hands(op, i), digits(op.wait)) end
+  if registered > 0 then call('PEXPIRE', hands(op, i), digits(op.wait)) end
 end
 
 local function join(op, i, it)

@@ -8,10 +8,13 @@ use super::inspected::Inspected;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::node::{Fault, Inspection, Name, NodeStatus, Operation, Verb};
-use crate::protocol::{Cleanup, NOBODY, Revocation, Survey, Voters, Whom, revoke};
+use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
+use crate::rules::NodeSet;
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
 
+/// The owner of a revocation where no node names one: the fence is raised all the same.
+const NOBODY: &str = "-";
 /// How often a name is asked for that passes from one to the next meanwhile.
 const TRIES: u32 = 20;
 
@@ -140,7 +143,8 @@ impl<'a> Taking<'a> {
     async fn revoke(&self, from: &mut BTreeSet<String>) -> Result<Revocation> {
         let mut all = Revocation::default();
         for owner in self.targets() {
-            let taken = revoke(self.voters, self.operation(Verb::Revoke, owner), self.patience).await;
+            let revocation = self.operation(Verb::Revoke, owner);
+            let taken = revoke(self.voters, revocation, self.naming(owner), self.patience).await;
             let Revocation { left, others, alone } = taken.map_err(|reports| refused(self.name).with_nodes(reports))?;
             from.extend(left.map(|_| owner.to_owned()));
             all.left = all.left.max(left);
@@ -155,6 +159,14 @@ impl<'a> Taking<'a> {
     fn targets(&self) -> impl Iterator<Item = &str> {
         let nobody = self.owners.is_empty().then_some(NOBODY);
         self.owners.iter().map(String::as_str).chain(nobody)
+    }
+
+    /// The nodes that name `owner`.
+    fn naming(&self, owner: &str) -> NodeSet {
+        let names =
+            |said: &Result<Inspection, Fault>| said.as_ref().is_ok_and(|it| it.holder.as_deref() == Some(owner));
+        let said = self.survey.said.iter().enumerate();
+        said.filter(|(_, said)| names(said)).map(|(node, _)| node).collect()
     }
 
     fn operation(&self, verb: Verb, owner: &str) -> Operation {

@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::host::before;
 use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, NodeStatus, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
-use crate::rules::roster::counted;
+use crate::rules::roster::{Seen, counted};
 
 /// Counts answers, whatever they are.
 struct Answers {
@@ -69,11 +69,14 @@ pub(super) fn voting(voters: &Voters) -> NodeSet {
 
 /// Those whose votes clients count with this list, as far as rosters were told.
 fn listed(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
-    // In memory, nodes have no rosters, and all are listed.
-    if nodes.iter().all(|node| node.run.is_none()) {
+    // In memory, nodes have no rosters. Of a client that enrols its servers, who votes is listed.
+    if voters.nodes.iter().any(|node| node.enrols()) || nodes.iter().all(|node| node.run.is_none()) {
         return voters.everyone();
     }
-    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()).nodes
+    // What a node told that has gone since may be of another time.
+    let known =
+        nodes.iter().map(NodeStatus::seen).map(|of| Seen { roster: of.roster.filter(|_| of.run.is_some()), ..of });
+    counted(&known.collect::<Vec<_>>()).nodes
 }
 
 fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {

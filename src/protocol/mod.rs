@@ -36,5 +36,5 @@ pub(crate) use members::Members;
 pub(crate) use queue::{Place, Queue};
 pub(crate) use release::{Cleanup, Whom};
 pub(crate) use renew::Renewing;
-pub(crate) use revoke::{NOBODY, Revocation, revoke};
+pub(crate) use revoke::{Revocation, revoke};
 pub(crate) use voters::Voters;

@@ -12,9 +12,6 @@ use crate::node::{Operation, Outcome, Reply};
 use crate::rules::NodeSet;
 use crate::rules::tally::Size;
 
-/// The owner of a revocation where no node names one: the fence is raised all the same.
-pub(crate) const NOBODY: &str = "-";
-
 /// What a quorum of nodes said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revocation {
@@ -27,8 +24,8 @@ pub(crate) struct Revocation {
     pub(crate) alone: bool,
 }
 
-/// Asks all nodes, and waits for a quorum of them for `patience`. What each said if too few have
-/// done it.
+/// Asks all nodes, and waits for `patience` for a quorum of them, and for one of those that `named`
+/// the owner. What each said if too few have done it.
 ///
 /// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no
 /// quorum can. The next holder may rest on these nodes alone, so what they say is how long it
@@ -43,15 +40,17 @@ pub(crate) struct Revocation {
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
     revoke: Operation,
+    named: NodeSet,
     patience: Duration,
 ) -> Result<Revocation, Vec<NodeReport>> {
-    let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, &*revoke.owner != NOBODY));
+    let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, named));
     let (until, before_that) = (voters.host.now() + patience, voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke), &round);
     let taken = before(&voters.host, until, round.verdict()).await.flatten();
     taken.ok_or_else(|| round.reports(voters, None))?;
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
+    let _ = before(&voters.host, until, round.until(|so_far| so_far.is_known().then_some(()))).await;
     let (so_far, marked) = round.look(|so_far| (so_far.so_far.clone(), so_far.marked));
     let truthful = marked.and(before_that).and(voting(voters));
     Ok(Revocation { alone: truthful.len() >= voters.size.blocking(), ..so_far })
@@ -60,8 +59,9 @@ pub(crate) async fn revoke(
 #[derive(Clone, Debug)]
 struct Revoking {
     size: Size,
-    /// Whether some node named the owner.
-    named: bool,
+    /// The nodes that named the owner.
+    named: NodeSet,
+    answered: NodeSet,
     done: u32,
     failed: u32,
     /// The nodes that hold it for the owner.
@@ -70,19 +70,28 @@ struct Revoking {
 }
 
 impl Revoking {
-    fn new(size: Size, named: bool) -> Self {
-        Self { size, named, done: 0, failed: 0, marked: NodeSet::default(), so_far: Revocation::default() }
+    fn new(size: Size, named: NodeSet) -> Self {
+        Self {
+            size,
+            named,
+            answered: NodeSet::default(),
+            done: 0,
+            failed: 0,
+            marked: NodeSet::default(),
+            so_far: Revocation::default(),
+        }
     }
 
-    /// Whether those that are still to answer change nothing that matters. Whoever was named is
-    /// held by one of them, if by none so far.
+    /// Whether those that are still to answer change nothing.
     fn is_settled(&self) -> bool {
         let (marked, blocking) = (self.marked.len(), self.size.blocking());
         let open = self.size.nodes().saturating_sub(self.done + self.failed);
-        if self.named && marked == 0 {
-            return open == 0;
-        }
         self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
+    }
+
+    /// Whether it was taken from the owner somewhere, or all that named it have answered.
+    fn is_known(&self) -> bool {
+        !self.marked.is_empty() || self.named.without(self.answered).is_empty()
     }
 }
 
@@ -90,6 +99,7 @@ impl Count for Revoking {
     type Verdict = Option<Revocation>;
 
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
+        self.answered.insert(node);
         if let Ok(Outcome::Revoked { held, left, other }) = reply {
             self.done += 1;
             if *held > 0 {
@@ -118,7 +128,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn told(replies: &[Reply]) -> Option<Option<Revocation>> {
-        let mut revoking = Revoking::new(Size::of(3), true);
+        let mut revoking = Revoking::new(Size::of(3), NodeSet::default());
         replies.iter().enumerate().for_each(|(node, reply)| revoking.count(node, reply, 0));
         revoking.verdict()
     }

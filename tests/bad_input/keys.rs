@@ -89,6 +89,7 @@ async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let other = unguarded(&servers).connect().await.unwrap();
     let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
     assert!(error.to_string().contains("the key quorumlock:{hands}:hands is a string"), "{error}");
+    assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{hands}:queue"]), "0", "nobody waits");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     other.quiet().await;
     assert!(other.lock("hands").acquire(SECOND).await.is_ok());

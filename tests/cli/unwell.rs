@@ -173,7 +173,7 @@ async fn a_max_ttl_below_that_of_the_clients_is_warned_of() {
     assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "2s", "--", "true"])).0, 0);
     assert_eq!(warnings(&mut over(&servers)), "");
     let (_, out, _) = done(over(&servers).arg("status"));
-    assert!(out.contains("clients have a list of 3 nodes, protocol 2, locks of up to 2 s\n"), "{out}");
+    assert!(out.contains("clients have one list of 3 nodes by protocol 2, and locks of up to 2 s\n"), "{out}");
     super::until("they are no longer quarantined", || done(over(&servers).args(["status", "--max-ttl", "1s"])).0 == 0);
     let said = warnings(over(&servers).env("QUORUMLOCK_MAX_TTL", "1s"));
     assert!(said.contains("have a max_ttl, or ttl, of 2 s, which counts for all; here it is 1 s"), "{said}");

@@ -32,6 +32,10 @@ impl Line {
 
     /// Who waits takes a place; who is granted the name has left it.
     pub fn did(&mut self, op: Op, answer: Answer) {
+        // Another process took the name away, and nobody's place.
+        if op.verb == Verb::Revoke {
+            return;
+        }
         let stand = self.stand(op.process, op.acquisition, op.node);
         match answer {
             Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),

@@ -89,6 +89,10 @@ impl Rounds {
         if op.verb == Verb::Claim {
             self.asked_with(op);
         }
+        // Who takes a name away from an owner is another process.
+        if op.verb == Verb::Revoke {
+            return;
+        }
         let claimed = self.owners.entry(op.owner).or_default();
         claimed.process = op.process;
         match op.verb {

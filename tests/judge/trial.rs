@@ -144,4 +144,10 @@ fn of_nodes() {
     let waits = Op { waits: true, ..claim };
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused)], Some(Rule::LeftBehind), "a place that nobody left");
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused), &[asked(release)]], None, "a place given up");
+    let revoke = Op { process: 1, ..op(Verb::Revoke, 0, 15) };
+    let dies = [&[event(30, What::Killed { process: 0 })][..], &did(40, waits, Answer::Refused)].concat();
+    let took = [asked(waits), asked(revoke), did(20, revoke, Answer::Refused)[0]];
+    finds(&[&took, &dies], None, "a place of who died, and from whom another took the name");
+    let dies = [&did(30, claim, Answer::Granted)[..], &[event(40, What::Killed { process: 0 })]].concat();
+    finds(&[&[asked(claim), asked(Op { sent: 35, ..revoke })], &dies], None, "the same, of who held it");
 }

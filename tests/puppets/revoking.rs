@@ -189,7 +189,7 @@ async fn what_only_the_slowest_node_holds_is_taken_away_and_told() {
     let of = |node| if node == 2 { held() } else { Inspection::free(7) };
     stage.round(Verb::Inspect, |node, _| Some(Ok(Outcome::Inspected(vec![of(node)])))).await;
     stage.round(Verb::Revoke, |node, _| if node == 2 { SILENCE } else { revoked(0, Duration::ZERO) }).await;
-    stage.quiet_for(20 * MS).await;
+    stage.quiet_for(SECOND).await;
     stage.answer(2, || revoked(1, 8 * SECOND));
     let taken = revoking.await.unwrap().unwrap();
     assert_eq!((taken.left, taken.from), (Some(8 * SECOND), vec!["one".to_owned()]));

@@ -54,7 +54,10 @@ pub enum Cue {
     Kill(usize),
     Shutdown(usize),
     /// The process takes the name away from whoever holds it.
-    Revokes(usize),
+    Revokes {
+        process: usize,
+        name: u8,
+    },
     /// Nobody counts the node's votes any more, until that is taken back.
     Retire(usize),
     Reset(usize),
@@ -214,7 +217,7 @@ impl World {
             Cue::Suspend { process, last } => drop(self.pause(process, last, true)),
             Cue::Kill(process) => self.kill(process),
             Cue::Shutdown(process) => part::shut_down(self, process),
-            Cue::Revokes(process) => part::revoke(self, process),
+            Cue::Revokes { process, name } => drop(self.revoke(process, name)),
             Cue::Replace { process, node } => self.replace(process, node),
             Cue::Retire(node) => self.tell(node, &Operation::retire()),
             Cue::Reset(node) => self.tell(node, &Operation::reset()),

@@ -24,10 +24,12 @@ pub enum Directed {
     CutOther,
     Replace,
     Pause,
+    /// Some process takes the name away.
+    Revoke,
 }
 
 impl Directed {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Forget,
         Self::Restart,
         Self::StepClock,
@@ -36,6 +38,7 @@ impl Directed {
         Self::CutOther,
         Self::Replace,
         Self::Pause,
+        Self::Revoke,
     ];
 
     const fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Directed {
             Self::CutOther => "directed_cut_of_another_node",
             Self::Replace => "directed_replacement",
             Self::Pause => "directed_pause",
+            Self::Revoke => "directed_revocation",
         }
     }
 }
@@ -89,6 +93,7 @@ impl Core {
             Directed::CutOther => Cue::Cut { process, node: self.some_node(), ways: [true; 2], last },
             Directed::Replace => Cue::Replace { process, node },
             Directed::Pause => Cue::Pause { process, last },
+            Directed::Revoke => Cue::Revokes { process: self.some_process().unwrap_or(process), name: op.name },
         }
     }
 

@@ -117,6 +117,7 @@ impl World {
             FaultKind::Pause => self.pause_one(last, false),
             FaultKind::Suspend => self.pause_one(last, true),
             FaultKind::Kill => self.kill_one(),
+            FaultKind::Revoke => self.revoke_some(),
             FaultKind::DeadHead => !std::mem::replace(&mut self.core.lock().unwrap().head_dies, true),
         }
     }
@@ -170,6 +171,15 @@ impl World {
         drop(core);
         self.cut_for(process, node, ways, last);
         true
+    }
+
+    /// Somebody takes a name away.
+    fn revoke_some(self: &Arc<Self>) -> bool {
+        let mut core = self.core.lock().unwrap();
+        let (process, names) = (core.some_process(), core.plan.names as usize);
+        let name = core.dice.index(names) as u8;
+        drop(core);
+        process.is_some_and(|process| self.revoke(process, name))
     }
 
     pub fn cut_for(&self, process: usize, node: usize, ways: [bool; 2], last: Duration) {

@@ -21,6 +21,7 @@ mod plan;
 mod process;
 mod recorder;
 mod report;
+mod revoke;
 mod run;
 mod scenes;
 mod server;

@@ -31,10 +31,11 @@ pub enum FaultKind {
     Suspend,
     Kill,
     DeadHead,
+    Revoke,
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::SlowNetwork,
         Self::LostRequests,
         Self::LostReplies,
@@ -55,6 +56,7 @@ impl FaultKind {
         Self::Suspend,
         Self::Kill,
         Self::DeadHead,
+        Self::Revoke,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -79,6 +81,7 @@ impl FaultKind {
             Self::Suspend => "host_suspended",
             Self::Kill => "process_killed",
             Self::DeadHead => "head_of_line_dies",
+            Self::Revoke => "revocation",
         }
     }
 

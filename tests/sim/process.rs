@@ -32,6 +32,10 @@ impl Quorums {
         self.0.lock().unwrap().iter().map(|(&process, quorum)| (process, quorum.clone())).collect()
     }
 
+    pub fn of(&self, process: usize) -> Option<Quorum> {
+        self.0.lock().unwrap().get(&process).cloned()
+    }
+
     pub fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap());
         drop(all);

@@ -24,6 +24,7 @@ use crate::judge::history::{History, Micros, What};
 use crate::link::{Arrival, Connection, Landing, Link};
 use crate::plan::Plan;
 use crate::process::Quorums;
+use crate::revoke::Revoking;
 use crate::scenes::Parts;
 use crate::server::Server;
 
@@ -121,6 +122,7 @@ pub struct World {
     pub leases: Leases,
     pub quorums: Quorums,
     pub parts: Parts,
+    pub revoking: Revoking,
     /// Clients that will begin nothing more.
     pub finished: AtomicU64,
 }
@@ -191,6 +193,7 @@ impl World {
             leases: Leases::default(),
             quorums: Quorums::default(),
             parts: Parts::default(),
+            revoking: Revoking::default(),
             finished: AtomicU64::new(0),
         })
     }

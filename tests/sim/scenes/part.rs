@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use quorumlock::{ErrorKind, LockGuard, LockOptions, Quorum};
+use quorumlock::{ErrorKind, LockGuard, LockOptions};
 
-use crate::clients::{Client, Ending, Watch, name_of};
+use crate::clients::{Client, Ending, Watch};
 use crate::judge::history::{Micros, What};
 use crate::world::{World, micros};
 
@@ -87,7 +87,7 @@ pub fn epilogue(world: &Arc<World>, patience: Duration) {
 
 /// Shuts a process's quorum down, and lets the process end when that is done.
 pub fn shut_down(world: &Arc<World>, process: usize) {
-    let Some(quorum) = quorum(world, process) else { return };
+    let Some(quorum) = world.quorums.of(process) else { return };
     world.parts.shut(process);
     let number = world.parts.begun(process);
     let world = world.clone();
@@ -100,32 +100,8 @@ pub fn shut_down(world: &Arc<World>, process: usize) {
     );
 }
 
-/// Takes the name away from whoever holds it.
-pub fn revoke(world: &Arc<World>, process: usize) {
-    let Some(quorum) = quorum(world, process) else { return };
-    let (number, name) = (world.parts.begun(process), name_of(0));
-    let world = world.clone();
-    world.clone().exec.spawn(
-        process,
-        Box::pin(async move {
-            let began = world.now();
-            if let Ok(taken) = quorum.revoke(&name).await {
-                let left = taken.left.unwrap_or_default();
-                // The nodes' clocks are true to a percent, and tell whole milliseconds.
-                let by = world.now() + micros(left + left / 50) + 2_000;
-                world.record(What::Revoked { process: process as u16, name: 0, began, by });
-            }
-            world.parts.ended(number);
-        }),
-    );
-}
-
-fn quorum(world: &World, process: usize) -> Option<Quorum> {
-    world.quorums.all().into_iter().find_map(|(number, quorum)| (number == process).then_some(quorum))
-}
-
 fn client(world: &Arc<World>, process: usize) -> Option<Client> {
-    let quorum = quorum(world, process)?;
+    let quorum = world.quorums.of(process)?;
     let dice = world.core.lock().unwrap().dice.fork();
     Some(Client::new(world.clone(), process, quorum, dice))
 }

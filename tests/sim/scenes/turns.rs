@@ -184,7 +184,7 @@ pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.asks(0, 0, Part::default());
     let late = script.about(950, 150);
     script.hold_one_way(0, &[2], 0, 300..800, late);
-    script.at(700, Cue::Revokes(2));
+    script.at(700, Cue::Revokes { process: 2, name: 0 });
 }
 
 /// A name is taken away while it passes from one to the next, and one node has not heard of that
@@ -196,7 +196,7 @@ pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.hold_one_way(0, &[0], 0, 300..500, late);
     script.asks(0, 0, Part { hold: millis(400), ..Part::default() });
     script.asks(50, 1, Part::default());
-    script.at(385, Cue::Revokes(2));
+    script.at(385, Cue::Revokes { process: 2, name: 0 });
     let told = script.about(430, 60);
     script.hold_one_way(2, &[0, 1, 2], 1, 380..425, told);
 }
@@ -216,7 +216,7 @@ pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     // The nodes name the first holder; by the time that this is told, two have another, and one of
     // them is slow.
     let at = script.about(435, 10);
-    script.at(at, Cue::Revokes(2));
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.hold_one_way(2, &[0, 1, 2], 1, 430..455, 600);
     script.hold_one_way(2, &[1], 1, 595..650, 700);
 }
@@ -234,7 +234,7 @@ pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     // It claims the others when they know that it was revoked.
     script.hold_one_way(1, &[0, 1, 2], 0, 405..480, 480);
     let at = script.about(430, 20);
-    script.at(at, Cue::Revokes(2));
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
 /// A's round fails, and its release takes long on a connection that is no more. The next round's
@@ -258,6 +258,6 @@ pub fn revoked_and_asked_for(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.asks(0, 0, Part::default());
     let at = script.about(300, 2_500);
-    script.at(at, Cue::Revokes(2));
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.asks(at + 30, 1, Part { hold: millis(300), timeout: millis(2_000), must: true, ..Part::default() });
 }

@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Inspected, Inspection, NodeState, NodeStatus, Quorum};
+use quorumlock::rules::roster::agreement;
+use quorumlock::{Agreement, Inspected, Inspection, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
@@ -119,13 +120,21 @@ impl Seen {
 
     /// What clients have in common, as rosters tell.
     fn clients(&self) -> String {
-        let rosters = self.nodes.iter().filter_map(|node| node.roster.as_ref()).filter(|it| !it.servers.is_empty());
-        let lists: BTreeSet<_> = rosters.map(|it| (it.nodes, it.protocol, it.max_ttl)).collect();
-        let list = |(nodes, protocol, longest)| {
-            format!("a list of {nodes} nodes, protocol {protocol}, locks of up to {}", exact(longest))
+        let rosters: Vec<_> = self.nodes.iter().map(|node| node.roster.as_ref()).collect();
+        let told: Vec<_> = rosters.iter().flatten().collect();
+        let agreed = match agreement(&rosters) {
+            _ if told.len() < self.verdict().quorum() => return "too few nodes told whose votes count".to_owned(),
+            Agreement::Nobody => return "no client is enrolled".to_owned(),
+            Agreement::Several => "several lists",
+            Agreement::One | Agreement::But(_) => "one list",
         };
-        let lists: Vec<_> = lists.into_iter().map(list).collect();
-        if lists.is_empty() { "no client is enrolled".to_owned() } else { format!("clients have {}", lists.join("; ")) }
+        let mut kinds: Vec<_> = told.iter().filter(|it| it.nodes > 0).map(|it| (it.nodes, it.protocol)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let kind = |(nodes, protocol)| format!("of {nodes} nodes by protocol {protocol}");
+        let kinds = kinds.into_iter().map(kind).collect::<Vec<_>>().join(", ");
+        let longest = told.iter().map(|it| it.max_ttl).max().unwrap_or_default();
+        format!("clients have {agreed} {kinds}, and locks of up to {}", exact(longest))
     }
 
     fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
