@@ -114,6 +114,15 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
 
+/// A holds and B waits when C, behind it, gives up: its release hands nothing over that is A's.
+pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
+    script.world(3, 3, 3_000, 4_000);
+    script.asks(0, 0, Part::default());
+    script.asks(50, 1, Part::default());
+    let timeout = millis(script.about(100, 800));
+    script.asks(100, 2, Part { timeout, ..Part::default() });
+}
+
 /// A dies, and its hold ends. B, the first in line, is cut off. Then D's release comes, which frees
 /// nothing: B is given a turn by that and not the name, and C need not wait for longer.
 pub fn released_where_nobody_held_it(script: &mut Script) {

@@ -59,14 +59,21 @@ pub fn paused_holder_with_a_renewal_under_way(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// A process shuts down while a claim of it is on its way: nothing is left held, and another has
-/// the name long before a ttl is over.
+/// Processes shut down while a claim of theirs is on its way, one after the other: nothing is left
+/// held, and another, which needs both nodes that it reaches, has the name long before a ttl is
+/// over.
 pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
-    script.world(3, 2, 2_000, 3_000);
-    let node = script.dice.index(3);
-    script.once_done(Verb::Claim, 0, node, Answer::Granted, Cue::Shutdown(0));
-    script.asks(50, 0, Part { timeout: millis(500), ..Part::default() });
-    script.asks(400, 1, Part { timeout: millis(500), must: true, hold: millis(100), ..Part::default() });
+    const LAST: usize = 12;
+    script.world(3, LAST + 1, 2_000, 3_000);
+    script.hold_back(LAST, &[2], 0..NEVER, NEVER);
+    for process in 0..LAST {
+        let at = 50 + 700 * process as u64;
+        let node = script.dice.index(3);
+        script.once_done(Verb::Claim, process, node, Answer::Granted, Cue::Shutdown(process));
+        script.asks(at, process, Part { timeout: millis(500), ..Part::default() });
+        let timeout = millis(300);
+        script.asks(at + 300, LAST, Part { timeout, must: true, hold: millis(20), ..Part::default() });
+    }
 }
 
 /// Whoever is given the turn dies, or stands still, at that moment.
@@ -199,6 +206,8 @@ pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.at(385, Cue::Revokes { process: 2, name: 0 });
     let told = script.about(430, 60);
     script.hold_one_way(2, &[0, 1, 2], 1, 380..425, told);
+    // The one that has not heard is among the first to answer then.
+    script.hold_one_way(2, &[2], 1, 425..550, 560);
 }
 
 /// The same, and a third waiter, whose clock is ahead, leaves before the revocation comes: its
