@@ -87,13 +87,14 @@
 //! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a
 //!   client's memory or crash it: redis-protocol 6, which reads replies, limits neither. Use
 //!   `rediss://` where others can reach the connection.
-//! * Tokens depend on clocks where a node forgot what it stored and no client taught it what the
-//!   others know: too few nodes that never forgot (a node that restarted may have, also where it
-//!   kept its data, until it was taught) could be reached by the end of its quarantine (`max_ttl`
-//!   after the restart, which should be well above 10 s), or where no client was there then, within
-//!   two seconds after one came; or `max_ttl` is zero. The same holds once a fence was met that is
-//!   more than a day ahead of the nodes' clocks. Then tokens grow only if no client's wall clock is
-//!   ahead of another's.
+//! * Tokens depend on clocks where a node forgot what it stored and was not taught what the others
+//!   know before it voted again. Either of two teaches it by the end of its quarantine (`max_ttl`
+//!   after the restart, which should be well above 10 s): enough other nodes that have not
+//!   restarted since they were taught, or answers of all nodes while none of them is in doubt. A
+//!   restart with the data counts too. Where no client was there by then, it has two seconds after
+//!   one came. The same holds where `max_ttl` is zero, and once a fence was met that is more than a
+//!   day ahead of the nodes' clocks. Then tokens grow only if no client's wall clock is ahead of
+//!   another's.
 //! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with
 //!   its next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does
 //!   not.
