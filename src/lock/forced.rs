@@ -72,8 +72,8 @@ pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     Err(changed_hands(name, from, ""))
 }
 
-/// Who is to lose a name, and the ballot above all that the nodes know, by which tokens dealt so
-/// far are dead.
+/// Who is to lose a name, and a ballot above all that the nodes know, so above all tokens that were
+/// dealt before they were asked.
 struct Taking<'a> {
     voters: &'a Arc<Voters>,
     name: &'a Name,

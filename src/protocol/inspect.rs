@@ -32,7 +32,8 @@ impl Count for Answers {
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
     /// The nodes that voted before and after they were asked. Any other may have forgotten who
-    /// holds the name: what it knows counts, and that it knows nothing does not.
+    /// holds the name, or clients do not count its votes: what it knows counts, and that it knows
+    /// nothing does not.
     pub(crate) voting: NodeSet,
 }
 

@@ -61,6 +61,7 @@ struct Revoking {
     size: Size,
     /// The nodes that named the owner.
     named: NodeSet,
+    /// The nodes that said anything, if only that they could not.
     answered: NodeSet,
     done: u32,
     failed: u32,

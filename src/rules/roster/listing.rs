@@ -10,7 +10,7 @@ use crate::rules::tick::Tick;
 /// Whether the votes of one server count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// They always do: it has no roster.
+    /// They always do: it has no roster, or this client only looks, and has asked for it.
     Exempt,
     /// It was not enrolled yet.
     #[default]

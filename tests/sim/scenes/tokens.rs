@@ -26,15 +26,21 @@ pub fn fences_are_forgotten_and_tokens_grow(script: &mut Script) {
     script.asks(later, 1, brief());
 }
 
-/// The node that two quorums share forgets the first one's token. A third process teaches it what
-/// the others know.
-pub fn a_node_that_forgot_is_taught(script: &mut Script) {
-    script.world(3, 3, 1_000, 8_000);
+/// The first process is granted a token by n1 and n2, and n1, which is all that it shares with the
+/// second, forgets that.
+fn the_common_node_forgets(script: &mut Script, processes: usize) {
+    script.world(3, processes, 1_000, 8_000);
     ahead(script, 0);
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, brief());
     script.at(400, forgets(1));
+}
+
+/// The node that two quorums share forgets the first one's token. A third process teaches it what
+/// the others know.
+pub fn a_node_that_forgot_is_taught(script: &mut Script) {
+    the_common_node_forgets(script, 3);
     // By then everybody has probed the node, and a round's time has passed since.
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
@@ -42,12 +48,7 @@ pub fn a_node_that_forgot_is_taught(script: &mut Script) {
 
 /// The same where a period is over soon after that: what was taught stays.
 pub fn a_period_is_over_after_a_lesson(script: &mut Script) {
-    script.world(3, 3, 1_000, 8_000);
-    ahead(script, 0);
-    script.hold_back(0, &[0], 0..NEVER, NEVER);
-    script.hold_back(1, &[2], 0..NEVER, NEVER);
-    script.asks(30, 0, brief());
-    script.at(400, forgets(1));
+    the_common_node_forgets(script, 3);
     // One period, and not two.
     let votes = script.about(37_000, 30_000);
     script.asks(votes, 1, brief());
@@ -56,14 +57,8 @@ pub fn a_period_is_over_after_a_lesson(script: &mut Script) {
 /// The same where the node has a low fence for the name by then, of a fourth process that gave up
 /// while it was quarantined.
 pub fn a_lesson_is_about_names_that_are_stored_too(script: &mut Script) {
-    script.world(3, 4, 1_000, 8_000);
-    ahead(script, 0);
-    script.hold_back(0, &[0], 0..NEVER, NEVER);
-    for process in [1, 3] {
-        script.hold_back(process, &[2], 0..NEVER, NEVER);
-    }
-    script.asks(30, 0, brief());
-    script.at(400, forgets(1));
+    the_common_node_forgets(script, 4);
+    script.hold_back(3, &[2], 0..NEVER, NEVER);
     let gives_up = script.about(500, 1_500);
     script.asks(900, 3, Part { timeout: millis(gives_up), ..Part::default() });
     let votes = script.about(11_500, 3_000);
