@@ -32,8 +32,47 @@ pub enum ErrorKind {
 pub struct NodeReport {
     /// The node's address, without user and password.
     pub node: Arc<str>,
-    /// What it said, or what kept it from saying anything.
+    /// What it comes to, for programs.
+    pub cause: NodeCause,
+    /// What it said, or what kept it from saying anything, for people.
     pub said: String,
+}
+
+impl NodeReport {
+    pub(crate) fn new(node: &Arc<str>, cause: NodeCause, said: impl Into<String>) -> Self {
+        Self { node: node.clone(), cause, said: said.into() }
+    }
+}
+
+/// What a node's answer comes to, by what may be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeCause {
+    /// It did what it was asked, or nothing keeps it from that.
+    Agreed,
+    /// Somebody else holds the name there, or may claim it first. **Wait.**
+    Held,
+    /// It knows of a later grant of the name, or of none to this client.
+    Outdated,
+    /// It has not answered, or the connection ended before the answer: it has done it or not.
+    Silent,
+    /// There is no connection. **Look** whether it runs and can be reached.
+    Down,
+    /// It may have forgotten who holds what, or it is not confirmed yet, or not any more, that its
+    /// votes count. **Wait:** that ends by itself, once a quorum of nodes is there.
+    Quarantined,
+    /// Its votes do not count: clients of another list use this or another node, it was retired, or
+    /// it does not tell its roster. **Read** what it said: mostly, give all clients one list.
+    Unlisted,
+    /// It cannot now, and may later: it is overloaded, loads its data, has no memory left or cannot
+    /// persist.
+    Busy,
+    /// It answered with an error, and would again: a right is missing, or another key is in the
+    /// way. **Mend** it.
+    Rejected,
+    /// It must not take part: a replica, a cluster, or the same server as another node. **Fix** the
+    /// list.
+    Unfit,
 }
 
 /// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each
@@ -171,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_error_names_what_each_node_said() {
-        let report = |node: &str, said: &str| NodeReport { node: node.into(), said: said.into() };
+        let report = |node: &str, said: &str| NodeReport::new(&node.into(), NodeCause::Down, said);
         let error = Error::new(ErrorKind::Unavailable, "no quorum")
             .with_nodes(vec![report("redis://eu:6379", "granted"), report("redis://us:6379", "down")]);
         assert_eq!(error.to_string(), "no quorum: redis://eu:6379: granted; redis://us:6379: down");
@@ -182,7 +221,7 @@ mod tests {
     #[test]
     fn a_clone_says_the_same_and_changes_nothing_of_its_original() {
         let error = Error::new(ErrorKind::Timeout, "too late");
-        let report = NodeReport { node: "a".into(), said: "down".into() };
+        let report = NodeReport::new(&"a".into(), NodeCause::Down, "down");
         let clone = error.clone().with_nodes(vec![report]);
         assert_eq!((error.to_string(), clone.to_string()), ("too late".to_owned(), "too late: a: down".to_owned()));
         assert_eq!(clone.kind(), error.kind());
@@ -190,7 +229,7 @@ mod tests {
 
     #[test]
     fn why_nodes_are_unlisted_is_told_once() {
-        let report = |node: &str, said: &str| NodeReport { node: node.into(), said: said.into() };
+        let report = |node: &str, said: &str| NodeReport::new(&node.into(), NodeCause::Down, said);
         let said = ["unlisted: why", "down", "unlisted: why", "unlisted: other", "unlisted: why", "down"];
         let nodes = ["a", "b", "c", "d", "e", "f"].iter().zip(said).map(|(node, said)| report(node, said)).collect();
         let error = Error::new(ErrorKind::Unavailable, "no quorum").with_nodes(nodes);

@@ -123,10 +123,11 @@ pub mod rules;
 mod words;
 
 pub use config::LockOptions;
-pub use error::{Error, ErrorKind, NodeReport, Result};
+pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{Inspected, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired, Taken};
+pub use lock::{Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
 pub use node::{Inspection, NodeState, NodeStatus};
+pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};
 pub use rules::{LostReason, NodeSet};

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::asked::Asked;
 use common::node::ask;
 use common::server::Server;
 use common::{eventually, servers, unguarded};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::metrics::{BUCKETS, Kind, METRICS};
-use quorumlock::node::{MemoryNode, Name, Node, Operation, Verb};
+use quorumlock::node::{MemoryNode, Name, Node, Verb};
 use quorumlock::{NodeState, Quorum};
 use tokio::runtime::Handle;
 
@@ -142,7 +143,18 @@ async fn every_series_exists_at_zero_from_connect() {
         ("release", &["released"]),
         ("inspect", &["inspected"]),
     ] {
-        let faults = ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled"];
+        let faults = [
+            "down",
+            "quarantined",
+            "unlisted",
+            "unfit",
+            "overloaded",
+            "timeout",
+            "closed",
+            "busy",
+            "rejected",
+            "garbled",
+        ];
         for outcome in answers.iter().copied().chain(faults) {
             let labels = vec![("node", &*node), ("operation", operation), ("outcome", outcome)];
             series.push(("quorumlock_node_outcomes_total", labels));
@@ -213,7 +225,7 @@ async fn splits() {
     let names: Arc<[Name]> = [Name::new("quorumlock:", &name("split")).unwrap()].into();
     let claim = |owner: &str| {
         let (verb, owner, ttl) = (Verb::Claim, owner.into(), 60 * SECOND);
-        Operation { verb, owner, ttl, ballot: 1, count: 1, ..Operation::inspect(names.clone()) }
+        Asked { verb, owner, ttl, ballot: 1, count: 1, ..Asked::inspect(names.clone()) }
     };
     for node in &nodes[2..] {
         ask(&**node, &claim("somebody")).await.unwrap();

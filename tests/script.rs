@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::asked::Asked;
 use common::eventually;
 use common::node::{Recorder, ask_all, heard};
 use common::server::Server;
@@ -163,13 +164,13 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         // What is a day ahead is cut, by clocks that differ here.
         Verb::Teach if sketch.count.is_multiple_of(2) => return Operation::teach_by_hand(sketch.ballot.min(101), 1),
         Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
-        Verb::Record => return Operation::record(),
+        Verb::Record => return Operation::Record,
         Verb::Enrol => return enrolment(&sketch),
-        Verb::Retire => return Operation::retire(),
-        Verb::Reset => return Operation::reset(),
+        Verb::Retire => return Operation::Retire,
+        Verb::Reset => return Operation::Reset,
         _ => {}
     }
-    Operation {
+    let asked = Asked {
         verb: sketch.verb,
         names: sketch.names.into_iter().map(|name| names[name].clone()).collect(),
         // Not all as long as the others: what is stored behind an owner must move with it.
@@ -178,11 +179,12 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         ttl: sketch.ttl,
         ballot: sketch.ballot,
         count: sketch.count,
-        stance: if matches!(sketch.verb, Verb::Claim | Verb::Release) { sketch.stance } else { Stance::Once },
+        stance: sketch.stance,
         grace: sketch.grace,
-        handover: if sketch.verb == Verb::Claim { sketch.handover } else { Duration::ZERO },
-        next: if sketch.verb == Verb::Release { sketch.next } else { 0 },
-    }
+        handover: sketch.handover,
+        next: sketch.next,
+    };
+    asked.into()
 }
 
 /// Servers by what the case drew: many of few, sometimes with one before them, or another list.
@@ -199,7 +201,7 @@ fn enrolment(sketch: &Sketch) -> Operation {
     let more =
         if sketch.stance == Stance::Barge { Duration::from_secs(u64::from(sketch.count)) } else { roster::LASTS };
     let lasts = if sketch.grace.is_zero() { Duration::ZERO } else { max_ttl + more };
-    Operation::enrol(&Enrolment { nodes, protocol, max_ttl, lasts, servers })
+    Operation::Enrol(Enrolment { nodes, protocol, max_ttl, lasts, servers })
 }
 
 fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
@@ -306,7 +308,7 @@ impl Pair {
             prop_assert_eq!(self::told(&told.into_inner().unwrap()), self::told(&expected), "hints");
             now = self.expire(&mut store, &names, now).await;
         }
-        let questions: Vec<_> = names.iter().map(|name| Operation::inspect([name.clone()].into())).collect();
+        let questions: Vec<_> = names.iter().map(|name| Operation::Inspect([name.clone()].into())).collect();
         for (question, real) in questions.iter().zip(ask_all(&self.node, &questions).await) {
             let (real, memory) = (real.unwrap(), store.apply(question, now));
             prop_assert!(same(&real, &memory), "in the end\n  script: {real:?}\n  memory: {memory:?}");
@@ -319,7 +321,7 @@ impl Pair {
     async fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
         let mut ended = now;
         for name in names {
-            let Outcome::Inspected(entries) = store.apply(&Operation::inspect([name.clone()].into()), now) else {
+            let Outcome::Inspected(entries) = store.apply(&Operation::Inspect([name.clone()].into()), now) else {
                 panic!("a question is answered");
             };
             if entries[0].remaining.is_some_and(|left| left <= SHORT) {

@@ -31,8 +31,8 @@
 --          ttl     the longest ttl of the client's locks; where it is above a day, it is unlisted
 --          grace   how long an entry lasts at least; 0 asks and writes nothing
 --        of teach:
---          grace   more than 0 where it is no lesson of the node's own list: it does not become
---                  one that is taught
+--          grace   more than 0 where it is no lesson of the node's own list, or too few nodes of
+--                  that know: it does not become one that is taught
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which
 --        the client adds. Teach needs it, and whatever reads or writes the roster
 --
@@ -561,17 +561,24 @@ end
 
 -- Who is registered, for how long a hand-over to it lasts, and lasts at most, and how old that is.
 local function registered(op, i, who)
-  local known = call('HGET', hands(op, i), who)
-  if not known or #known < REGISTERED or byte(known, -1) ~= 0 then return end
+  local known = try('HGET', hands(op, i), who)
+  if type(known) ~= 'string' or #known < REGISTERED or byte(known, -1) ~= 0 then return end
   local lasts, most, at, owner = unpack('<ddds', known)
   return owner, lasts, most, now - at
+end
+
+-- Who is registered no more. In a key of another type nobody is: what it is in the way of must end
+-- all the same.
+local function forget(op, i, who)
+  local done = try('HDEL', hands(op, i), who)
+  if type(done) == 'table' and sub(done.err, 1, 9) ~= 'WRONGTYPE' then error(done) end
 end
 
 local function leave(op, i, it, who)
   if not it.queued then return end
   local line = queue(op, i)
   call('ZREM', line, who)
-  call('HDEL', hands(op, i), who)
+  forget(op, i, who)
   if call('EXISTS', line) == 0 then nobody_waits(op, i, it) end
 end
 
@@ -581,7 +588,7 @@ local function give(op, i, it)
   local waiting = call('ZRANGE', line, 0, 1)
   if waiting[1] then
     call('ZREM', line, waiting[1])
-    call('HDEL', hands(op, i), waiting[1])
+    forget(op, i, waiting[1])
     it.whose, it.till, it.queued = waiting[1], now + op.grace, waiting[2] ~= nil
     keep(op, i, it)
     wake(waiting[1], 0)
@@ -755,7 +762,7 @@ function verbs.release(op)
     else
       join(op, i, it)
       -- What is registered may be a later round.
-      if it.queued and registered(op, i, me) == op.owner then call('HDEL', hands(op, i), me) end
+      if it.queued and registered(op, i, me) == op.owner then forget(op, i, me) end
     end
     if not it.holder and not it.turn and it.queued and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
   end

@@ -10,7 +10,7 @@ use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
-use crate::node::{Operation, Verb};
+use crate::node::{Claim, Release};
 use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
@@ -34,7 +34,7 @@ pub(crate) struct Leases {
 pub(super) struct Held {
     leases: Arc<Leases>,
     rules: Arc<Rules>,
-    pub(super) claim: Arc<Operation>,
+    pub(super) claim: Claim,
     /// The highest ballot that nodes were asked with for its owner: its release hides all of them.
     highest: u64,
     state: Mutex<State>,
@@ -349,7 +349,7 @@ impl Held {
         // Sent before the place is given up: the next in this process asks behind this release, on
         // the same connections.
         let (ballot, next) = (self.highest, voters.next_ballot(self.highest));
-        let release = Operation { ballot, next, ..self.claim.with_verb(Verb::Release) };
+        let release = Release { ballot, next, ..Release::of(&self.claim) };
         let cleanup = Cleanup::start(voters, release, whom);
         stopped.listening.take().into_iter().for_each(|listening| cleanup.ends(listening));
         let place = state.place.take();

@@ -4,15 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::forced::{Taken, free, take_away};
 use super::inner::Inner;
-use super::inspected::Inspected;
 use super::mutex::QuorumLock;
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, can_wait};
 use crate::node::{Name, NodeState, NodeStatus};
-use crate::protocol::Survey;
+use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::words::exact;
 
 /// How often nodes are looked at while they are waited for.
@@ -97,7 +95,8 @@ impl Quorum {
     /// Returns from whom it was taken, and for how long it may be held still.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so
+    /// `Unavailable` if no quorum of nodes whose votes clients count confirmed it, or a node that
+    /// named the holder did not and the others do not know; then it may be renewed still. Also if so
     /// many nodes are quarantined that [nobody can tell](Inspected::is_conclusive) who holds it:
     /// then it was taken away from whom the nodes named, and somebody else may hold it; the same if
     /// it passed to another holder each time it was asked for. `Config` for a bad name, `Closed`
@@ -241,8 +240,7 @@ impl Quorum {
     }
 
     fn reports(&self) -> Vec<NodeReport> {
-        let report = |node: NodeStatus| NodeReport { node: node.node, said: node.state.to_string() };
-        self.nodes().into_iter().map(report).collect()
+        self.nodes().iter().map(NodeReport::of_status).collect()
     }
 }
 

@@ -67,7 +67,7 @@ impl Quorum {
     /// # }
     /// ```
     pub async fn retire(&self, node: &str) -> Result<Retired> {
-        let (node, roster) = self.told(node, Operation::retire()).await?;
+        let (node, roster) = self.told(node, Operation::Retire).await?;
         let since = roster.retired.unwrap_or_default();
         // What an entry outlasts: see docs/protocol.md, "Why F and T are enough".
         // A node that has just restarted may not have been told of its clients' ttls again.
@@ -85,7 +85,7 @@ impl Quorum {
     /// # Cancel safety
     /// The node has done it, or not; ask again.
     pub async fn reset(&self, node: &str) -> Result<Reset> {
-        let (node, roster) = self.told(node, Operation::reset()).await?;
+        let (node, roster) = self.told(node, Operation::Reset).await?;
         let voters = self.all_met().await;
         // Each may let no client of this list count the node: they must fit into all rosters.
         let rosters =
@@ -105,7 +105,7 @@ impl Quorum {
         match roster(reply) {
             Ok(roster) => Ok((node, roster)),
             Err(fault) => {
-                let report = NodeReport { node: voters.nodes[node].label().clone(), said: fault.to_string() };
+                let report = NodeReport::of_fault(voters.nodes[node].label(), &fault);
                 let message = match fault.kind() {
                     FaultKind::Rejected | FaultKind::Busy => "the node refused it",
                     _ => "the node did not confirm it; ask again once it answers",

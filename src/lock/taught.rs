@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::quorum::Quorum;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::node::{Node, Operation, Outcome, Reply};
 use crate::protocol::{Known, Said, Voters, census, tell};
 use crate::rules::roster::Roster;
@@ -87,16 +87,18 @@ fn stopped(old: &Arc<Voters>, rosters: &[Said<Roster>]) -> Result<()> {
     let enrolled = rosters.iter().flatten().filter(|roster| !roster.servers.is_empty());
     // While they run, what is left of an entry is less than what is written next.
     let Some(lasts) = enrolled.map(Roster::binds).max() else { return Ok(()) };
-    let said = |roster: &Said<Roster>| match roster {
-        Ok(roster) if roster.servers.is_empty() => "no client is enrolled".to_owned(),
-        Ok(roster) => format!("clients are enrolled for {:.0?} more", roster.lasts),
-        Err(fault) => fault.to_string(),
+    let said = |node: &Arc<str>, roster: &Said<Roster>| match roster {
+        Ok(roster) if roster.servers.is_empty() => NodeReport::new(node, NodeCause::Agreed, "no client is enrolled"),
+        Ok(roster) => {
+            NodeReport::new(node, NodeCause::Held, format!("clients are enrolled for {:.0?} more", roster.lasts))
+        }
+        Err(fault) => NodeReport::of_fault(node, fault),
     };
     let message = format!(
         "clients of the old nodes are enrolled, and may deal more tokens; nothing was written. Stop them, and ask \
          again {lasts:.0?} after the last has stopped"
     );
-    Err(Error::new(ErrorKind::Unavailable, message).with_nodes(reports(old, rosters.iter().map(said))))
+    Err(Error::new(ErrorKind::Unavailable, message).with_nodes(reports(old, rosters, said)))
 }
 
 /// The highest ballot that enough of the old nodes know of.
@@ -104,10 +106,10 @@ fn highest(old: &Arc<Voters>, known: &[Said<Known>]) -> Result<u64> {
     let mut records = Records::new(old.size);
     known.iter().enumerate().for_each(|(node, record)| records.count(node, record.as_ref().ok().copied()));
     records.known().ok_or_else(|| {
-        let said = |record: &Said<Known>| match record {
-            Ok((_, true)) => "it knows".to_owned(),
-            Ok((_, false)) => "it restarted, and was not taught since".to_owned(),
-            Err(fault) => fault.to_string(),
+        let said = |node: &Arc<str>, record: &Said<Known>| match record {
+            Ok((_, true)) => NodeReport::new(node, NodeCause::Agreed, "it knows"),
+            Ok((_, false)) => NodeReport::new(node, NodeCause::Outdated, "it restarted, and was not taught since"),
+            Err(fault) => NodeReport::of_fault(node, fault),
         };
         let message = format!(
             "{} of the {} old nodes must know which tokens were dealt; nothing was written. Start those that are \
@@ -115,7 +117,7 @@ fn highest(old: &Arc<Voters>, known: &[Said<Known>]) -> Result<u64> {
             old.size.blocking(),
             old.size.nodes()
         );
-        Error::new(ErrorKind::Unavailable, message).with_nodes(reports(old, known.iter().map(said)))
+        Error::new(ErrorKind::Unavailable, message).with_nodes(reports(old, known, said))
     })
 }
 
@@ -129,7 +131,7 @@ struct Answers {
 async fn taught(new: &Arc<Voters>, high: u64, patience: Duration) -> Vec<Answers> {
     let lesson = |node: usize| new.nodes[node].lesson().map_or(0, |lesson| lesson.number);
     let told = each(new, patience, |node| Operation::teach_by_hand(high, lesson(node))).await;
-    let records = each(new, patience, |_| Operation::record()).await;
+    let records = each(new, patience, |_| Operation::Record).await;
     told.into_iter().zip(records).map(|(told, record)| Answers { told, record }).collect()
 }
 
@@ -143,7 +145,7 @@ fn all_know(new: &Arc<Voters>, high: u64, answers: &[Answers]) -> Result<u64> {
         return Ok(high);
     }
     let error = Error::new(ErrorKind::Unavailable, "not all new nodes were taught; mend them and ask again");
-    Err(error.with_nodes(reports(new, answers.iter().map(|answers| answers.said(high)))))
+    Err(error.with_nodes(reports(new, answers, |node, answers| answers.report(node, high))))
 }
 
 impl Answers {
@@ -151,20 +153,20 @@ impl Answers {
         self.told.is_ok() && matches!(self.record, Ok(Outcome::Record { floor, .. }) if floor >= high)
     }
 
-    /// For people.
-    fn said(&self, high: u64) -> String {
-        match (&self.told, &self.record) {
-            _ if self.know(high) => "it knows".to_owned(),
+    fn report(&self, node: &Arc<str>, high: u64) -> NodeReport {
+        let (cause, said) = match (&self.told, &self.record) {
+            _ if self.know(high) => (NodeCause::Agreed, "it knows".to_owned()),
             (Ok(_), Ok(Outcome::Record { floor, .. })) => {
-                format!("it grants none up to {floor} only, of {high}: its clock is behind those of the old nodes")
+                let why = "its clock is behind those of the old nodes";
+                (NodeCause::Outdated, format!("it grants none up to {floor} only, of {high}: {why}"))
             }
-            (Err(fault), _) | (_, Err(fault)) => fault.to_string(),
-            (Ok(_), Ok(told)) => told.to_string(),
-        }
+            (Err(fault), _) | (_, Err(fault)) => return NodeReport::of_fault(node, fault),
+            (Ok(_), told) => return NodeReport::of_reply(node, Some(told)),
+        };
+        NodeReport::new(node, cause, said)
     }
 }
 
-fn reports(voters: &Voters, said: impl Iterator<Item = String>) -> Vec<NodeReport> {
-    let report = |(node, said): (&Arc<dyn Node>, String)| NodeReport { node: node.label().clone(), said };
-    voters.nodes.iter().zip(said).map(report).collect()
+fn reports<T>(voters: &Voters, said: &[T], report: impl Fn(&Arc<str>, &T) -> NodeReport) -> Vec<NodeReport> {
+    voters.nodes.iter().zip(said).map(|(node, said)| report(node.label(), said)).collect()
 }

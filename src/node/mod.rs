@@ -11,6 +11,7 @@ pub mod memory;
 pub mod operation;
 pub mod redis;
 pub mod reply;
+mod report;
 pub mod status;
 pub mod trust;
 pub mod vote;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 pub use hint::{HandedOver, Hint, Listener};
 pub use memory::MemoryNode;
-pub use operation::{Name, Operation, Stance, Verb};
+pub use operation::{Claim, Count, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
 pub use reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 

@@ -233,6 +233,11 @@ pub enum FaultKind {
     Down,
     /// The node may not vote yet. Nothing was sent.
     Quarantined,
+    /// Rosters leave the node out, or it does not tell its own. Nothing was sent.
+    Unlisted,
+    /// The server must not take part: it is a replica, a cluster, or another node too. Nothing was
+    /// sent.
+    Unfit,
     /// Too many operations are queued. Nothing was sent.
     Overloaded,
     /// No answer in time.
@@ -247,7 +252,7 @@ pub enum FaultKind {
     /// The answer is not one of ours.
     Garbled,
     /// The node carried it out, and its answer does not count: it may have forgotten what it
-    /// granted.
+    /// granted, or rosters left it out when it answered.
     Doubted,
 }
 
@@ -258,6 +263,8 @@ impl FaultKind {
         match self {
             Self::Down => "down",
             Self::Quarantined => "quarantined",
+            Self::Unlisted => "unlisted",
+            Self::Unfit => "unfit",
             Self::Overloaded => "overloaded",
             Self::Timeout => "timeout",
             Self::Closed => "closed",
@@ -307,7 +314,10 @@ impl Fault {
     /// Whether it is certain that the node carried nothing out, so that nothing needs cleaning up.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
-        matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Overloaded)
+        matches!(
+            self.kind,
+            FaultKind::Down | FaultKind::Quarantined | FaultKind::Unlisted | FaultKind::Unfit | FaultKind::Overloaded
+        )
     }
 }
 

@@ -125,7 +125,14 @@ impl NodeStatus {
     /// What it comes to on a list of nodes.
     #[must_use]
     pub fn seen(&self) -> Seen<'_> {
-        Seen { label: &self.node, run: self.run.as_deref(), roster: self.roster.as_ref() }
+        Seen { label: &self.node, run: self.run.as_deref(), roster: self.latest() }
+    }
+
+    /// Its roster, where it can be reached: what a server told that has gone since may be of
+    /// another time.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Roster> {
+        self.roster.as_ref().filter(|_| self.run.is_some())
     }
 
     /// A node of which no more is known than its state.

@@ -15,7 +15,7 @@ use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
-use crate::node::{Name, Operation, Outcome, Queued, Reply, Stance};
+use crate::node::{Claim, Name, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Grant, Tick, Verdict};
@@ -42,7 +42,7 @@ impl Patience {
 #[derive(Debug)]
 pub(crate) struct Won {
     /// The claim that a quorum granted.
-    pub(crate) claim: Arc<Operation>,
+    pub(crate) claim: Claim,
     /// What it was granted, and until when.
     pub(crate) grant: Grant,
     /// The place in the process's queue, which the holder keeps.

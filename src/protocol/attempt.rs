@@ -14,7 +14,7 @@ use super::voters::Voters;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Name, Operation, Stance, Verb};
+use crate::node::{Claim, Name, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
@@ -34,7 +34,7 @@ pub(super) struct Attempt<'a> {
     /// changes: a node may have registered a claim of it whose answer is lost, and hold the name
     /// for as long as that one said.
     lasts: Option<Option<Validity>>,
-    last: Option<Arc<Operation>>,
+    last: Option<Claim>,
     /// The ballot of whoever comes next, once the owner of `last` was released: each of its
     /// releases has the same.
     next: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) struct Attempt<'a> {
 /// How an attempt ended that was won.
 #[derive(Debug)]
 pub(super) struct Victory {
-    pub(super) claim: Arc<Operation>,
+    pub(super) claim: Claim,
     pub(super) grant: Grant,
     pub(super) listening: Option<Listening>,
     pub(super) open: Open,
@@ -108,7 +108,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
         let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
         self.lasts = Some(lasts);
-        let claim = Arc::new(self.operation(stance, lasts)?);
+        let claim = self.claim(stance, lasts)?;
         if matches!(stance, Stance::Wait { .. }) {
             self.stand_in_line();
             self.voters.enrol_along();
@@ -120,7 +120,7 @@ impl<'a> Attempt<'a> {
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        self.voters.ask(self.voters.everyone(), &claim, &round);
+        self.voters.ask(self.voters.everyone(), &Arc::new(claim.into()), &round);
         Ok(round)
     }
 
@@ -164,9 +164,8 @@ impl<'a> Attempt<'a> {
         may.then(|| handover::lasts(validity.ttl(), drift, min_validity, self.voters.round_trip())).flatten()
     }
 
-    fn operation(&self, stance: Stance, lasts: Option<Validity>) -> Result<Operation> {
-        Ok(Operation {
-            verb: Verb::Claim,
+    fn claim(&self, stance: Stance, lasts: Option<Validity>) -> Result<Claim> {
+        Ok(Claim {
             names: self.names.clone(),
             owner: self.owner.clone(),
             ttl: self.limits.validity.ttl(),
@@ -175,7 +174,6 @@ impl<'a> Attempt<'a> {
             stance,
             grace: self.voters.grace(),
             handover: lasts.map_or(Duration::ZERO, Validity::ttl),
-            next: 0,
         })
     }
 
@@ -207,7 +205,7 @@ impl<'a> Attempt<'a> {
 
     /// Whether nodes are asked to hand the name over to it.
     pub(super) fn registers(&self) -> bool {
-        self.last.as_ref().is_some_and(|last| last.registers())
+        self.last.as_ref().is_some_and(Claim::registers)
     }
 
     /// Whether any node may hand the name over to it, or has, or would if it had not been taken
@@ -238,13 +236,13 @@ impl<'a> Attempt<'a> {
         self.rules.give_up();
         (self.owner, self.lasts) = (owner(&self.acquisition, self.rules.round()), None);
         // What a node pushes from here on is given back by whoever hears it.
-        let next = Operation { owner: self.owner.clone(), ..(*last).clone() };
-        let handed = self.listening.as_ref().map(|listening| listening.turn_to(Arc::new(next))).unwrap_or_default();
+        let turned = |listening: &Listening| listening.turn_to(self.owner.clone(), last.handover);
+        let handed = self.listening.as_ref().map(turned).unwrap_or_default();
         let whom = whom(may_hold, unheard, &handed);
         if !whom.ask.is_empty() {
             let ballot = highest.max(handed.top());
             let next = self.next(ballot);
-            let release = Operation { stance, ballot, next, ..last.with_verb(Verb::Release) };
+            let release = Release { stance, ballot, next, ..Release::of(&last) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
             let cleanup = Cleanup::start_for(self.voters, release, whom, waits);
             self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
@@ -259,9 +257,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn won(mut self, grant: Grant) -> Option<Victory> {
         let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.in_line = None;
-        if claim.ballot != grant.ballot {
-            claim = Arc::new(Operation { ballot: grant.ballot, ..(*claim).clone() });
-        }
+        claim.ballot = grant.ballot;
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
         let listening = self.listening.take();
@@ -272,7 +268,7 @@ impl<'a> Attempt<'a> {
         Some(Victory { claim, grant, listening, open })
     }
 
-    fn in_line_with(&self, claim: &Arc<Operation>, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {
+    fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {
         Arc::new(WonInLine { voters: Arc::downgrade(self.voters), claim: claim.clone(), round })
     }
 
@@ -297,9 +293,9 @@ impl Drop for Attempt<'_> {
         }
         if !whom.ask.is_empty() {
             let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
-            let release = last.with_verb(Verb::Release);
+            let release = Release::of(last);
             let next = self.next(ballot);
-            let cleanup = Cleanup::start(self.voters, Operation { ballot, next, ..release }, whom);
+            let cleanup = Cleanup::start(self.voters, Release { ballot, next, ..release }, whom);
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }

@@ -32,10 +32,10 @@ pub(crate) async fn met(voters: &Voters, nodes: NodeSet, patience: Duration) {
 /// never forgot.
 pub(crate) async fn census(voters: &Arc<Voters>, patience: Duration) -> Vec<(Said<Roster>, Said<Known>)> {
     let (nodes, protocol) = (voters.size.nodes(), PROTOCOL);
-    let look = Operation::enrol(&Enrolment { nodes, protocol, ..Enrolment::default() });
+    let look = Operation::Enrol(Enrolment { nodes, protocol, ..Enrolment::default() });
     let everyone = voters.everyone();
     let (rosters, records) =
-        tokio::join!(ask(voters, everyone, look, patience), ask(voters, everyone, Operation::record(), patience));
+        tokio::join!(ask(voters, everyone, look, patience), ask(voters, everyone, Operation::Record, patience));
     rosters.into_iter().map(roster).zip(records.into_iter().map(record)).collect()
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn tell(voters: &Arc<Voters>, node: usize, operation: Operation
 }
 
 async fn ask(voters: &Arc<Voters>, whom: NodeSet, operation: Operation, patience: Duration) -> Vec<Reply> {
-    let round = Round::new(voters.nodes.len(), operation.ballot, Open(whom));
+    let round = Round::new(voters.nodes.len(), 0, Open(whom));
     let end = voters.host.now() + patience;
     voters.ask(whom, &Arc::new(operation), &round);
     let _ = before(&voters.host, end, round.verdict()).await;

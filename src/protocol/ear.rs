@@ -1,10 +1,11 @@
 //! What one acquisition hears: turns that it is given, and what is handed over to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::node::{Hint, Operation};
+use crate::node::{Claim, Hint};
 use crate::rules::handover::{Handovers, refresh};
 use crate::rules::{NodeSet, Tick};
 
@@ -23,8 +24,8 @@ pub(super) struct State {
     ask_at: Tick,
     /// When it asked last.
     asked: Tick,
-    /// The last claim: whose owner it is that names may be handed over to.
-    claim: Option<Arc<Operation>>,
+    /// Whom names may be handed over to, and for how long: the owner of the last claim.
+    present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
     /// When it was handed over first since it asked last.
     pushed: Option<Tick>,
@@ -90,7 +91,7 @@ impl Ear {
             first: None,
             ask_at: Tick::NEVER,
             asked: Tick::NEVER,
-            claim: None,
+            present: None,
             handed: Handovers::default(),
             pushed: None,
             pushes: NodeSet::default(),
@@ -105,7 +106,7 @@ impl Ear {
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
-            && state.claim.as_ref().is_none_or(|claim| claim.owner != granted.owner)
+            && state.present.as_ref().is_none_or(|(owner, _)| *owner != granted.owner)
         {
             return Self::released(state, node, &granted.owner);
         }
@@ -150,7 +151,7 @@ impl Ear {
     /// over to it anywhere.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
-        let present = state.claim.as_ref().is_some_and(|claim| claim.owner == *owner);
+        let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
         if present {
             change(&mut state);
         }
@@ -166,15 +167,15 @@ impl Ear {
 
     /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over to
     /// the same owner. Returns whether it is known as the first claim of its owner.
-    pub(super) fn asks(&self, claim: &Arc<Operation>, t0: Tick) -> bool {
+    pub(super) fn asks(&self, claim: &Claim, t0: Tick) -> bool {
         let mut state = self.state();
         state.asked = t0;
         state.turns = NodeSet::default();
         state.first = None;
         state.ask_at = Tick::NEVER;
         (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
-        let before = state.claim.replace(claim.clone());
-        let first = before.is_none_or(|before| before.owner != claim.owner);
+        let before = state.present.replace((claim.owner.clone(), claim.handover));
+        let first = before.is_none_or(|(before, _)| before != claim.owner);
         if first {
             state.handed = Handovers::default();
         }
@@ -199,11 +200,11 @@ impl Ear {
         self.state().handed.clone()
     }
 
-    /// The owner of `next` takes the place of the present one. What was handed over to that one so
-    /// far.
-    pub(super) fn turn_to(&self, next: Arc<Operation>) -> Handovers {
+    /// `next` takes the place of the present owner, with hand-overs for as long. What was handed
+    /// over to that one so far.
+    pub(super) fn turn_to(&self, next: Arc<str>, handover: Duration) -> Handovers {
         let mut state = self.state();
-        state.claim = Some(next);
+        state.present = Some((next, handover));
         (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
         std::mem::take(&mut state.handed)
     }
@@ -242,6 +243,6 @@ impl Ear {
 impl State {
     /// Whether what it has registered last is so young that nobody needs it to register again.
     fn has_just_asked(&self, now: Tick) -> bool {
-        self.claim.as_ref().is_some_and(|claim| now < self.asked + refresh(claim.handover))
+        self.present.as_ref().is_some_and(|(_, handover)| now < self.asked + refresh(*handover))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::hints::TakesBack;
 use super::release::{Cleanup, Whom};
 use super::voters::Voters;
-use crate::node::{HandedOver, Operation, Stance, Verb};
+use crate::node::{HandedOver, Release, Stance};
 use crate::rules::NodeSet;
 
 /// Gives back through these voters.
@@ -48,15 +48,8 @@ impl TakesBack for GivenBack {
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
-        let release = Operation {
-            verb: Verb::Release,
-            owner,
-            ttl,
-            ballot,
-            stance: Stance::Barge,
-            next,
-            ..Operation::inspect(names)
-        };
+        let (stance, grace) = (Stance::Barge, voters.grace());
+        let release = Release { names, owner, ttl, ballot, stance, grace, next };
         Cleanup::start(&voters, release, Whom::all(NodeSet::of(node)));
     }
 }

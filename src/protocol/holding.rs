@@ -7,7 +7,7 @@ use super::ear::Offered;
 use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Operation, Verb};
+use crate::node::{Claim, Count, Operation};
 use crate::rules::{ClaimTally, NodeSet, Verdict};
 
 /// A hold count on its way to the nodes, of an owner that holds the names on a quorum.
@@ -19,19 +19,19 @@ pub(crate) struct Holding {
 
 impl Holding {
     /// Sets the count of what `claim` was granted.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, count: u32) -> Self {
-        Self::ask(voters, voters.everyone(), Operation { count, ..claim.with_verb(Verb::Count) })
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32) -> Self {
+        Self::ask(voters, voters.everyone(), claim.ballot, Count::of(claim, count).into())
     }
 
     /// Holds what `claim` was granted by a quorum on one more node. After a release it does
     /// nothing: that has raised the fence.
-    pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Operation) {
-        Self::ask(voters, NodeSet::of(node), claim.with_verb(Verb::Claim));
+    pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Claim) {
+        Self::ask(voters, NodeSet::of(node), claim.ballot, claim.once().into());
     }
 
-    fn ask(voters: &Arc<Voters>, whom: NodeSet, claim: Operation) -> Self {
-        let round = Round::new(voters.nodes.len(), claim.ballot, ClaimTally::new(voters.size));
-        voters.ask(whom, &Arc::new(claim), &round);
+    fn ask(voters: &Arc<Voters>, whom: NodeSet, ballot: u64, operation: Operation) -> Self {
+        let round = Round::new(voters.nodes.len(), ballot, ClaimTally::new(voters.size));
+        voters.ask(whom, &Arc::new(operation), &round);
         Self { voters: voters.clone(), round }
     }
 
@@ -50,7 +50,7 @@ impl Holding {
 #[derive(Debug)]
 pub(super) struct WonInLine {
     pub(super) voters: Weak<Voters>,
-    pub(super) claim: Arc<Operation>,
+    pub(super) claim: Claim,
     pub(super) round: Arc<Round<ClaimTally>>,
 }
 

@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::host::before;
 use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, NodeStatus, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
-use crate::rules::roster::{Seen, counted};
+use crate::rules::roster::{Counted, counted};
 
 /// Counts answers, whatever they are.
 struct Answers {
@@ -44,7 +44,7 @@ impl Survey {
         let round = Round::new(nodes, 0, Answers { open: nodes });
         let until = voters.host.now() + patience;
         let before_that = voting(voters);
-        voters.ask(voters.everyone(), &Arc::new(Operation::inspect([name.clone()].into())), &round);
+        voters.ask(voters.everyone(), &Arc::new(Operation::Inspect([name.clone()].into())), &round);
         let _ = before(&voters.host, until, round.verdict()).await;
         let said = round.replies(|replies| replies.iter().map(entry).collect());
         Self { said, voting: before_that.and(voting(voters)) }
@@ -63,21 +63,43 @@ impl Survey {
 
 /// The nodes that vote now, with this list.
 pub(super) fn voting(voters: &Voters) -> NodeSet {
-    let nodes: Vec<_> = voters.nodes.iter().map(|node| node.status()).collect();
+    let nodes = statuses(voters);
     let up: NodeSet = (0..nodes.len()).filter(|&node| nodes[node].state == NodeState::Up).collect();
-    up.and(listed(voters, &nodes))
+    up.and(listed_of(voters, &nodes))
 }
 
 /// Those whose votes clients count with this list, as far as rosters were told.
-fn listed(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
-    // In memory, nodes have no rosters. Of a client that enrols its servers, who votes is listed.
-    if voters.nodes.iter().any(|node| node.enrols()) || nodes.iter().all(|node| node.run.is_none()) {
+pub(super) fn listed(voters: &Voters) -> NodeSet {
+    listed_of(voters, &statuses(voters))
+}
+
+fn statuses(voters: &Voters) -> Vec<NodeStatus> {
+    voters.nodes.iter().map(|node| node.status()).collect()
+}
+
+fn by_rosters(nodes: &[NodeStatus]) -> Counted {
+    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>())
+}
+
+fn listed_of(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
+    // In memory, nodes have no rosters.
+    if nodes.iter().all(|node| node.run.is_none()) {
         return voters.everyone();
     }
-    // What a node told that has gone since may be of another time.
-    let known =
-        nodes.iter().map(NodeStatus::seen).map(|of| Seen { roster: of.roster.filter(|_| of.run.is_some()), ..of });
-    counted(&known.collect::<Vec<_>>()).nodes
+    if voters.nodes.iter().any(|node| node.enrols()) {
+        return (0..nodes.len()).filter(|&node| nodes[node].listed == Some(true)).collect();
+    }
+    // Who only looks knows nothing of the votes of a server that has not told its roster.
+    let told = |node: &NodeStatus| !voters.members.onlooker || node.roster.is_some();
+    let told: NodeSet = (0..nodes.len()).filter(|&node| told(&nodes[node])).collect();
+    by_rosters(nodes).nodes.and(told)
+}
+
+/// Why clients count too few votes with this list, as far as rosters were told. (What a client that
+/// enrols its servers met is in its nodes' states.)
+pub(crate) fn kept_out(voters: &Voters) -> Option<String> {
+    let Counted { nodes, why } = by_rosters(&statuses(voters));
+    why.filter(|_| nodes.len() < voters.size.quorum() && !voters.nodes.iter().any(|node| node.enrols()))
 }
 
 fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {

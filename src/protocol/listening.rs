@@ -1,10 +1,11 @@
 //! An acquisition that listens, and what its asks take note of.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::ear::{Ear, Heard, Offered, Releases};
 use super::hints::Hints;
-use crate::node::{Operation, Outcome, Reply};
+use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{Tick, Validity};
 
@@ -70,7 +71,7 @@ impl Listening {
     /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed
     /// over to the same owner. What it is asked with says what nodes may hand over from now on:
     /// `lasts`, if anything.
-    pub(super) fn asks(&self, claim: &Arc<Operation>, t0: Tick, lasts: Option<Validity>) -> Watch {
+    pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Watch {
         let first = self.ear.asks(claim, t0);
         Watch { ear: self.ear.clone(), owner: claim.owner.clone(), t0, lasts, first }
     }
@@ -85,10 +86,10 @@ impl Listening {
         self.ear.handed()
     }
 
-    /// The present owner has ended, and `next` is who comes after it. What was handed over so far;
-    /// what is from now on is given back.
-    pub(super) fn turn_to(&self, next: Arc<Operation>) -> Handovers {
-        self.ear.turn_to(next)
+    /// The present owner has ended, and `next` is who comes after it, with hand-overs for as long.
+    /// What was handed over so far; what is from now on is given back.
+    pub(super) fn turn_to(&self, next: Arc<str>, handover: Duration) -> Handovers {
+        self.ear.turn_to(next, handover)
     }
 
     /// An owner of the acquisition has ended, and is released by this: as long as a node has that

@@ -9,7 +9,7 @@ use super::in_line::InLine;
 use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
 use super::voters::Voters;
-use crate::node::{FaultKind, Operation, Outcome, Reply, Sink, Stance, Verb};
+use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
 use crate::rules::tally::Freed;
 use crate::rules::{NodeSet, ReleaseTally, Tick};
 
@@ -36,7 +36,7 @@ impl Whom {
 /// One release, on some nodes, until each has confirmed it or nothing can be left there.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
-    operation: Arc<Operation>,
+    release: Release,
     voters: Weak<Voters>,
     whom: Whom,
     /// Whoever keeps its place in line, until it has gone or has the lock.
@@ -62,13 +62,13 @@ struct State {
 
 impl Cleanup {
     /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
-    pub(crate) fn start(voters: &Arc<Voters>, release: Operation, whom: Whom) -> Arc<Self> {
+    pub(crate) fn start(voters: &Arc<Voters>, release: Release, whom: Whom) -> Arc<Self> {
         Self::start_for(voters, release, whom, Weak::new())
     }
 
     /// The same for an acquisition that goes on, and keeps its place in line as long as `waits`
     /// lives.
-    pub(super) fn start_for(voters: &Arc<Voters>, release: Operation, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
+    pub(super) fn start_for(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -82,12 +82,12 @@ impl Cleanup {
             whom,
             waits,
             until: voters.host.now() + release.ttl,
-            operation: Arc::new(Operation { grace: voters.grace(), ..release }),
+            release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
             _open: voters.open_cleanup(),
         });
-        voters.ask(whom.ask, &cleanup.operation, &cleanup);
+        voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
         cleanup
     }
 
@@ -121,7 +121,7 @@ impl Cleanup {
     /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever
     /// waits still must not lose it.
     fn stance(&self) -> Stance {
-        match self.operation.stance {
+        match self.release.stance {
             Stance::Wait { .. } if self.waits.strong_count() == 0 => Stance::Once,
             stance => stance,
         }
@@ -170,9 +170,8 @@ impl Leftover for Cleanup {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        let next = self.operation.next;
-        let operation = Operation { stance: self.stance(), next, ..self.operation.with_verb(Verb::Release) };
-        voters.ask(whom, &Arc::new(operation), &self);
+        let release = Release { stance: self.stance(), ..self.release.clone() };
+        voters.ask(whom, &Arc::new(release.into()), &self);
     }
 
     fn tries(&self) -> u32 {
@@ -183,7 +182,7 @@ impl Leftover for Cleanup {
 impl Releases for Cleanup {
     fn is_under_way(&self, node: usize, owner: &str) -> bool {
         let state = self.state();
-        *self.operation.owner == *owner && self.whom.insist.contains(node) && state.waiting.contains(node)
+        *self.release.owner == *owner && self.whom.insist.contains(node) && state.waiting.contains(node)
     }
 }
 
@@ -247,7 +246,8 @@ mod tests {
     fn release(voters: &Arc<Voters>) -> Arc<Cleanup> {
         let names = [Name::new("", "it").unwrap()].into();
         let ttl = Duration::from_secs(60);
-        let release = Operation { verb: Verb::Release, owner: "me".into(), ttl, ..Operation::inspect(names) };
+        let (stance, grace) = (Stance::Once, Duration::ZERO);
+        let release = Release { names, owner: "me".into(), ttl, ballot: 0, stance, grace, next: 0 };
         Cleanup::start(voters, release, Whom::all(voters.everyone()))
     }
 

@@ -7,7 +7,7 @@ use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Operation, Verb};
+use crate::node::{Claim, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
@@ -21,9 +21,9 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// Sends a renewal of what `claim` was granted.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Operation, count: u32) -> Self {
-        let operation = Arc::new(Operation { count, ..claim.with_verb(Verb::Renew) });
-        let round = Round::new(voters.nodes.len(), operation.ballot, RenewalTally::new(voters.size));
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32) -> Self {
+        let operation = Arc::new(Renew::of(claim, count).into());
+        let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
         // Read before the first send: the nodes count from later than this.
         let t0 = voters.host.now();
         voters.ask(voters.everyone(), &operation, &round);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inspect::voting;
+use super::inspect::{listed, voting};
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Operation, Outcome, Reply};
-use crate::rules::NodeSet;
+use crate::node::{Outcome, Reply, Revoke};
 use crate::rules::tally::Size;
+use crate::rules::{NodeSet, Tick};
 
 /// What a quorum of nodes said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,13 +19,41 @@ pub(crate) struct Revocation {
     pub(crate) left: Option<Duration>,
     /// Who else holds it.
     pub(crate) others: Vec<String>,
+    /// Whether a quorum of nodes that clients count, by the rosters, has done it: only then does
+    /// nobody renew the hold.
+    pub(crate) counts: bool,
     /// Whether so many nodes hold it for that owner that nobody else has a quorum, whomever others
     /// name.
     pub(crate) alone: bool,
+    /// Whether a quorum of nodes that clients count knew of nobody who holds it.
+    pub(crate) nobody: bool,
+    /// Whether some node that named the owner did not say whether it holds it, and no other had it.
+    pub(crate) silent: bool,
+    /// Whether the owner may hold it still where only silent nodes know of it: no quorum of nodes
+    /// that clients count said that the owner does not.
+    pub(crate) unheard: bool,
+    /// What each node said, where that was not enough.
+    pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Asks all nodes, and waits for `patience` for a quorum of them, and for one of those that `named`
-/// the owner. What each said if too few have done it.
+impl Revocation {
+    /// What two owners' come to.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            left: self.left.max(other.left),
+            others: [self.others, other.others].concat(),
+            counts: self.counts && other.counts,
+            alone: self.alone || other.alone,
+            nobody: self.nobody || other.nobody,
+            silent: self.silent || other.silent,
+            unheard: self.unheard || other.unheard,
+            reports: if self.reports.is_empty() { other.reports } else { self.reports },
+        }
+    }
+}
+
+/// Asks all nodes, and waits until then for a quorum of them, and for one of those that `named` the
+/// owner. What each said if too few have done it.
 ///
 /// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no
 /// quorum can. The next holder may rest on these nodes alone, so what they say is how long it
@@ -39,21 +67,42 @@ pub(crate) struct Revocation {
 /// trips this is waited for, since the nearest nodes may be those that name others.
 pub(crate) async fn revoke(
     voters: &Arc<Voters>,
-    revoke: Operation,
+    revoke: Revoke,
     named: NodeSet,
-    patience: Duration,
+    until: Tick,
 ) -> Result<Revocation, Vec<NodeReport>> {
     let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, named));
-    let (until, before_that) = (voters.host.now() + patience, voting(voters));
-    voters.ask(voters.everyone(), &Arc::new(revoke), &round);
+    let (before_that, counted) = (voting(voters), listed(voters));
+    let quorum = |of: NodeSet| of.len() >= voters.size.quorum();
+    voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);
     let taken = before(&voters.host, until, round.verdict()).await.flatten();
     taken.ok_or_else(|| round.reports(voters, None))?;
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
     let _ = before(&voters.host, until, round.until(|so_far| so_far.is_known().then_some(()))).await;
-    let (so_far, marked) = round.look(|so_far| (so_far.so_far.clone(), so_far.marked));
-    let truthful = marked.and(before_that).and(voting(voters));
-    Ok(Revocation { alone: truthful.len() >= voters.size.blocking(), ..so_far })
+    let enough = |so_far: &Revoking| quorum(so_far.told.and(counted)) || so_far.is_whole();
+    let _ = before(&voters.host, until, round.until(|so_far| enough(so_far).then_some(()))).await;
+    let so_far = round.look(Revoking::clone);
+    let truthful = before_that.and(voting(voters));
+    let silent = !so_far.is_told();
+    let counts = quorum(so_far.told.and(counted).and(listed(voters)));
+    let unheard = silent && !quorum(so_far.told.without(so_far.marked).and(truthful));
+    Ok(Revocation {
+        counts,
+        alone: so_far.marked.and(truthful).len() >= voters.size.blocking(),
+        nobody: quorum(so_far.nobody.and(truthful)),
+        silent,
+        unheard,
+        reports: if counts && !unheard { Vec::new() } else { reports(voters, &round, so_far.told.without(counted)) },
+        ..so_far.so_far
+    })
+}
+
+/// What each node said; of those that did it for nothing, how they are.
+fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<NodeReport> {
+    let mut reports = round.reports(voters, None);
+    uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&voters.nodes[node].status()));
+    reports
 }
 
 #[derive(Clone, Debug)]
@@ -63,36 +112,41 @@ struct Revoking {
     named: NodeSet,
     /// The nodes that said anything, if only that they could not.
     answered: NodeSet,
-    done: u32,
-    failed: u32,
-    /// The nodes that hold it for the owner.
+    /// Those of them that have done it.
+    told: NodeSet,
+    /// Those of these that hold it for the owner.
     marked: NodeSet,
+    /// Those on which nobody holds it.
+    nobody: NodeSet,
     so_far: Revocation,
 }
 
 impl Revoking {
     fn new(size: Size, named: NodeSet) -> Self {
-        Self {
-            size,
-            named,
-            answered: NodeSet::default(),
-            done: 0,
-            failed: 0,
-            marked: NodeSet::default(),
-            so_far: Revocation::default(),
-        }
+        let none = NodeSet::default();
+        Self { size, named, answered: none, told: none, marked: none, nobody: none, so_far: Revocation::default() }
     }
 
     /// Whether those that are still to answer change nothing.
     fn is_settled(&self) -> bool {
         let (marked, blocking) = (self.marked.len(), self.size.blocking());
-        let open = self.size.nodes().saturating_sub(self.done + self.failed);
+        let open = self.size.nodes() - self.answered.len();
         self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
+    }
+
+    /// Whether all have answered.
+    fn is_whole(&self) -> bool {
+        self.answered.len() == self.size.nodes()
     }
 
     /// Whether it was taken from the owner somewhere, or all that named it have answered.
     fn is_known(&self) -> bool {
         !self.marked.is_empty() || self.named.without(self.answered).is_empty()
+    }
+
+    /// Whether it was taken from the owner somewhere, or all that named it have done it.
+    fn is_told(&self) -> bool {
+        !self.marked.is_empty() || self.named.without(self.told).is_empty()
     }
 }
 
@@ -102,22 +156,22 @@ impl Count for Revoking {
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         self.answered.insert(node);
         if let Ok(Outcome::Revoked { held, left, other }) = reply {
-            self.done += 1;
+            self.told.insert(node);
             if *held > 0 {
                 self.marked.insert(node);
                 self.so_far.left = self.so_far.left.max(Some(*left));
+            } else if other.is_none() {
+                self.nobody.insert(node);
             }
             self.so_far.others.extend(other.clone());
-        } else {
-            self.failed += 1;
         }
     }
 
     fn verdict(&self) -> Option<Option<Revocation>> {
-        if self.done >= self.size.quorum() {
+        if self.told.len() >= self.size.quorum() {
             return Some(Some(self.so_far.clone()));
         }
-        (self.failed >= self.size.blocking()).then_some(None)
+        (self.answered.without(self.told).len() >= self.size.blocking()).then_some(None)
     }
 }
 

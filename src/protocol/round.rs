@@ -89,13 +89,9 @@ impl<T: Count> Round<T> {
     /// What each node has said, for people: to this, or else to the round before it.
     pub(super) fn reports(&self, voters: &Voters, before: Option<&Self>) -> Vec<NodeReport> {
         let known = before.map(|before| before.replies(<[_]>::to_vec));
-        let report = |(node, reply): (usize, &Option<Reply>)| NodeReport {
-            node: voters.nodes[node].label().clone(),
-            said: match reply.as_ref().or_else(|| known.as_ref()?.get(node)?.as_ref()) {
-                Some(Ok(outcome)) => outcome.to_string(),
-                Some(Err(fault)) => fault.to_string(),
-                None => "no answer yet".to_owned(),
-            },
+        let report = |(node, reply): (usize, &Option<Reply>)| {
+            let reply = reply.as_ref().or_else(|| known.as_ref()?.get(node)?.as_ref());
+            NodeReport::of_reply(voters.nodes[node].label(), reply)
         };
         self.replies(|replies| replies.iter().enumerate().map(report).collect())
     }

@@ -2,6 +2,7 @@
 //!
 //! Every client does it for itself: what is told twice changes nothing.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::doubts::Doubts;
+use super::inspect::listed;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{Host, before, sleep_until};
@@ -24,7 +26,7 @@ const PAUSES: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::fr
 
 /// Teaches whoever needs it, until `closing`.
 pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, doubts: Arc<Doubts>, closing: CancellationToken) {
-    let (mut due, mut failures) = (Tick::NEVER, 0u32);
+    let (mut due, mut failures, mut rumours) = (Tick::NEVER, 0u32, Rumours::default());
     loop {
         tokio::select! {
             biased;
@@ -33,7 +35,7 @@ pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, doubts: Arc<D
             () = sleep_until(&host, due), if due != Tick::NEVER => failures = failures.saturating_add(1),
         }
         let Some(voters) = voters.upgrade() else { return };
-        match closing.run_until_cancelled(teach(&voters, failures)).await {
+        match closing.run_until_cancelled(teach(&voters, failures, &mut rumours)).await {
             Some(next) => due = next,
             None => return,
         }
@@ -41,19 +43,27 @@ pub(crate) async fn run(host: Arc<dyn Host>, voters: Weak<Voters>, doubts: Arc<D
 }
 
 /// Teaches all nodes whose time has come. When to try again.
-async fn teach(voters: &Arc<Voters>, failures: u32) -> Tick {
-    let now = voters.host.now();
-    let pupils = pupils(voters, now);
+async fn teach(voters: &Arc<Voters>, failures: u32, rumours: &mut Rumours) -> Tick {
+    let asked = voters.host.now();
+    let pupils = pupils(voters, asked);
     if !pupils.is_empty() {
         let last = !others_come(voters);
         let records = records(voters, pupils.iter().map(|(pupil, _)| *pupil)).await;
-        let free = voters.nodes.iter().all(|node| node.lesson().is_none_or(|lesson| lesson.ends <= now));
+        let free = voters.nodes.iter().all(|node| node.lesson().is_none_or(|lesson| lesson.ends <= asked));
+        // Others may know by now what they did not tell before the quarantine ended.
+        let over = |lesson: Lesson| lesson.ends <= asked;
+        let advised = pupils.iter().map(|&(pupil, lesson)| {
+            let advice = rumours.sifted(pupil, lesson, &records, free);
+            // Where it is not listed, no vote waits for it, and others may come that know.
+            let last = last && over(lesson) && records.is_listed(pupil);
+            advise(voters, pupil, lesson, advice, last)
+        });
         // All at once: one that hangs must not use up the time of the others.
-        let advised =
-            pupils.into_iter().map(|(pupil, lesson)| advise(voters, pupil, lesson, records.advise(pupil, free), last));
-        join_all(advised).await;
+        let took = join_all(advised).await;
+        let voting = pupils.into_iter().zip(took).filter(|&((_, lesson), took)| took && over(lesson));
+        voting.for_each(|((pupil, lesson), _)| rumours.note(pupil, lesson, records.heard()));
     }
-    next(voters, failures, now)
+    next(voters, failures, asked)
 }
 
 /// Whether a node is being connected to: it may know.
@@ -72,29 +82,42 @@ fn next(voters: &Voters, failures: u32, began: Tick) -> Tick {
     let now = voters.host.now();
     let pause = PAUSES.pause(failures, Duration::ZERO, voters.host.random()).max(PAUSES.min);
     let lessons = voters.nodes.iter().filter_map(|node| node.lesson());
-    let soonest = |of: Tick| if of > now { of.min(now + pause) } else { now + pause };
+    // What became due, or ended, while others were taught was not tried.
+    let soonest = |of: Tick| if of > began { of.min(now + pause) } else { now + pause };
     lessons
-        // What became due while others were taught was not tried.
         .map(|lesson| if lesson.from > began { lesson.from } else { soonest(lesson.ends) })
         .min()
         .unwrap_or(Tick::NEVER)
 }
 
-/// Does for a node what is to be done. Where nobody knows, that was the `last` word if nobody
-/// comes.
-async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice, last: bool) {
-    let taught = match advice {
-        Advice::Nothing => true,
-        Advice::Teach(high) => told(voters, pupil, Operation::teach(high, lesson.number)).await,
-        Advice::NobodyKnows if last => false,
-        Advice::NobodyKnows => return,
+/// Does for a node what is to be done. Whether it took that.
+///
+/// Where too few know, that was the `last` word if nobody comes. Who did not take what it was told
+/// is told again, and its votes wait for that, but no longer than for any lesson.
+async fn advise(voters: &Arc<Voters>, pupil: usize, lesson: Lesson, advice: Advice, last: bool) -> bool {
+    let (tells, taught) = match advice {
+        Advice::Nothing => (None, true),
+        Advice::Teach(high) => (Some(Operation::teach(high, lesson.number)), true),
+        Advice::NobodyKnows(0) => (None, false),
+        Advice::NobodyKnows(high) => (Some(Operation::teach_by_hand(high, lesson.number)), false),
     };
-    voters.nodes[pupil].lesson_given(lesson, taught);
+    let took = match tells {
+        Some(teach) => told(voters, pupil, teach).await,
+        None => true,
+    };
+    if took && (taught || last) {
+        voters.nodes[pupil].lesson_given(lesson, taught);
+    }
+    took
 }
 
 /// Tells one node. Whether it took it.
+///
+/// The client's own ballots are not raised by what it tells: a node's `high` is ahead of what was
+/// dealt, and asked again and again they would follow the node's clock, however far it was stepped
+/// (seed 247979986 of ec7c8d6).
 async fn told(voters: &Arc<Voters>, pupil: usize, teach: Operation) -> bool {
-    let round = Round::new(voters.nodes.len(), teach.ballot, Told(None));
+    let round = Round::new(voters.nodes.len(), 0, Told(None));
     voters.ask(NodeSet::of(pupil), &Arc::new(teach), &round);
     before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await.unwrap_or(false)
 }
@@ -102,11 +125,39 @@ async fn told(voters: &Arc<Voters>, pupil: usize, teach: Operation) -> bool {
 async fn records(voters: &Arc<Voters>, of: impl Iterator<Item = usize>) -> Records {
     let mut pupils = NodeSet::default();
     of.for_each(|pupil| pupils.insert(pupil));
-    let asked = Asked { pupils, records: Records::new(voters.size) };
+    let asked = Asked { pupils, records: Records::new(voters.size).of_listed(listed(voters)) };
     let round = Round::new(voters.nodes.len(), 0, asked);
-    voters.ask(voters.everyone(), &Arc::new(Operation::record()), &round);
+    voters.ask(voters.everyone(), &Arc::new(Operation::Record), &round);
     let _ = before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await;
     round.look(|asked| asked.records)
+}
+
+/// Of which nodes' records each node was told that votes though nobody could teach it.
+///
+/// Before it votes it is told with each try. From then on it is told again once another node says
+/// what it knows: whoever is about to claim with a lower ballot must ask twice.
+#[derive(Debug, Default)]
+struct Rumours(BTreeMap<usize, (u32, NodeSet)>);
+
+impl Rumours {
+    /// What is to be done about a node, without what it was told before.
+    fn sifted(&self, pupil: usize, lesson: Lesson, records: &Records, free: bool) -> Advice {
+        let known = self.0.get(&pupil).filter(|(number, _)| *number == lesson.number);
+        match (records.advise(pupil, free), known) {
+            (Advice::NobodyKnows(_), Some((_, of))) if records.heard().without(*of).is_empty() => {
+                Advice::NobodyKnows(0)
+            }
+            (advice, _) => advice,
+        }
+    }
+
+    fn note(&mut self, pupil: usize, lesson: Lesson, heard: NodeSet) {
+        let known = self.0.entry(pupil).or_default();
+        if known.0 != lesson.number {
+            *known = (lesson.number, NodeSet::default());
+        }
+        known.1 = known.1.or(heard);
+    }
 }
 
 struct Asked {

@@ -138,6 +138,8 @@ pub struct RestartGuard {
     schooling: Schooling,
     /// How many lessons were due so far.
     lessons: u32,
+    /// At which of them it was listed last.
+    listed: Option<u32>,
     demoted: bool,
     news: News,
 }
@@ -158,6 +160,7 @@ impl RestartGuard {
             doubted: None,
             schooling: Schooling::Done,
             lessons: 0,
+            listed: None,
             demoted: false,
             news: News::None,
         }
@@ -309,6 +312,19 @@ impl RestartGuard {
             self.schooling = Schooling::Done;
         } else if self.only_waits_for_a_lesson(now) {
             self.schooling = Schooling::Due;
+        }
+    }
+
+    /// Its votes count from `now` on, as far as rosters go. Before that only those were taught whose
+    /// votes did: if it was not, they wait for one more try, once.
+    pub fn listed(&mut self, now: Tick) {
+        if self.listed.replace(self.lessons) == Some(self.lessons) {
+            return;
+        }
+        match self.schooling {
+            Schooling::Done => {}
+            Schooling::Due => self.schooling = Schooling::Awaited(now + LESSON),
+            Schooling::Awaited(until) => self.schooling = Schooling::Awaited(until.max(now + LESSON)),
         }
     }
 

@@ -66,7 +66,7 @@ pub fn young(max_ttl: Duration) -> Duration {
 }
 
 /// A server of a client's list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
     /// Its run id.
     pub run: String,

@@ -14,6 +14,7 @@ pub struct Records {
     answered: NodeSet,
     known: NodeSet,
     taught: NodeSet,
+    listed: NodeSet,
     high: u64,
 }
 
@@ -24,8 +25,9 @@ pub enum Advice {
     Nothing,
     /// It is told this ballot.
     Teach(u64),
-    /// Too few others know.
-    NobodyKnows,
+    /// Too few others know. What they know of, this ballot, is told all the same: that only refuses
+    /// more.
+    NobodyKnows(u64),
 }
 
 impl Records {
@@ -33,7 +35,16 @@ impl Records {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let none = NodeSet::default();
-        Self { size, answered: none, known: none, taught: none, high: 0 }
+        Self { size, answered: none, known: none, taught: none, high: 0, listed: (0..size.nodes() as usize).collect() }
+    }
+
+    /// The same where clients count the votes of these nodes only, by the rosters. Others may know
+    /// nothing of what was dealt, and what they are told may not be all: tokens are still dealt by
+    /// the nodes that vote in their place.
+    #[must_use]
+    pub const fn of_listed(mut self, listed: NodeSet) -> Self {
+        self.listed = listed;
+        self
     }
 
     /// The record of a node: its `high`, and whether its present process is known to have never
@@ -55,7 +66,7 @@ impl Records {
     #[must_use]
     pub fn suffice(&self, pupils: NodeSet) -> bool {
         let complete = self.answered.len() == self.size.nodes();
-        complete || pupils.iter().all(|pupil| self.advise(pupil, false) != Advice::NobodyKnows)
+        complete || pupils.iter().all(|pupil| !matches!(self.advise(pupil, false), Advice::NobodyKnows(_)))
     }
 
     /// The highest ballot that was dealt, if so many know that every quorum has one of them.
@@ -68,15 +79,28 @@ impl Records {
     /// of them together know what can be known, whoever forgot.
     #[must_use]
     pub fn advise(&self, pupil: usize, free: bool) -> Advice {
-        let mut teachers = self.taught;
+        let mut teachers = self.taught.and(self.listed);
         teachers.remove(pupil);
+        let all = || free && self.known.and(self.listed).len() == self.size.nodes();
         if self.taught.contains(pupil) {
             Advice::Nothing
-        } else if teachers.len() >= self.size.blocking() || free && self.known.len() == self.size.nodes() {
+        } else if self.listed.contains(pupil) && (teachers.len() >= self.size.blocking() || all()) {
             Advice::Teach(self.high)
         } else {
-            Advice::NobodyKnows
+            Advice::NobodyKnows(self.high)
         }
+    }
+
+    /// Whether clients count a node's votes.
+    #[must_use]
+    pub fn is_listed(&self, node: usize) -> bool {
+        self.listed.contains(node)
+    }
+
+    /// The nodes that told what they know.
+    #[must_use]
+    pub const fn heard(&self) -> NodeSet {
+        self.known
     }
 }
 
@@ -94,8 +118,20 @@ mod tests {
     fn a_node_is_taught_the_highest_ballot_of_so_many_others_that_every_quorum_has_one_of_them() {
         let told = |last| records(5, &[Some((0, false)), Some((7, true)), Some((9, true)), None, last]);
         assert_eq!(told(Some((8, true))).advise(0, false), Advice::Teach(9));
-        assert_eq!(told(None).advise(0, false), Advice::NobodyKnows);
-        assert_eq!(told(Some((8, false))).advise(0, false), Advice::NobodyKnows, "who forgot does not teach");
+        assert_eq!(told(None).advise(0, false), Advice::NobodyKnows(9));
+        assert_eq!(told(Some((8, false))).advise(0, false), Advice::NobodyKnows(9), "who forgot does not teach");
+    }
+
+    #[test]
+    fn only_nodes_whose_votes_count_teach_and_are_taught() {
+        let told = [Some((0, false)), Some((7, true)), Some((9, true))];
+        let listed = |nodes: &[usize]| records(3, &told).of_listed(nodes.iter().copied().collect());
+        assert_eq!(listed(&[0, 1, 2]).advise(0, false), Advice::Teach(9));
+        assert_eq!(listed(&[1, 2]).advise(0, false), Advice::NobodyKnows(9), "clients have another in its place");
+        assert_eq!(listed(&[0, 1]).advise(0, false), Advice::NobodyKnows(9), "node 2 is another's");
+        let forgot = records(3, &[Some((0, false)); 3]);
+        assert_eq!(forgot.advise(0, true), Advice::Teach(0));
+        assert_eq!(forgot.of_listed([0, 1].into_iter().collect()).advise(0, true), Advice::NobodyKnows(0));
     }
 
     #[test]
@@ -113,15 +149,15 @@ mod tests {
 
     #[test]
     fn a_node_does_not_teach_itself() {
-        assert_eq!(records(3, &[Some((7, true)), Some((0, false))]).advise(1, false), Advice::NobodyKnows);
+        assert_eq!(records(3, &[Some((7, true)), Some((0, false))]).advise(1, false), Advice::NobodyKnows(7));
     }
 
     #[test]
     fn where_too_many_forgot_all_together_know_what_can_be_known_once_all_are_free() {
         let all = records(3, &[Some((7, false)), Some((0, false)), Some((3, true))]);
-        assert_eq!((all.advise(1, false), all.advise(1, true)), (Advice::NobodyKnows, Advice::Teach(7)));
+        assert_eq!((all.advise(1, false), all.advise(1, true)), (Advice::NobodyKnows(7), Advice::Teach(7)));
         let some = records(3, &[Some((7, false)), Some((0, false)), None]);
-        assert_eq!(some.advise(1, true), Advice::NobodyKnows, "the silent one may know more");
+        assert_eq!(some.advise(1, true), Advice::NobodyKnows(7), "the silent one may know more");
     }
 
     #[test]

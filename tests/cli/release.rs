@@ -21,6 +21,10 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
         asked.answers(answer);
         asked.done()
     };
+    let mut asked = Asked::start(over(&servers).args(["release", "job", "--force", "--now", "--json"]));
+    asked.answers("n\n");
+    let (code, out, err) = asked.done();
+    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("so that two may?"), "{out}{err}");
     for answer in ["\u{4}", "\n", "n\n", "maybe\n"] {
         let (code, out, err) = answered(answer);
         assert_eq!((code, out.as_str()), (1, ""));
@@ -178,6 +182,21 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     assert!(code == 1 && out.is_empty() && err.contains("others name somebody"), "{out}{err}");
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]));
     assert!(code == 0 && out.contains("it is taken from somebody"), "{out}{err}");
+}
+
+/// Its nodes know of nobody, and clients that may hold it are clients of others.
+#[tokio::test]
+async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
+    let servers = servers(5).await;
+    assert_eq!(done(over(&servers[..3]).args(["run", "job", "--ttl", "2s", "--", "true"])).0, 0);
+    for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
+        let (code, out, err) = done(over(&servers[2..]).args(words));
+        assert!(!out.contains("free") && !out.contains("revoked"), "{words:?}: {out}{err}");
+        let told = if words.contains(&"--yes") { "is used by clients of" } else { "nobody can tell" };
+        assert!(code != 0 && err.contains(told), "{words:?}: {code}: {out}{err}");
+    }
+    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]));
+    assert!(code == 69 && out.contains("nobody can tell who holds it"), "{out}");
 }
 
 /// A shell may not know how long the clients' locks are: the nodes do.

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
+pub mod asked;
 pub mod clockwork;
 pub mod fake;
 pub mod logs;

@@ -63,12 +63,12 @@ impl Sink for Inbox {
 }
 
 /// Submits all operations at once, and returns their replies in the order of the operations.
-pub async fn ask_all(node: &dyn Node, operations: &[Operation]) -> Vec<Reply> {
+pub async fn ask_all(node: &dyn Node, operations: &[impl Clone + Into<Operation>]) -> Vec<Reply> {
     let (sender, mut replies) = mpsc::unbounded_channel();
     let inbox = Arc::new(Inbox(sender));
     for (number, operation) in operations.iter().enumerate() {
         let reply = ReplyTo::new(number, inbox.clone());
-        node.submit(Request { operation: Arc::new(operation.clone()), reply });
+        node.submit(Request { operation: Arc::new(operation.clone().into()), reply });
     }
     drop(inbox);
     let mut all = Vec::with_capacity(operations.len());
@@ -80,6 +80,6 @@ pub async fn ask_all(node: &dyn Node, operations: &[Operation]) -> Vec<Reply> {
 }
 
 /// Submits one operation.
-pub async fn ask(node: &dyn Node, operation: &Operation) -> Reply {
+pub async fn ask(node: &dyn Node, operation: &(impl Clone + Into<Operation>)) -> Reply {
     ask_all(node, std::slice::from_ref(operation)).await.remove(0)
 }

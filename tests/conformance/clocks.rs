@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{MemoryNode, Name, Node, NodeStatus, Operation, Outcome, Request, Stance, Verb};
+use quorumlock::node::{MemoryNode, Name, Node, NodeStatus, Outcome, Request, Stance, Verb};
 use quorumlock::rules::Tick;
 use quorumlock::{LostReason, Quorum, Released};
 use tokio::runtime::Handle;
 
+use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
 use crate::common::node::{ask, real};
 use crate::world::{Memory, World};
@@ -85,7 +86,7 @@ impl Node for Sleepy {
     }
 
     fn submit(&self, request: Request) {
-        if request.operation.verb == Verb::Claim {
+        if request.operation.verb() == Verb::Claim {
             self.host.suspend(self.sleeps);
         }
         self.node.submit(request);
@@ -103,8 +104,8 @@ async fn a_turn_does_not_outlast_a_clock_that_is_set_back(node: &dyn Node, set_b
     let stance = Stance::Wait { ticket: 1, patience: 60 * SECOND };
     let asked = async |verb: Verb, owner: &str, ballot: u64, stance: Stance| {
         let (owner, names) = (owner.into(), names.clone());
-        let timed = Operation { ttl: 60 * SECOND, grace: 2 * SECOND, ..Operation::inspect(names) };
-        ask(node, &Operation { verb, owner, ballot, count: 1, stance, ..timed }).await.unwrap()
+        let timed = Asked { ttl: 60 * SECOND, grace: 2 * SECOND, ..Asked::inspect(names) };
+        ask(node, &Asked { verb, owner, ballot, count: 1, stance, ..timed }).await.unwrap()
     };
     assert_eq!(asked(Verb::Claim, "a/1/x/1.0", 1, Stance::Once).await, Outcome::Granted { fence: 1 });
     assert!(matches!(asked(Verb::Claim, "b/1/x/1.0", 2, stance).await, Outcome::Held { .. }));

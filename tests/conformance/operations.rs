@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
+use crate::common::asked::Asked;
 use crate::common::eventually;
 use crate::common::node::{Recorder, ask, heard};
 use crate::common::server::Server;
@@ -19,8 +20,8 @@ fn names(names: &[&str]) -> Arc<[Name]> {
     names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
 }
 
-fn operation(verb: Verb, owner: &str, ballot: u64) -> Operation {
-    Operation { verb, owner: owner.into(), ttl: TTL, ballot, count: 1, ..Operation::inspect(names(&["a"])) }
+fn operation(verb: Verb, owner: &str, ballot: u64) -> Asked {
+    Asked { verb, owner: owner.into(), ttl: TTL, ballot, count: 1, ..Asked::inspect(names(&["a"])) }
 }
 
 const fn granted(fence: u64) -> Outcome {
@@ -29,7 +30,7 @@ const fn granted(fence: u64) -> Outcome {
 
 impl Bench {
     /// Of a roster all but times.
-    async fn ask(&self, operation: &Operation) -> Outcome {
+    async fn ask(&self, operation: &(impl Clone + Into<Operation>)) -> Outcome {
         let bare = |roster| Roster { lasts: Duration::ZERO, retired: None, ..roster };
         match ask(&*self.0, operation).await.unwrap() {
             Outcome::Listed(roster) => Outcome::Listed(bare(roster)),
@@ -51,7 +52,7 @@ impl Bench {
     }
 
     async fn look(&self, name: &str) -> Inspection {
-        match self.ask(&Operation::inspect(names(&[name]))).await {
+        match self.ask(&Operation::Inspect(names(&[name]))).await {
             Outcome::Inspected(mut entries) => entries.remove(0),
             other => panic!("a question was answered with {other}"),
         }
@@ -59,7 +60,7 @@ impl Bench {
 
     /// Claims for a tenth of a second, and waits until that has ended.
     async fn expired_claim(&self, owner: &str, ballot: u64) {
-        let claim = Operation { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
+        let claim = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
         assert_eq!(self.ask(&claim).await, granted(ballot));
         eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
     }
@@ -86,7 +87,7 @@ async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Ben
 
 async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: Bench) {
     node.claim("me", 5).await;
-    let short = Operation { ttl: Duration::from_secs(60), ..operation(Verb::Claim, "me", 8) };
+    let short = Asked { ttl: Duration::from_secs(60), ..operation(Verb::Claim, "me", 8) };
     assert_eq!(node.ask(&short).await, granted(8));
     assert!(node.look("a").await.remaining.is_some_and(|left| left <= short.ttl), "the ttl is the last claim's");
     assert_eq!(node.claim("me", 2).await, granted(8), "one's own claim is never below the fence, and never lowers it");
@@ -96,19 +97,19 @@ async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: 
 }
 
 async fn a_count_is_set_where_the_owner_holds_and_is_no_claim(node: Bench) {
-    let count = Operation { count: 3, ..operation(Verb::Count, "me", 5) };
+    let count = Asked { count: 3, ..operation(Verb::Count, "me", 5) };
     assert_eq!(node.ask(&count).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.look("a").await, Inspection::free(0), "nothing was taken");
     node.claim("me", 5).await;
     assert_eq!(node.ask(&count).await, Outcome::Counted);
     assert_eq!((node.look("a").await.count, node.look("a").await.fence), (3, 5));
-    let strangers = Operation { count: 4, ..operation(Verb::Count, "other", 9) };
+    let strangers = Asked { count: 4, ..operation(Verb::Count, "other", 9) };
     assert_eq!(node.ask(&strangers).await, Outcome::Lost { holder: "me".to_owned() });
     assert_eq!(node.look("a").await.count, 3);
 }
 
 async fn a_script_delivered_twice_changes_nothing(node: Bench) {
-    let count = Operation { count: 2, ..operation(Verb::Count, "me", 5) };
+    let count = Asked { count: 2, ..operation(Verb::Count, "me", 5) };
     assert_eq!((node.claim("me", 5).await, node.claim("me", 5).await), (granted(5), granted(5)));
     assert_eq!((node.ask(&count).await, node.ask(&count).await), (Outcome::Counted, Outcome::Counted));
     assert_eq!(node.look("a").await.count, 2, "the count is set, never added to");
@@ -136,7 +137,7 @@ async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: B
 /// Others may have had it since, and their releases are remembered: none of that is the owner's
 /// that was revoked.
 async fn who_was_revoked_takes_nothing_when_others_had_it_since(node: Bench) {
-    let brief = Operation { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
+    let brief = Asked { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
     assert_eq!(node.ask(&brief).await, granted(5));
     node.ask(&operation(Verb::Revoke, "me", 6)).await;
     eventually("its time is over", async || node.claim("other", 7).await == granted(7)).await;
@@ -183,7 +184,7 @@ async fn a_claim_of_who_was_revoked_is_lost_whatever_its_ballot(node: Bench) {
     node.ask(&operation(Verb::Revoke, "c/1.0", 6)).await;
     assert_eq!(node.ask(&waits("c/1.0", 7, TTL)).await, lost, "another holds it");
     node.release("other", 6).await;
-    let claim = |owner| Operation { ballot: 9, ..waits(owner, 7, TTL) };
+    let claim = |owner| Asked { ballot: 9, ..waits(owner, 7, TTL) };
     assert_eq!(node.ask(&claim("c/1.0")).await, lost, "it is free");
     assert_eq!(node.look("a").await, Inspection::free(6), "nothing was written");
     assert_eq!(node.ask(&claim("c/1.1")).await, granted(9), "that one was not revoked");
@@ -208,23 +209,23 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
 
 async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Bench) {
     node.claim("me", 5).await;
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 250_005, floor: 0, taught: false });
+    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 250_005, floor: 0, taught: false });
     assert_eq!(node.ask(&Operation::teach(900_000, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
+    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
     assert_eq!(node.ask(&Operation::teach(800_000, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
+    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
     assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 900_000 }, "it was granted in doubt");
     assert_eq!(node.renew("me", 5).await, Outcome::Extended, "what is held may be held on to");
-    let other = Operation { names: names(&["free"]), ..operation(Verb::Claim, "other", 900_000) };
+    let other = Asked { names: names(&["free"]), ..operation(Verb::Claim, "other", 900_000) };
     assert_eq!(node.ask(&other).await, Outcome::Stale { fence: 900_000 });
-    assert_eq!(node.ask(&Operation { ballot: 900_001, ..other }).await, granted(900_001));
+    assert_eq!(node.ask(&Asked { ballot: 900_001, ..other }).await, granted(900_001));
     assert_eq!(node.claim("me", 900_001).await, granted(900_001));
 }
 
 async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Bench) {
     let last = (1 << 53) - 1;
     assert_eq!(node.ask(&Operation::teach(last, 1)).await, Outcome::Taught);
-    let Outcome::Record { floor, .. } = node.ask(&Operation::record()).await else { panic!("the record") };
+    let Outcome::Record { floor, .. } = node.ask(&Operation::Record).await else { panic!("the record") };
     assert!(floor < last);
     assert_eq!(node.claim("me", floor).await, Outcome::Stale { fence: floor });
     assert_eq!(node.claim("me", floor + 1).await, granted(floor + 1));
@@ -233,7 +234,7 @@ async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Benc
 async fn a_fence_more_than_a_day_ahead_is_no_other_names_business(node: Bench) {
     let far = (1 << 53) - 2;
     assert_eq!(node.claim("me", far).await, granted(far));
-    assert_eq!(node.ask(&Operation::record()).await, Outcome::Record { high: 0, floor: 0, taught: false });
+    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 0, floor: 0, taught: false });
     node.release("me", far).await;
     assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: far });
 }
@@ -255,8 +256,8 @@ async fn the_fence_outlives_the_hold(node: Bench) {
 
 async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decides(node: Bench) {
     node.claim("other", 5).await;
-    node.ask(&Operation { names: names(&["stale"]), ..operation(Verb::Release, "other", 50) }).await;
-    let claim = |list: &[&str]| Operation { names: names(list), ..operation(Verb::Claim, "me", 9) };
+    node.ask(&Asked { names: names(&["stale"]), ..operation(Verb::Release, "other", 50) }).await;
+    let claim = |list: &[&str]| Asked { names: names(list), ..operation(Verb::Claim, "me", 9) };
     assert!(matches!(node.ask(&claim(&["free", "a", "stale"])).await, Outcome::Held { .. }));
     assert_eq!(node.ask(&claim(&["free", "stale", "a"])).await, Outcome::Stale { fence: 50 });
     assert_eq!(node.look("free").await, Inspection::free(0), "nothing was written");
@@ -267,7 +268,7 @@ async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decide
 
 async fn a_renewal_extends_what_is_held_and_nothing_else(node: Bench) {
     node.claim("me", 5).await;
-    let longer = Operation { ttl: TTL * 2, ..operation(Verb::Renew, "me", 5) };
+    let longer = Asked { ttl: TTL * 2, ..operation(Verb::Renew, "me", 5) };
     assert_eq!(node.ask(&longer).await, Outcome::Extended);
     assert!(node.look("a").await.remaining.is_some_and(|left| left > TTL));
     assert_eq!(node.renew("other", 9).await, Outcome::Lost { holder: "me".to_owned() });
@@ -288,7 +289,7 @@ async fn a_healed_node_learns_the_fence(node: Bench) {
 
 async fn a_renewal_of_several_names_that_others_hold_in_part_writes_nothing(node: Bench) {
     node.claim("other", 5).await;
-    let renewal = Operation { names: names(&["free", "a"]), ..operation(Verb::Renew, "me", 9) };
+    let renewal = Asked { names: names(&["free", "a"]), ..operation(Verb::Renew, "me", 9) };
     assert_eq!(node.ask(&renewal).await, Outcome::Lost { holder: "other".to_owned() });
     assert_eq!(node.look("free").await, Inspection::free(0));
 }
@@ -319,19 +320,19 @@ async fn a_late_release_of_an_earlier_round_does_not_undo_the_next(node: Bench) 
 }
 
 /// A claim that waits, by the ticket, and may be handed the name for so long.
-fn waits(owner: &str, ticket: u64, handover: Duration) -> Operation {
+fn waits(owner: &str, ticket: u64, handover: Duration) -> Asked {
     let stance = Stance::Wait { ticket, patience: TTL };
-    Operation { stance, handover, ..operation(Verb::Claim, owner, 1) }
+    Asked { stance, handover, ..operation(Verb::Claim, owner, 1) }
 }
 
 /// A release that hands over with the ballot `next`.
-fn hands_over(owner: &str, ballot: u64, next: u64) -> Operation {
-    Operation { next, ..operation(Verb::Release, owner, ballot) }
+fn hands_over(owner: &str, ballot: u64, next: u64) -> Asked {
+    Asked { next, ..operation(Verb::Release, owner, ballot) }
 }
 
 impl Bench {
     /// Its place in the queue.
-    async fn joins(&self, claim: &Operation) -> u32 {
+    async fn joins(&self, claim: &Asked) -> u32 {
         match self.ask(claim).await {
             Outcome::Held { queued: Some(Queued { rank, .. }), .. } => rank,
             other => panic!("{other:?}"),
@@ -352,7 +353,7 @@ async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     let next = 9_000_000;
     assert_eq!(node.ask(&hands_over("c/1.3", 8, next)).await, Outcome::Released { held: 1 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2.0"));
-    assert!(matches!(node.ask(&Operation::record()).await, Outcome::Record { high: 9_250_000, .. }), "at once");
+    assert!(matches!(node.ask(&Operation::Record).await, Outcome::Record { high: 9_250_000, .. }), "at once");
     node.ask(&hands_over("c/2.0", next, next + 1)).await;
     assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
 }
@@ -366,7 +367,7 @@ async fn who_was_revoked_or_released_is_handed_nothing(node: Bench) {
         node.joins(&waits(&owner, 7, TTL)).await;
         node.ask(&operation(verb, &owner, held + 1)).await;
         node.ask(&waits(&owner, 7, TTL)).await;
-        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held, held + 3) }).await;
+        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held, held + 3) }).await;
         let told = node.look("a").await;
         let turn = waits_still.then(|| "c/1".to_owned());
         assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, turn), "{verb:?}");
@@ -382,7 +383,7 @@ async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     // Over by itself: nobody knows who counts it still.
     node.ask(&hands_over("me", 6, 0)).await;
     node.joins_after_expiry().await;
-    let release = Operation { grace: TTL / 20, ..hands_over("other", 8, 9) };
+    let release = Asked { grace: TTL / 20, ..hands_over("other", 8, 9) };
     assert_eq!(node.ask(&release).await, Outcome::Released { held: 0 });
     let told = node.look("a").await;
     assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
@@ -392,7 +393,7 @@ impl Bench {
     /// A hold ends by itself while `c/1` waits for it.
     async fn joins_after_expiry(&self) {
         let claim =
-            Operation { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
+            Asked { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
         assert_eq!(self.ask(&claim).await, granted(7));
         self.joins(&waits("c/1.1", 7, TTL)).await;
         eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
@@ -405,7 +406,7 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench)
         assert_eq!(node.claim("me", held).await, granted(held));
         node.joins(&waits(&owner, 7, TTL)).await;
         let next = if above == 0 { 0 } else { 10 * round + above };
-        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
+        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
         let told = node.look("a").await;
         assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{next}");
         node.release(&owner, 1).await;
@@ -417,7 +418,7 @@ async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench)
     node.claim("me", 5).await;
     node.joins(&waits("c/1.0", 7, TTL)).await;
     node.ask(&Operation::teach(9, 1)).await;
-    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
 }
@@ -425,10 +426,10 @@ async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench)
 async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
     let brief = Duration::from_millis(200);
     node.claim("me", 5).await;
-    node.joins(&Operation { ttl: brief, ..waits("c/1.0", 7, brief) }).await;
+    node.joins(&Asked { ttl: brief, ..waits("c/1.0", 7, brief) }).await;
     let registered = tokio::time::Instant::now();
     eventually("half of it is over", async || registered.elapsed() > brief / 2 + Duration::from_millis(5)).await;
-    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
 }
@@ -458,9 +459,9 @@ async fn a_release_withdraws_its_owners_registration_and_no_other(node: Bench) {
         // Tried again, of the round before or of this one. The place stays in either case.
         let late = waits(&format!("c/1.{round}"), 7, TTL).with_verb(Verb::Release);
         let stance = Stance::Wait { ticket: 7, patience: TTL };
-        assert_eq!(node.ask(&Operation { stance, ..late }).await, Outcome::Released { held: 0 });
+        assert_eq!(node.ask(&Asked { stance, ..late }).await, Outcome::Released { held: 0 });
         assert_eq!(node.look("a").await.waiting, 1);
-        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", held, next) }).await;
+        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held, next) }).await;
         assert_eq!(node.look("a").await.holder.is_some(), handed);
         node.release("c/1.1", next).await;
     }
@@ -469,7 +470,7 @@ async fn a_release_withdraws_its_owners_registration_and_no_other(node: Bench) {
 async fn what_was_given_back_leaves_places_as_they_are(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1.1", 7, TTL)).await;
-    let back = Operation { stance: Stance::Barge, ..operation(Verb::Release, "c/1.0", 4) };
+    let back = Asked { stance: Stance::Barge, ..operation(Verb::Release, "c/1.0", 4) };
     assert_eq!(node.ask(&back).await, Outcome::Released { held: 0 });
     node.ask(&hands_over("me", 5, 8)).await;
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.1"));
@@ -479,10 +480,10 @@ async fn what_was_given_back_leaves_places_as_they_are(node: Bench) {
 async fn what_was_given_back_ends_no_turn(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1.1", 7, Duration::ZERO)).await;
-    node.ask(&Operation { grace: TTL / 20, ..operation(Verb::Release, "me", 5) }).await;
+    node.ask(&Asked { grace: TTL / 20, ..operation(Verb::Release, "me", 5) }).await;
     for (stance, ends) in [(Stance::Barge, false), (Stance::Once, true)] {
         assert!(node.look("a").await.turn.is_some());
-        node.ask(&Operation { stance, ..operation(Verb::Release, "c/1.0", 4) }).await;
+        node.ask(&Asked { stance, ..operation(Verb::Release, "c/1.0", 4) }).await;
         assert_eq!(node.look("a").await.turn.is_none(), ends);
     }
 }
@@ -490,7 +491,7 @@ async fn what_was_given_back_ends_no_turn(node: Bench) {
 async fn nothing_is_handed_over_to_who_does_not_hear_of_it(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("deaf/1.0", 7, TTL)).await;
-    node.ask(&Operation { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.fence, told.turn.map(|(turn, _)| turn)), (None, 5, Some("deaf/1".to_owned())));
     node.release("deaf/1.0", 6).await;
@@ -513,7 +514,7 @@ async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
     node.claim("me", 5).await;
     let brief = |owner, patience, handover| {
         let stance = Stance::Wait { ticket: 7, patience };
-        Operation { stance, ..waits(owner, 7, handover) }
+        Asked { stance, ..waits(owner, 7, handover) }
     };
     let second = Duration::from_millis(200);
     node.joins(&brief("c/1.0", second, TTL)).await;
@@ -533,12 +534,12 @@ async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
 }
 
 async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
-    let several = Operation { names: names(&["a", "b"]), ..waits("c/1.1", 7, TTL) };
+    let several = Asked { names: names(&["a", "b"]), ..waits("c/1.1", 7, TTL) };
     for claim in [waits("c/1.0", 7, Duration::ZERO), several] {
         let fence = node.look("a").await.fence;
         assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
         node.joins(&claim).await;
-        node.ask(&Operation { grace: TTL / 20, ..hands_over("me", fence + 5, fence + 8) }).await;
+        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", fence + 5, fence + 8) }).await;
         assert_eq!(node.look("a").await.turn.map(|(turn, _)| turn).as_deref(), Some("c/1"));
         node.release(&claim.owner, 1).await;
     }
@@ -565,7 +566,7 @@ fn roster(servers: &str, seconds: u64) -> Roster {
 
 impl Bench {
     async fn enrol(&self, servers: &str) -> Outcome {
-        self.ask(&Operation::enrol(&enrolment(servers))).await
+        self.ask(&Operation::Enrol(enrolment(servers))).await
     }
 }
 
@@ -576,7 +577,7 @@ async fn a_roster_takes_no_more_servers_than_its_clients_lists_have(node: Bench)
     assert_eq!(node.enrol("c").await, Outcome::Listed(roster("a b c", 30)), "it wrote nothing");
     for (nodes, protocol) in [(5, 2), (3, 3)] {
         let other = Enrolment { nodes, protocol, ..enrolment("a") };
-        assert_eq!(node.ask(&Operation::enrol(&other)).await, Outcome::Unlisted(roster("a b c", 30)));
+        assert_eq!(node.ask(&Operation::Enrol(other)).await, Outcome::Unlisted(roster("a b c", 30)));
     }
 }
 
@@ -589,7 +590,7 @@ async fn only_its_own_successor_has_the_room_of_a_server_that_has_gone(node: Ben
 }
 
 async fn a_roster_is_looked_at_without_a_change(node: Bench) {
-    let look = |servers| Operation::enrol(&Enrolment { lasts: Duration::ZERO, ..enrolment(servers) });
+    let look = |servers| Operation::Enrol(Enrolment { lasts: Duration::ZERO, ..enrolment(servers) });
     assert_eq!(node.ask(&look("a b c")).await, Outcome::Listed(roster("", 0)));
     node.enrol("a b").await;
     assert_eq!(node.ask(&look("c d")).await, Outcome::Unlisted(roster("a b", 30)));
@@ -600,7 +601,7 @@ async fn a_roster_is_looked_at_without_a_change(node: Bench) {
 async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
     let brief = |servers, seconds| {
         let (lasts, max_ttl) = (Duration::from_millis(100), Duration::from_secs(seconds));
-        Operation::enrol(&Enrolment { lasts, max_ttl, ..enrolment(servers) })
+        Operation::Enrol(Enrolment { lasts, max_ttl, ..enrolment(servers) })
     };
     node.enrol("a").await;
     assert_eq!(node.ask(&brief("a b", 40)).await, Outcome::Listed(roster("a", 30)));
@@ -615,7 +616,7 @@ async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
 /// An entry that must last for a second is written for six.
 async fn what_is_there_for_as_long_as_it_must_last_is_not_written_again(node: Bench) {
     let second = Duration::from_secs(1);
-    let brief = || Operation::enrol(&Enrolment { lasts: second, max_ttl: second, ..enrolment("a") });
+    let brief = || Operation::Enrol(Enrolment { lasts: second, max_ttl: second, ..enrolment("a") });
     assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("", 0)));
     tokio::time::sleep(2 * second).await;
     assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
@@ -638,13 +639,13 @@ async fn told(node: &Bench, operation: &Operation) -> Roster {
 
 async fn who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster(node: Bench) {
     let second = Duration::from_secs(1);
-    let enrol = Operation::enrol(&enrolment("a b"));
+    let enrol = Operation::Enrol(enrolment("a b"));
     assert_eq!(told(&node, &enrol).await, roster("", 0));
     let lasts = told(&node, &enrol).await.lasts;
     assert!(lasts > 48 * second && lasts <= 50 * second, "{lasts:?}");
-    assert!(told(&node, &Operation::retire()).await.retired.is_some_and(|age| age < second));
+    assert!(told(&node, &Operation::Retire).await.retired.is_some_and(|age| age < second));
     tokio::time::sleep(2 * second).await;
-    for again in [Operation::retire(), enrol, Operation::enrol(&Enrolment { lasts: Duration::ZERO, ..enrolment("") })] {
+    for again in [Operation::Retire, enrol, Operation::Enrol(Enrolment { lasts: Duration::ZERO, ..enrolment("") })] {
         let told = told(&node, &again).await;
         assert!(told.retired.is_some_and(|age| age >= 2 * second) && told.servers == ["a", "b"], "{told:?}");
     }
@@ -653,14 +654,14 @@ async fn who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster(n
     node.claim("me", 5).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Extended);
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
-    assert!(told(&node, &Operation::reset()).await.retired.is_some());
-    for roster in [told(&node, &Operation::reset()).await, told(&node, &Operation::enrol(&enrolment("a"))).await] {
+    assert!(told(&node, &Operation::Reset).await.retired.is_some());
+    for roster in [told(&node, &Operation::Reset).await, told(&node, &Operation::Enrol(enrolment("a"))).await] {
         assert_eq!((roster.retired, &roster.servers[..]), (None, &["a", "b", "c"].map(str::to_owned)[..]));
     }
 }
 
 async fn who_is_taught_by_hand_is_not_one_who_knows(node: Bench) {
-    let record = async || match node.ask(&Operation::record()).await {
+    let record = async || match node.ask(&Operation::Record).await {
         Outcome::Record { floor, taught, .. } => (floor, taught),
         other => panic!("{other:?}"),
     };
@@ -674,7 +675,7 @@ async fn who_is_taught_by_hand_is_not_one_who_knows(node: Bench) {
 async fn who_tells_of_locks_above_a_day_is_enrolled_nowhere(node: Bench) {
     let told = |hours: u64, seconds: u64| {
         let max_ttl = Duration::from_secs(hours * 3_600 + seconds);
-        Operation::enrol(&Enrolment { max_ttl, lasts: max_ttl + roster::LASTS, ..enrolment("a") })
+        Operation::Enrol(Enrolment { max_ttl, lasts: max_ttl + roster::LASTS, ..enrolment("a") })
     };
     assert_eq!(node.ask(&told(24, 1)).await, Outcome::Unlisted(roster("", 0)));
     assert_eq!(node.ask(&told(24 * 365, 0)).await, Outcome::Unlisted(roster("", 0)));
@@ -687,7 +688,7 @@ async fn what_must_go_is_written_whatever_is_there(node: Bench) {
     assert_eq!(node.enrol("a<b").await, Outcome::Listed(roster("a b c", 30)));
     assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 30)));
     let longer = Enrolment { max_ttl: Duration::from_secs(40), ..enrolment("a c") };
-    node.ask(&Operation::enrol(&longer)).await;
+    node.ask(&Operation::Enrol(longer)).await;
     assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 40)));
 }
 

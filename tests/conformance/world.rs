@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::node::fault::{Faults, FaultyNode};
-use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb};
+use quorumlock::node::{Inspection, MemoryNode, Name, Node, Outcome, Verb};
 use quorumlock::{Quorum, QuorumBuilder};
 use tokio::runtime::Handle;
 
+use crate::common::asked::Asked;
 use crate::common::node::ask;
 use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers};
@@ -118,7 +119,7 @@ impl Memory {
     async fn ask(&self, node: usize, verb: Verb, name: &str, owner: &str, ballot: u64) -> Outcome {
         let names = [Name::new("quorumlock:", name).unwrap()].into();
         let ttl = Duration::from_secs(600);
-        let operation = Operation { verb, owner: owner.into(), ttl, ballot, count: 1, ..Operation::inspect(names) };
+        let operation = Asked { verb, owner: owner.into(), ttl, ballot, count: 1, ..Asked::inspect(names) };
         ask(&*self.stores[node], &operation).await.unwrap()
     }
 }

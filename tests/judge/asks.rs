@@ -1,6 +1,7 @@
-//! Callers get their answers in time, and after the faults they get the lock.
+//! Callers get their answers in time, and after the faults they get the lock: all of those that may
+//! vote together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::Micros;
 use super::processes::Processes;
@@ -16,34 +17,67 @@ struct Ask {
 
 /// Who waits for an answer.
 #[derive(Debug, Default)]
-pub struct Asks(BTreeMap<u32, Ask>);
+pub struct Asks {
+    open: BTreeMap<u32, Ask>,
+    /// Who may vote with whom, by process.
+    camps: Vec<u8>,
+    /// Which camps got what they had to, and in which events processes were kept out by others.
+    won: BTreeSet<u8>,
+    kept_out: Vec<(usize, u16)>,
+}
 
 impl Asks {
-    pub fn asked(&mut self, process: u16, ask: u32, by: Micros, must: bool, processes: &Processes) {
-        let stood_still = processes.stood_still(process);
-        self.0.insert(ask, Ask { process, by, stood_still, must });
+    pub fn new(camps: Vec<u8>) -> Self {
+        Self { camps, ..Self::default() }
     }
 
-    pub fn answered(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
-        let Some(ask) = self.0.remove(&ask) else { return };
+    pub fn asked(&mut self, process: u16, ask: u32, by: Micros, must: bool, processes: &Processes) {
+        let stood_still = processes.stood_still(process);
+        self.open.insert(ask, Ask { process, by, stood_still, must });
+    }
+
+    pub fn acquired(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
+        let must = self.open.get(&ask).filter(|ask| ask.must);
+        let camp = must.and_then(|ask| self.camps.get(usize::from(ask.process)));
+        self.won.extend(camp);
+        self.answered(now, ask, processes, verdict);
+    }
+
+    fn answered(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
+        let Some(ask) = self.open.remove(&ask) else { return };
         let pauses = processes.stood_still(ask.process) - ask.stood_still;
         if now > ask.by + Processes::lateness(pauses) {
             verdict.broken(Rule::NoAnswer, format!("the answer came {} us late", now - ask.by - pauses));
         }
     }
 
-    pub fn failed(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
-        if self.0.get(&ask).is_some_and(|ask| ask.must) {
-            verdict.broken(Rule::Starved, "all faults have ended, and it did not get the lock");
+    /// Who is `kept_out` may have to be: that is known in the end.
+    pub fn failed(&mut self, now: Micros, ask: u32, kept_out: bool, processes: &Processes, verdict: &mut Verdict) {
+        match self.open.get(&ask).filter(|ask| ask.must) {
+            Some(ask) if kept_out => self.kept_out.push((verdict.at, ask.process)),
+            Some(_) => verdict.broken(Rule::Starved, "all faults have ended, and it did not get the lock"),
+            None => {}
         }
         self.answered(now, ask, processes, verdict);
     }
 
     pub fn cancelled(&mut self, ask: u32) {
-        self.0.remove(&ask);
+        self.open.remove(&ask);
     }
 
     pub fn killed(&mut self, process: u16) {
-        self.0.retain(|_, ask| ask.process != process);
+        self.open.retain(|_, ask| ask.process != process);
+    }
+
+    /// At the end: only those of another camp than has the lock are kept out.
+    pub fn kept_out(&self, verdict: &mut Verdict) {
+        for &(event, process) in &self.kept_out {
+            let camp = self.camps.get(usize::from(process)).copied().unwrap_or_default();
+            if self.won.is_empty() {
+                verdict.broken_at(event, Rule::Starved, "it was kept out, and nobody got the lock");
+            } else if self.won.contains(&camp) {
+                verdict.broken_at(event, Rule::Starved, "it was kept out, and others like it were not");
+            }
+        }
     }
 }

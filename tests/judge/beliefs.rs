@@ -43,6 +43,8 @@ pub struct Beliefs {
     /// The ballot by which a process takes a name away.
     revoking: BTreeMap<(u16, u8), u64>,
     revoked: Vec<Revoked>,
+    /// When nodes forgot.
+    forgot: Vec<Micros>,
 }
 
 /// A name was taken away from whoever had it when that `began`, and from whoever has a token below
@@ -57,8 +59,10 @@ struct Revoked {
 }
 
 impl Revoked {
-    const fn concerns(&self, lease: &Lease) -> bool {
-        self.name == lease.name && (lease.from < self.began || lease.token < self.below)
+    /// A node that forgets after that forgets this as well: lower tokens may come again.
+    fn concerns(&self, lease: &Lease, forgot: &[Micros]) -> bool {
+        let forgotten = forgot.iter().any(|&at| self.began <= at && at < lease.from);
+        self.name == lease.name && (lease.from < self.began || lease.token < self.below && !forgotten)
     }
 }
 
@@ -87,11 +91,15 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
-        let lasts = |revoked: &&Revoked| revoked.concerns(lease) && revoked.by < lease.certain;
+        let lasts = |revoked: &&Revoked| revoked.concerns(lease, &self.forgot) && revoked.by < lease.certain;
         if let Some(Revoked { by, .. }) = self.revoked.iter().find(lasts) {
             let long = lease.certain - by;
             verdict.broken(Rule::RevokedGoesOn, format!("lease {number} was revoked, and is held {long} us too long"));
         }
+    }
+
+    pub fn forgot(&mut self, now: Micros) {
+        self.forgot.push(now);
     }
 
     pub fn revoking(&mut self, process: u16, name: u8, ballot: u64) {

@@ -98,6 +98,8 @@ pub enum What {
         ask: u32,
         name: u8,
         unavailable: bool,
+        /// Because clients of another list, or another protocol, have the nodes.
+        kept_out: bool,
     },
     /// It went away without waiting for the answer.
     Cancelled {
@@ -201,6 +203,11 @@ pub enum What {
     },
     Weather {
         bad: bool,
+    },
+    /// An operator has it that nobody counts the node's votes any more; or that they do.
+    Retired {
+        node: u8,
+        retired: bool,
     },
     /// The last fault has ended.
     Healed,

@@ -50,14 +50,27 @@ pub struct Judgement {
 /// What nodes were asked is in the history, and what they answered.
 #[derive(Debug)]
 pub struct Watched {
+    /// By process.
+    pub clients: Vec<Configured>,
+}
+
+/// What a process was told before it began.
+#[derive(Clone, Copy, Debug)]
+pub struct Configured {
+    /// How many nodes its list has.
     pub nodes: usize,
-    /// At how many parts per million of true time the processes' clocks ran.
-    pub rates: Vec<u64>,
+    /// At how many parts per million of true time its clock ran.
+    pub rate: u64,
+    /// Processes of one camp may vote together. While those of another are enrolled they are kept
+    /// out.
+    pub camp: u8,
 }
 
 /// Judges a history, whose events are in the order of their times.
 pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
-    let mut judge = Judge { rounds: watched.map(|world| Rounds::new(world.nodes, world.rates)), ..Judge::default() };
+    let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.camp).collect();
+    let rounds = watched.map(|world| Rounds::new(world.clients));
+    let mut judge = Judge { asks: Asks::new(camps), rounds, ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
         judge.verdict.at = at;
         judge.look(event.at, event.what);
@@ -96,10 +109,10 @@ impl Judge {
                 asks.asked(process, ask, by, must, processes);
             }
             What::Acquired { process, ask, name, lease, token, until } => {
-                asks.answered(now, ask, processes, verdict);
+                asks.acquired(now, ask, processes, verdict);
                 self.acquired(lease, Lease::new(process, name, token, now, until));
             }
-            What::Failed { ask, .. } => asks.failed(now, ask, processes, verdict),
+            What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {
                 tally.cancelled += 1;
                 asks.cancelled(ask);
@@ -127,7 +140,7 @@ impl Judge {
                 self.nodes.handed_over(op, &mut self.verdict);
             }
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
-            What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(node),
+            What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(now, node),
             other => left_behind(other, verdict),
         }
     }
@@ -190,7 +203,8 @@ impl Judge {
         self.nodes.did(op, answer, &mut self.verdict);
     }
 
-    fn forgot(&mut self, node: u8) {
+    fn forgot(&mut self, now: Micros, node: u8) {
+        self.beliefs.forgot(now);
         self.nodes.forgot(node);
         self.line.forgot(node);
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.forgot(node));
@@ -198,6 +212,7 @@ impl Judge {
 
     fn finish(mut self) -> Judgement {
         self.beliefs.two_believers(&mut self.verdict);
+        self.asks.kept_out(&mut self.verdict);
         self.line.never_left(&self.processes, &mut self.verdict);
         self.rounds.iter().for_each(|rounds| rounds.never_released(&self.processes, &mut self.verdict));
         self.tally.rejected_writes = self.storage.rejected;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::Configured;
 use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
@@ -52,16 +53,18 @@ impl Claimed {
 
 #[derive(Debug)]
 pub struct Rounds {
-    quorum: u32,
-    /// Parts per million of true time, by process.
-    rates: Vec<u64>,
+    clients: Vec<Configured>,
     owners: HashMap<Owner, Claimed>,
     by_ballot: HashMap<(u16, u8, u64), Owner>,
 }
 
 impl Rounds {
-    pub fn new(nodes: usize, rates: Vec<u64>) -> Self {
-        Self { quorum: nodes as u32 / 2 + 1, rates, owners: HashMap::new(), by_ballot: HashMap::new() }
+    pub fn new(clients: Vec<Configured>) -> Self {
+        Self { clients, owners: HashMap::new(), by_ballot: HashMap::new() }
+    }
+
+    fn quorum(&self, process: u16) -> usize {
+        self.clients[usize::from(process)].nodes / 2 + 1
     }
 
     /// Who claimed a name with a token.
@@ -146,7 +149,7 @@ impl Rounds {
         match (op.verb, answer) {
             (Verb::Claim, Answer::Granted) => {
                 claimed.registered.remove(&op.node);
-                let ends = ends(&self.rates, op.process, op.sent, op.ttl);
+                let ends = ends(&self.clients, op.process, op.sent, op.ttl);
                 claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
                 self.counted(now, op);
             }
@@ -182,14 +185,14 @@ impl Rounds {
             claimed.early.insert(op.node, op);
             return;
         };
-        let ends = ends(&self.rates, op.process, sent, op.hand);
+        let ends = ends(&self.clients, op.process, sent, op.hand);
         claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
         self.counted(now, op);
     }
 
     /// What a quorum of votes with one ballot carries.
     fn counted(&mut self, now: Micros, op: Op) {
-        let quorum = self.quorum as usize;
+        let quorum = self.quorum(op.process);
         let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
         let Some(last) = claimed.votes.get(&op.node).copied() else { return };
         let mut ends: Vec<_> =
@@ -201,12 +204,12 @@ impl Rounds {
     }
 
     fn extended(&mut self, now: Micros, op: Op) {
-        let deadline = ends(&self.rates, op.process, op.sent, op.ttl);
-        let quorum = self.quorum;
+        let deadline = ends(&self.clients, op.process, op.sent, op.ttl);
+        let quorum = self.quorum(op.process);
         let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
         let votes = claimed.renewals.entry(op.sent).or_default();
         *votes |= bit(op);
-        if votes.count_ones() >= quorum {
+        if votes.count_ones() as usize >= quorum {
             claimed.believes(now, deadline);
         }
     }
@@ -231,7 +234,7 @@ const fn bit(op: Op) -> u64 {
 }
 
 /// By true time, when a vote ends that was asked for at `sent`.
-fn ends(rates: &[u64], process: u16, sent: Micros, ttl: u32) -> Micros {
+fn ends(clients: &[Configured], process: u16, sent: Micros, ttl: u32) -> Micros {
     let ttl = u64::from(ttl) * 1_000;
-    sent + ttl.saturating_sub(ttl / 100 + 2_000) * 1_000_000 / rates[usize::from(process)]
+    sent + ttl.saturating_sub(ttl / 100 + 2_000) * 1_000_000 / clients[usize::from(process)].rate
 }

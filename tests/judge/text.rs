@@ -40,8 +40,12 @@ impl fmt::Display for Line<'_> {
                 let until = seconds(until);
                 write!(f, "p{process}  ACQUIRED {} (#{ask}) as lease {lease}, token {token}, until {until}", name(n))
             }
-            What::Failed { process, ask, name: n, unavailable } => {
-                let why = if unavailable { "unavailable" } else { "others have it" };
+            What::Failed { process, ask, name: n, unavailable, kept_out } => {
+                let why = match unavailable {
+                    _ if kept_out => "kept out",
+                    true => "unavailable",
+                    false => "others have it",
+                };
                 write!(f, "p{process}  did not get {} (#{ask}): {why}", name(n))
             }
             What::Cancelled { process, ask, name: n } => write!(f, "p{process}  cancels #{ask} for {}", name(n)),

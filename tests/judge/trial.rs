@@ -1,8 +1,8 @@
 //! The judge on trial: histories that it must condemn, and some that it must not. A judge that
 //! cannot find anything finds nothing.
 
-use super::history::{Answer, Event, Micros, Op, Verb, What};
-use super::{Rule, Watched, judge};
+use super::history::{Answer, Event, Memory, Micros, Op, Verb, What};
+use super::{Configured, Rule, Watched, judge};
 
 /// A lease of a process of its own, on the one name.
 #[derive(Clone, Copy)]
@@ -40,6 +40,7 @@ const fn event(at: Micros, what: What) -> Event {
 pub fn judge_the_judge() {
     of_holders();
     of_nodes();
+    of_lists();
 }
 
 fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &str) {
@@ -47,6 +48,11 @@ fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &s
     let history: Vec<_> = started.chain(events.iter().copied()).collect();
     let found: Vec<_> = judge(&history, watched).violations.iter().map(|violation| violation.rule).collect();
     assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
+}
+
+/// Two processes over one node each, of these camps.
+fn watched(camps: [u8; 2]) -> Watched {
+    Watched { clients: camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, camp }).to_vec() }
 }
 
 /// What processes tell.
@@ -61,6 +67,11 @@ fn of_holders() {
     finds(&and(&[revoked, a.held(75)]), Some(Rule::RevokedGoesOn), "revoked, and held on");
     let later = event(40, What::Revoked { process: 1, name: 0, began: 0, by: 60 });
     finds(&and(&[later, a.held(70)]), None, "it came after that had begun");
+    let taken = and(&[a.released(50), asked(Op { ballot: 5, ..op(Verb::Revoke, 1, 55) }), revoked]);
+    let below = [b.acquired(2, 80), b.held(90)];
+    finds(&[&taken[..], &below].concat(), Some(Rule::RevokedGoesOn), "a token below the revocation's ballot");
+    let forgot = event(75, What::NodeDown { node: 0, memory: Memory::Empty });
+    finds(&[&taken[..], &[forgot], &below].concat(), None, "the same where a node forgot in between");
     finds(&and(&[b.acquired(2, 60), a.held(70)]), Some(Rule::TwoBelievers), "held on");
     finds(&and(&[b.acquired(2, 60), a.lost(151, true)]), Some(Rule::TwoBelievers), "held to its deadline");
     finds(&and(&[a.lost(150, true), b.acquired(2, 160)]), None, "after the deadline");
@@ -74,7 +85,7 @@ fn of_holders() {
     finds(&[&first[..], &later, &[a.wrote(62, true)]].concat(), Some(Rule::StaleWrite), "an older holder's write");
     finds(&[&first[..], &later, &[a.wrote(62, false)]].concat(), None, "an older holder's write, refused");
     let asked = event(2, What::Asked { process: 0, ask: 7, name: 0, by: 10, must: true });
-    let failed = |at| event(at, What::Failed { process: 0, ask: 7, name: 0, unavailable: false });
+    let failed = |at| event(at, What::Failed { process: 0, ask: 7, name: 0, unavailable: false, kept_out: false });
     finds(&[asked, failed(9)], Some(Rule::Starved), "it had to get it");
     finds(
         &[event(2, What::Asked { process: 0, ask: 7, name: 0, by: 10, must: false }), failed(11)],
@@ -101,7 +112,7 @@ fn did(at: Micros, op: Op, answer: Answer) -> [Event; 2] {
 /// What a node did.
 fn of_nodes() {
     let finds = |parts: &[&[Event]], rule: Option<Rule>, why: &str| {
-        finds(Some(Watched { nodes: 1, rates: vec![1_000_000; 2] }), &parts.concat(), rule, why);
+        finds(Some(watched([0; 2])), &parts.concat(), rule, why);
     };
     let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
     let until = |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until };
@@ -150,4 +161,19 @@ fn of_nodes() {
     finds(&[&took, &dies], None, "a place of who died, and from whom another took the name");
     let dies = [&did(30, claim, Answer::Granted)[..], &[event(40, What::Killed { process: 0 })]].concat();
     finds(&[&[asked(claim), asked(Op { sent: 35, ..revoke })], &dies], None, "the same, of who held it");
+}
+
+/// Who may be kept out by clients of another list.
+fn of_lists() {
+    let must = |process: u16| event(2, What::Asked { process, ask: process.into(), name: 0, by: 10, must: true });
+    let failed = |kept_out| event(9, What::Failed { process: 0, ask: 0, name: 0, unavailable: true, kept_out });
+    let (sent, by) =
+        (op(Verb::Claim, 1, 3), What::Acquired { process: 1, ask: 1, name: 0, lease: 1, token: 2, until: 97_003 });
+    let won = [&[must(0), must(1), asked(sent)][..], &did(4, sent, Answer::Granted), &[event(5, by)]].concat();
+    let given_back = [Holder(1).released(6), asked(op(Verb::Release, 1, 6))];
+    let finds = |camps, parts: &[&[Event]], rule, why| finds(Some(watched(camps)), &parts.concat(), rule, why);
+    finds([0, 1], &[&won, &given_back, &[failed(true)]], None, "clients of another list have it");
+    finds([0, 1], &[&won, &given_back, &[failed(false)]], Some(Rule::Starved), "nothing tells it that they do");
+    finds([0, 0], &[&won, &given_back, &[failed(true)]], Some(Rule::Starved), "clients of its own list have it");
+    finds([0, 1], &[&[must(0), failed(true)]], Some(Rule::Starved), "nobody has it");
 }

@@ -13,7 +13,9 @@ use quorumlock::rules::{
     RestartGuard, Size, Tenure, Terms, Tick, Validity,
 };
 
+use crate::lessons::{Prepared, record};
 use crate::scope::{Fault, Scope, TICK, Ticks};
+use crate::server::Server;
 
 /// How many nodes there are.
 pub const NODES: usize = 3;
@@ -95,6 +97,10 @@ pub struct Client {
     waiting: bool,
     /// It was handed over since it asked.
     fresh: bool,
+    /// By how much its wall clock is ahead.
+    ahead: Duration,
+    /// What it is about to tell nodes.
+    pub lessons: [Option<Prepared>; NODES],
 }
 
 /// What a client sends, to which nodes.
@@ -105,7 +111,12 @@ pub fn tick(now: Ticks) -> Tick {
     Tick::new(TICK * (100 + now).unsigned_abs())
 }
 
-/// Wall clocks agree here, so tokens need no lesson.
+/// What wall clocks show that are not ahead.
+pub fn wall(now: Ticks) -> Duration {
+    Duration::from_micros(100 * u64::from(now.unsigned_abs()))
+}
+
+/// Where wall clocks agree, tokens need no lesson.
 fn taught(guard: &mut RestartGuard) {
     if let Some(lesson) = guard.lesson() {
         guard.lesson_given(lesson, true, lesson.from);
@@ -115,7 +126,7 @@ fn taught(guard: &mut RestartGuard) {
 impl Client {
     pub fn new(number: u8, scope: &Scope) -> Self {
         let mut guard = RestartGuard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
-        let server = crate::server::Server::new(false);
+        let server = Server::new(false);
         guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
         guard.take_news();
         taught(&mut guard);
@@ -135,6 +146,8 @@ impl Client {
             handed: Handovers::default(),
             waiting: false,
             fresh: false,
+            ahead: if number == 0 { scope.ahead } else { Duration::ZERO },
+            lessons: [None; NODES],
         }
     }
 
@@ -165,6 +178,14 @@ impl Client {
         matches!(&self.state, State::Holding { tenure, .. } if tenure.is_held(tick(now)))
     }
 
+    /// Until when it treats the lock as held, and the token that it has it by.
+    pub fn holds(&self, now: Ticks) -> Option<(Tick, u64)> {
+        match &self.state {
+            State::Holding { tenure, token, .. } if tenure.is_held(tick(now)) => Some((tenure.deadline(), *token)),
+            _ => None,
+        }
+    }
+
     /// Begins an acquisition.
     pub fn begin(&mut self, scope: &Scope, now: Ticks) -> Sent {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
@@ -180,8 +201,7 @@ impl Client {
     }
 
     fn ask(&mut self, rules: &mut Acquisition<ClaimTally>, now: Ticks) -> Sent {
-        // All wall clocks agree: after a loss of memory tokens rest on them.
-        self.highest = dealt(self.highest, Duration::from_micros(100 * u64::from(now.unsigned_abs())));
+        self.highest = dealt(self.highest, wall(now) + self.ahead);
         // As `Attempt::ballot` has it.
         let known = rules.highest().max(self.handed.top());
         let ballot = if known > self.told { known } else { lifted(self.highest, self.told).expect("small numbers") };
@@ -252,6 +272,7 @@ impl Client {
             }
             Ok(Outcome::Granted { .. }) => self.handed.granted(node),
             Ok(Outcome::Stale { .. }) => self.handed.stale(node),
+            Ok(Outcome::Lost { .. }) => self.handed.revoked(node),
             _ => {}
         }
     }
@@ -382,7 +403,7 @@ impl Client {
 
     /// The ballot of whoever comes next.
     fn next(&mut self, above: u64, now: Ticks) -> u64 {
-        self.highest = dealt(self.highest, Duration::from_micros(100 * u64::from(now.unsigned_abs())));
+        self.highest = dealt(self.highest, wall(now) + self.ahead);
         lifted(self.highest, above.max(self.told)).expect("small numbers")
     }
 
@@ -417,12 +438,18 @@ impl Client {
         self.send(Verb::Renew, owner, token, now)
     }
 
-    /// A new connection: the node says what it is.
-    pub fn meet(&mut self, node: usize, server: &crate::server::Server, now: Ticks) {
+    /// A new connection: the node says what it is, and whether it needs a lesson.
+    pub fn meet(&mut self, scope: &Scope, node: usize, server: &mut Server, now: Ticks) {
         let lineage = server.epoch.to_string();
         let (uptime, time) = (server.uptime(now), Some(server.time(now)));
-        self.guards[node].meet(&lineage, uptime, time, tick(now), tick(now));
-        self.guards[node].take_news();
-        taught(&mut self.guards[node]);
+        let guard = &mut self.guards[node];
+        guard.meet(&lineage, uptime, time, tick(now), tick(now));
+        if scope.has_lessons() {
+            guard.recorded(record(server, now).map(|(_, taught)| taught), tick(now));
+        }
+        guard.take_news();
+        if !scope.has_lessons() {
+            taught(guard);
+        }
     }
 }

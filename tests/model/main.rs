@@ -1,6 +1,8 @@
 //! The protocol in small scope, exhausted: three nodes, two clients, one name, time in ticks, and
-//! at most one fault. The rules and the memory node are the real ones; what is modelled is the
-//! network, the clocks, and when things happen.
+//! at most one fault; somebody who takes the name away, or nodes that are taught what they forgot.
+//! The rules and the memory node are the real ones; what is modelled is the network, the clocks,
+//! and when things happen. Rosters have a model of their own, with four or five servers and clients
+//! of two lists: [`rosters`].
 //!
 //! `scripts/model` explores the most; a violation is printed as the shortest sequence of events
 //! that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, `--seconds=S` for each
@@ -8,19 +10,28 @@
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
+#[path = "../common/asked.rs"]
+mod asked;
 mod client;
+mod lessons;
+mod revoker;
+mod rosters;
 mod scope;
 mod server;
 mod world;
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+// What `rosters` has of the library's own files names them so.
+use quorumlock::{node, rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
-use scope::{Scope, Size, scopes};
+use scope::{Revokes, Scope, Size};
 
-const RULES: [&str; 2] = ["two_holders", "tokens_grow"];
+const RULES: [&str; 3] = ["two_holders", "tokens_grow", "revoked_goes_on"];
 
 fn main() -> ExitCode {
     let option = |name: &str| std::env::args().rev().find_map(|arg| arg.strip_prefix(name).map(str::to_owned));
@@ -32,15 +43,32 @@ fn main() -> ExitCode {
     };
     let only = option("--only=");
     let seconds = option("--seconds=").and_then(|seconds| seconds.parse().ok());
-    let named = |scope: &Scope| only.as_deref().is_none_or(|only| only == scope.name);
-    let chosen: Vec<_> = scopes(size).into_iter().filter(named).collect();
-    let bad = chosen.iter().filter(|scope| !exhaust(**scope, seconds.map(Duration::from_secs))).count();
-    println!("{} passed, {bad} failed", chosen.len() - bad);
-    if bad == 0 && !chosen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let (named, limit) = (|name| only.as_deref().is_none_or(|only| only == name), seconds.map(Duration::from_secs));
+    let locks = scope::scopes(size).into_iter().filter(|scope| named(scope.name));
+    let lists = rosters::scopes(size).into_iter().filter(|scope| named(scope.name));
+    let locks = locks.map(|scope| exhaust(scope, scope.name, |shown| is_alive(&scope, shown), limit));
+    let lists = lists.map(|scope| exhaust(scope, scope.name, |shown| scope.is_alive(shown), limit));
+    let results: Vec<_> = locks.chain(lists).collect();
+    let bad = results.iter().filter(|good| !**good).count();
+    println!("{} passed, {bad} failed", results.len() - bad);
+    if bad == 0 && !results.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether a scope shows what it is about.
+fn is_alive(scope: &Scope, shown: &dyn Fn(&str) -> bool) -> bool {
+    shown("both_got_it")
+        && (shown("taken_away") || scope.revokes == Revokes::Never)
+        && (shown("rests_on_nodes") || !scope.has_lessons())
 }
 
 /// Explores all of a scope. Returns whether nothing is wrong in it.
-fn exhaust(scope: Scope, limit: Option<Duration>) -> bool {
+fn exhaust<M>(scope: M, name: &str, is_alive: impl Fn(&dyn Fn(&str) -> bool) -> bool, limit: Option<Duration>) -> bool
+where
+    M: Model<State: Clone + Debug + Hash + PartialEq + Send + Sync, Action: Clone + Debug + PartialEq>
+        + Send
+        + Sync
+        + 'static,
+{
     let began = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let builder = scope.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
@@ -53,12 +81,11 @@ fn exhaust(scope: Scope, limit: Option<Duration>) -> bool {
     let discoveries = checker.discoveries();
     let broken: Vec<_> = RULES.into_iter().filter(|name| discoveries.contains_key(name)).collect();
     let (states, depth, seconds) = (checker.unique_state_count(), checker.max_depth(), began.elapsed().as_secs());
-    let name = scope.name;
     println!("model: {name}: {states} states, {depth} deep, {seconds} s, exhausted: {exhausted}, broken: {broken:?}");
     broken.iter().for_each(|name| println!("{name}:\n{}", discoveries[name]));
-    let alive = discoveries.contains_key("both_got_it");
+    let alive = is_alive(&|name| discoveries.contains_key(name));
     if broken.is_empty() && exhausted && !alive {
-        println!("nobody gets the lock after another in this scope: it shows nothing");
+        println!("nobody gets the lock as this scope is about: it shows nothing");
     }
     broken.is_empty() && exhausted && alive
 }

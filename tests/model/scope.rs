@@ -39,6 +39,16 @@ pub enum Late {
     Replies,
 }
 
+/// Whether somebody takes the name away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revokes {
+    Never,
+    /// All nodes, or all but one, are asked at one moment to let a hold end.
+    AtOnce,
+    /// Each node is asked when it likes.
+    NodeByNode,
+}
+
 /// The bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
@@ -49,6 +59,10 @@ pub struct Scope {
     pub max_ttl: Ticks,
     /// The last moment.
     pub end: Ticks,
+    /// By how much time goes on at once.
+    pub stride: Ticks,
+    /// By how much the wall clock of client 0 is ahead: where it is, nodes that forgot are taught.
+    pub ahead: Duration,
     /// How many rounds each client makes at most, over all its acquisitions.
     pub rounds: [u8; 2],
     /// How many renewals each client sends at most.
@@ -59,6 +73,15 @@ pub struct Scope {
     pub releases: bool,
     /// Whether the second client waits, and may be handed the lock.
     pub hands: bool,
+    /// How somebody takes the name away, once.
+    pub revokes: Revokes,
+}
+
+impl Scope {
+    /// Whether nodes are taught.
+    pub const fn has_lessons(&self) -> bool {
+        !self.ahead.is_zero()
+    }
 }
 
 /// How much is explored.
@@ -76,6 +99,10 @@ pub enum Size {
 /// what it takes for two of them to count a node that has forgotten one of them.
 const CROSSED: Slow = Slow::These(0b010_011);
 
+/// Client 0 reaches nodes 1 and 2 when it likes, and client 1 node 1: what it takes for one to win
+/// by what node 0 has forgotten, while the other teaches it what node 2 knows.
+const TAUGHT: Slow = Slow::These(0b010_110);
+
 pub fn scopes(size: Size) -> Vec<Scope> {
     let slow = Slow::AtMost(match size {
         Size::Small => 1,
@@ -88,12 +115,15 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         ttl: 4,
         max_ttl: 4,
         end: 5,
+        stride: 1,
+        ahead: Duration::ZERO,
         rounds: [1, 1],
         renewals: [2, 0],
         slow,
         late: Late::Requests,
         releases: false,
         hands: false,
+        revokes: Revokes::Never,
     };
     let full = size == Size::Full;
     let crash = Scope { name: "crash", fault: Fault::Crash, end: if full { 5 } else { 4 }, ..base };
@@ -108,7 +138,29 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     };
     // What is given back is handed over: a waiter asks once or twice, and holds on a little.
     let hand = Scope { name: "hand-over", hands: true, end: 3, rounds: [1, 2], renewals: [0, 1], ..rounds };
+    // Whoever takes the name away reaches each node when it likes, so fewer of the others are slow.
+    let revokes = if size == Size::Small { Revokes::AtOnce } else { Revokes::NodeByNode };
+    let revocation = Scope { name: "revocation", revokes, end: 2, slow: Slow::AtMost(1), ..base };
+    // The name passes from one to the next while one node has not heard of that; or two have not,
+    // and who is revoked waits for it still.
+    let (name, revokes) = ("revocation, hand-over", Revokes::AtOnce);
+    let passes = Scope { name, revokes, end: 1, rounds: [1, 1], slow: Slow::These(0b000_001), ..hand };
+    let (name, slow) = ("revocation, waiter", Slow::These(0b000_110));
+    let waits = Scope { name, slow, end: 0, rounds: [1, 2], renewals: [0, 0], ..passes };
+    // One wall clock is ahead by much more than the longest ttl: tokens rest on what nodes know.
+    let ahead = Duration::from_secs(100);
+    let lessons =
+        Scope { name: "lessons", fault: Fault::Crash, ttl: 2, max_ttl: 2, end: 3, renewals: [0, 0], ahead, ..base };
+    // All that is kept of a name expires after 105 s, and its fence is below the floor by then.
+    let floors = Scope { name: "floors", fault: Fault::None, end: 56, stride: 14, ..lessons };
+    // A node forgets and is taught, and floors go on from there.
+    let taught = Scope { name: "lessons and floors", fault: Fault::Crash, max_ttl: 14, end: 42, ..floors };
     let mut scopes = vec![
+        lessons,
+        floors,
+        taught,
+        revocation,
+        passes,
         crash,
         step("clock forward", 4),
         step("clock back", -4),
@@ -125,6 +177,9 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     if size != Size::Small {
         let crossed = Scope { name: "crash, crossed", slow: CROSSED, end: if full { 6 } else { 4 }, ..crash };
         scopes.push(crossed);
+        scopes.push(Scope { name: "lessons, crossed", slow: TAUGHT, end: 4, ..lessons });
+        scopes.push(waits);
+        scopes.push(Scope { name: "revocation, fence raised", rounds: [2, 1], ..passes });
     }
     scopes
 }

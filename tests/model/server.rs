@@ -2,7 +2,6 @@
 //! is.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
@@ -24,15 +23,22 @@ pub struct Server {
     pub epoch: u8,
     born: Ticks,
     ahead: Ticks,
-    /// Whether who waits matters.
-    queues: bool,
+    /// Whether it matters who waits and who was revoked.
+    whole: bool,
 }
 
 type Seen<'a> = (Option<&'a Store>, Option<(&'a Option<String>, Option<Duration>, u64)>, (u64, u64), u8, Ticks, Ticks);
 
 impl Server {
-    pub fn new(queues: bool) -> Self {
-        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0, queues }
+    pub fn new(whole: bool) -> Self {
+        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0, whole }
+    }
+
+    /// One that is known to have forgotten nothing.
+    pub fn taught() -> Self {
+        let mut server = Self::new(true);
+        server.apply(&Operation::teach(0, 0), 0);
+        server
     }
 
     /// The node's TIME.
@@ -50,8 +56,10 @@ impl Server {
         let time = self.time(now);
         let outcome = self.store.apply(operation, time);
         let published = self.store.hints().into_iter().filter_map(|hint| hint.granted).collect();
-        let look = Operation::inspect(Arc::clone(&operation.names));
-        if let Outcome::Inspected(mut entries) = self.store.apply(&look, time) {
+        let look = Operation::Inspect(operation.names().into());
+        if let Outcome::Inspected(mut entries) = self.store.apply(&look, time)
+            && !entries.is_empty()
+        {
             self.says = entries.pop().map(|entry| (entry, time));
         }
         (outcome, published)
@@ -59,8 +67,7 @@ impl Server {
 
     /// Another process, which remembers nothing.
     pub fn crash(&mut self, now: Ticks) {
-        *self =
-            Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new(self.queues) };
+        *self = Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new(self.whole) };
     }
 
     pub fn step(&mut self, by: Ticks) {
@@ -72,7 +79,7 @@ impl Server {
             let until = entry.remaining.map(|left| *at + left);
             (&entry.holder, until, entry.fence)
         });
-        (self.queues.then_some(&self.store), says, self.store.bounds(), self.epoch, self.born, self.ahead)
+        (self.whole.then_some(&self.store), says, self.store.bounds(), self.epoch, self.born, self.ahead)
     }
 }
 

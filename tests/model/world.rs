@@ -8,8 +8,10 @@ use quorumlock::node::{HandedOver, Name, Operation, Stance, Verb};
 use quorumlock::rules::handover::Stamp;
 use stateright::{Model, Property};
 
+use crate::asked::Asked;
 use crate::client::{Answer, Client, Message, NODES, Owner, Push, Sent, State, lasts};
-use crate::scope::{Fault, Late, Scope, Slow, TICK, Ticks};
+use crate::revoker::{Revoker, Told};
+use crate::scope::{Fault, Late, Revokes, Scope, Slow, TICK, Ticks};
 use crate::server::Server;
 
 /// What a node says, in this order.
@@ -24,7 +26,7 @@ pub enum Said {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Connection {
     slow: bool,
-    epoch: u8,
+    pub epoch: u8,
     requests: VecDeque<Message>,
     replies: VecDeque<Said>,
     generation: u64,
@@ -36,15 +38,21 @@ pub struct Connection {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    now: Ticks,
-    servers: [Arc<Server>; NODES],
-    clients: [Arc<Client>; 2],
-    connections: [[Arc<Connection>; NODES]; 2],
+    pub now: Ticks,
+    pub servers: [Arc<Server>; NODES],
+    pub clients: [Arc<Client>; 2],
+    pub connections: [[Arc<Connection>; NODES]; 2],
     faulty: bool,
     /// The highest token that anybody got.
     token: u64,
     /// A later holder got a token that was not higher.
     fell: bool,
+    /// Who takes the name away, and what it told.
+    pub revoker: Revoker,
+    /// Whom it revoked on which node, and whether a node granted one of them something later.
+    pub revoked: Vec<(usize, Arc<str>)>,
+    pub took: bool,
+    pub told: Option<Told>,
 }
 
 /// What may happen.
@@ -65,8 +73,20 @@ pub enum Action {
     Renew(usize),
     Release(usize),
     Fault(usize),
+    /// A client asks all nodes for their records.
+    Survey(usize),
+    /// It teaches a node.
+    Teach(usize, usize),
     /// A client notices that its node is another process, and connects anew.
     Reconnect(usize, usize),
+    /// Who takes the name away asks all nodes, or all but one, who holds it.
+    Look(Option<usize>),
+    /// A node lets that end.
+    Revoke(usize),
+    /// All nodes do, or all but one, and who asks goes on.
+    RevokeAll(Option<usize>),
+    /// That one goes on with the answers that it has.
+    GoOn,
 }
 
 impl Model for Scope {
@@ -75,7 +95,7 @@ impl Model for Scope {
 
     fn init_states(&self) -> Vec<World> {
         let chosen = |slow: &u8| match self.slow {
-            Slow::AtMost(most) => slow.count_ones() <= most && canonical(*slow),
+            Slow::AtMost(most) => slow.count_ones() <= most && canonical(*slow, self.fault == Fault::None),
             Slow::These(these) => *slow == these,
         };
         (0..1u8 << (2 * NODES)).filter(chosen).map(|slow| World::new(self, slow)).collect()
@@ -83,10 +103,10 @@ impl Model for Scope {
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         // Where nobody can get the lock any more, nothing can go wrong that has not.
-        if !world.clients.iter().any(|client| client.may_acquire(self)) {
+        if !world.matters(self) {
             return;
         }
-        if world.now < self.end {
+        if world.now < self.end && !world.waits_for_lessons(self) {
             actions.push(Action::Tick);
         }
         if world.faulty {
@@ -96,7 +116,9 @@ impl Model for Scope {
         for client in 0..2 {
             world.of_client(self, client, actions);
             (0..NODES).for_each(|node| world.of_connection(client, node, actions));
+            world.of_lessons(self, client, actions);
         }
+        world.of_revoker(self, actions);
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
@@ -112,6 +134,18 @@ impl Model for Scope {
                 !world.clients.iter().all(|client| client.is_held(world.now))
             }),
             Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
+            Property::always("revoked_goes_on", |_: &Self, world: &World| !world.goes_on()),
+            // Nor would one in which nobody gets a token that rests on a lesson or a floor.
+            Property::sometimes("rests_on_nodes", |scope: &Self, world: &World| {
+                let behind = |(_, token): (_, u64)| u128::from(token) > scope.ahead.as_micros();
+                let forgot = scope.fault != Fault::Crash || world.servers[0].epoch > 0;
+                forgot && world.clients[1].holds(world.now).is_some_and(behind)
+            }),
+            // Nor one in which nothing is ever taken away.
+            Property::sometimes("taken_away", |_: &Self, world: &World| {
+                let later = |told: Told| world.clients[1].holds(world.now).is_some_and(|(_, token)| token > told.below);
+                world.told.is_some_and(later)
+            }),
             // A model in which nobody ever gets the lock would find nothing.
             Property::sometimes("both_got_it", |_: &Self, world: &World| {
                 world.clients[1].is_held(world.now) && world.clients[0].rounds > 0
@@ -120,17 +154,19 @@ impl Model for Scope {
     }
 }
 
-/// Whether the connections of nodes 1 and 2, which are alike, are slow in their order.
-const fn canonical(slow: u8) -> bool {
+/// Whether the connections of nodes 1 and 2, which are alike, are slow in their order; and those of
+/// node 0, if that is like them.
+const fn canonical(slow: u8, alike: bool) -> bool {
     const fn of_node(slow: u8, node: usize) -> u8 {
         (slow >> node & 1) + (slow >> (NODES + node) & 1) * 2
     }
-    of_node(slow, 1) <= of_node(slow, 2)
+    of_node(slow, 1) <= of_node(slow, 2) && (!alike || of_node(slow, 0) <= of_node(slow, 1))
 }
 
 impl World {
     fn new(scope: &Scope, slow: u8) -> Self {
-        let server = Arc::new(Server::new(scope.hands));
+        let whole = scope.hands || scope.revokes != Revokes::Never || scope.has_lessons();
+        let server = Arc::new(if scope.has_lessons() { Server::taught() } else { Server::new(whole) });
         let connection = |client: usize, node: usize| {
             Arc::new(Connection { slow: slow >> (client * NODES + node) & 1 > 0, ..Connection::default() })
         };
@@ -142,7 +178,19 @@ impl World {
             faulty: scope.fault != Fault::None,
             token: 0,
             fell: false,
+            revoker: Revoker::default(),
+            revoked: Vec::new(),
+            took: false,
+            told: None,
         }
+    }
+
+    /// Whether anything can go wrong still: somebody may get the lock, or who was revoked go on.
+    fn matters(&self, scope: &Scope) -> bool {
+        let open = |client: &Arc<Client>| {
+            client.may_acquire(scope) || scope.revokes != Revokes::Never && client.is_held(self.now)
+        };
+        self.clients.iter().any(open)
     }
 
     fn of_client(&self, scope: &Scope, number: usize, actions: &mut Vec<Action>) {
@@ -195,7 +243,7 @@ impl World {
         let now = self.now;
         match action {
             Action::Tick => {
-                self.now += 1;
+                self.now += scope.stride;
                 (0..2).for_each(|client| self.settle(scope, client));
             }
             Action::Begin(client) => self.act(scope, client, |client| {
@@ -225,7 +273,13 @@ impl World {
             Action::Renew(client) => self.act(scope, client, |client| client.renew(now)),
             Action::Release(client) => self.act(scope, client, |client| client.release(now)),
             Action::Fault(client) => self.fault(scope, client),
-            Action::Reconnect(client, node) => self.reconnect(client, node),
+            Action::Survey(client) => self.survey(client),
+            Action::Teach(client, node) => self.teach(client, node),
+            Action::Reconnect(client, node) => self.reconnect(scope, client, node),
+            Action::Look(but) => self.look(but),
+            Action::Revoke(node) => self.revoke(node),
+            Action::RevokeAll(but) => self.revoke_all(but),
+            Action::GoOn => self.go_on(),
         }
     }
 
@@ -252,11 +306,13 @@ impl World {
         }
     }
 
-    fn reconnect(&mut self, client: usize, node: usize) {
-        let (server, slow) = (self.servers[node].clone(), self.connections[client][node].slow);
+    fn reconnect(&mut self, scope: &Scope, client: usize, node: usize) {
+        let now = self.now;
+        let (epoch, slow) = (self.servers[node].epoch, self.connections[client][node].slow);
         let generation = self.connections[client][node].generation + 1;
-        *self.connection(client, node) = Connection { slow, generation, epoch: server.epoch, ..Connection::default() };
-        Arc::make_mut(&mut self.clients[client]).meet(node, &server, self.now);
+        *self.connection(client, node) = Connection { slow, generation, epoch, ..Connection::default() };
+        let server = Arc::make_mut(&mut self.servers[node]);
+        Arc::make_mut(&mut self.clients[client]).meet(scope, node, server, now);
     }
 
     /// Lets a client do something, and sends what it says.
@@ -321,6 +377,7 @@ impl World {
         let server = Arc::make_mut(&mut self.servers[node]);
         let (outcome, published) = server.apply(&operation(scope, message), now);
         let time = server.time(now);
+        self.note_grant(node, message, &outcome);
         for granted in published {
             self.publish(scope, node, &granted);
         }
@@ -362,7 +419,7 @@ impl World {
                 server.crash(self.now);
                 let quick = |client: &usize| !self.connections[*client][0].slow;
                 let quick: Vec<_> = (0..2).filter(quick).collect();
-                quick.into_iter().for_each(|client| self.reconnect(client, 0));
+                quick.into_iter().for_each(|client| self.reconnect(scope, client, 0));
             }
             Fault::Step(by) => server.step(by),
             Fault::Replace => {
@@ -387,13 +444,10 @@ impl Said {
 }
 
 fn operation(scope: &Scope, message: Message) -> Operation {
-    static NAMES: OnceLock<Arc<[Name]>> = OnceLock::new();
-    let names = NAMES.get_or_init(|| Arc::from([Name::new("", "it").expect("a name")]));
     let waits = scope.hands && message.verb == Verb::Claim;
     let patience = TICK * 100;
-    let stance = if waits { Stance::Wait { ticket: 1, patience } } else { Stance::Once };
-    Operation {
-        stance,
+    let asked = Asked {
+        stance: if waits { Stance::Wait { ticket: 1, patience } } else { Stance::Once },
         handover: if waits { lasts().ttl() } else { Duration::ZERO },
         next: if scope.hands { message.next } else { 0 },
         verb: message.verb,
@@ -401,11 +455,17 @@ fn operation(scope: &Scope, message: Message) -> Operation {
         ttl: TICK * scope.ttl.unsigned_abs(),
         ballot: message.ballot,
         count: 1,
-        ..Operation::inspect(names.clone())
-    }
+        ..Asked::inspect(names())
+    };
+    asked.into()
 }
 
-fn owner(owner: Owner) -> Arc<str> {
+pub fn names() -> Arc<[Name]> {
+    static NAMES: OnceLock<Arc<[Name]>> = OnceLock::new();
+    NAMES.get_or_init(|| Arc::from([Name::new("", "it").expect("a name")])).clone()
+}
+
+pub fn owner(owner: Owner) -> Arc<str> {
     format!("{}/{}.{}", owner.client, owner.acquisition, owner.round).into()
 }
 

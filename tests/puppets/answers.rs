@@ -21,8 +21,8 @@ const OWN: u64 = 0;
 /// An answer to this operation.
 pub fn to(operation: &Operation, reply: Reply) -> Reply {
     match reply {
-        Ok(Outcome::Granted { fence: OWN }) if operation.verb == Verb::Count => Ok(Outcome::Counted),
-        Ok(Outcome::Granted { fence: OWN }) => Ok(Outcome::Granted { fence: operation.ballot }),
+        Ok(Outcome::Granted { fence: OWN }) if operation.verb() == Verb::Count => Ok(Outcome::Counted),
+        Ok(Outcome::Granted { fence: OWN }) => Ok(Outcome::Granted { fence: operation.ballot().unwrap_or_default() }),
         other => other,
     }
 }

@@ -1,14 +1,14 @@
 //! Nodes that may have forgotten what they granted: a holder whose deadline rests on them renews at
 //! once.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{FaultKind, Operation, Outcome, Verb};
+use quorumlock::node::{FaultKind, Outcome, Verb};
 use quorumlock::{LockGuard, LockOptions};
 use tokio::time::sleep;
 
 use crate::answers::{Answer, SILENCE, fault, granted, held, released};
+use crate::asked::Asked;
 use crate::stage::{MS, Reading, SECOND, Stage};
 
 const TTL: Duration = Duration::from_secs(9);
@@ -18,7 +18,7 @@ fn extended() -> Answer {
 }
 
 /// A holder of nodes 0 and 1 of three.
-async fn holder(options: LockOptions) -> (Stage, LockGuard, Arc<Operation>) {
+async fn holder(options: LockOptions) -> (Stage, LockGuard, Asked) {
     let stage = Stage::with(3, true, |builder| builder.options(options.ttl(TTL)));
     let (guard, claim) = stage.won_with(|node| if node == 2 { held(60) } else { granted() }).await;
     (stage, guard, claim)

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{FaultKind, HandedOver, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::node::{FaultKind, HandedOver, Outcome, Queued, Stance, Verb};
 use quorumlock::rules::handover::Stamp;
 use quorumlock::{LockGuard, QuorumBuilder, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::answers::{Answer, SILENCE, fault, granted, held, released, stale};
+use crate::asked::Asked;
 use crate::stage::{MS, SECOND, Stage};
 
 /// When nodes say something: always over the same connection.
@@ -25,7 +26,7 @@ fn queued(rank: u32) -> Answer {
 }
 
 /// What a node hands over to whoever made `claim`.
-fn handed(claim: &Operation, ballot: u64) -> HandedOver {
+fn handed(claim: &Asked, ballot: u64) -> HandedOver {
     let (owner, name, lasts) = (claim.owner.clone(), claim.names[0].clone(), claim.handover);
     HandedOver { owner, ballot, lasts, name, stamp: at(101), counts: true }
 }
@@ -35,7 +36,7 @@ fn long(builder: QuorumBuilder) -> QuorumBuilder {
 }
 
 /// A caller that stands in the queues of these nodes.
-async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Arc<Operation>) {
+async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Asked) {
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
     assert!(claim.registers());

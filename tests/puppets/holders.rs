@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::LockGuard;
-use quorumlock::node::{FaultKind, Operation, Outcome, Verb};
+use quorumlock::node::{FaultKind, Outcome, Verb};
 use tokio::time::sleep;
 
 use crate::answers::{Answer, SILENCE, fault, granted, held, released, reserved};
+use crate::asked::Asked;
 use crate::stage::{MS, SECOND, Stage};
 
 /// A holder that had to wait, and what the nodes answered to the round that it won.
-async fn waited(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (LockGuard, Arc<Operation>) {
+async fn waited(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (LockGuard, Asked) {
     let waiting = stage.acquire(60 * SECOND);
     let first = stage.round(Verb::Claim, |_, _| held(60)).await;
     sleep(MS).await;
@@ -69,7 +70,7 @@ async fn the_count_is_set_on_all_nodes_and_renewed_with_the_lock() {
     let outer = guard.clone();
     let entering = tokio::spawn(async move { outer.reenter().await });
     let count = stage.round(Verb::Count, |_, _| granted()).await;
-    assert_eq!((&count.owner, count.ballot, count.count), (&claim.owner, claim.ballot, 2));
+    assert_eq!((&count.owner, count.count), (&claim.owner, 2));
     let inner = entering.await.unwrap().unwrap();
     let renewal = stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
     assert_eq!((&renewal.owner, renewal.count), (&claim.owner, 2));

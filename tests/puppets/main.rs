@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod answers;
+#[path = "../common/asked.rs"]
+mod asked;
 mod callers;
 mod closing;
 mod doubts;

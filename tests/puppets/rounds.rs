@@ -4,6 +4,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use quorumlock::NodeCause;
 use quorumlock::node::{Fault, FaultKind, Outcome, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -110,6 +111,8 @@ async fn an_error_says_what_each_node_said_and_what_caused_it() {
     let error = trying.await.unwrap().unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("a quorum is out of reach"), "{error}");
     assert!(error.nodes()[0].said.contains("held by somebody") && error.nodes()[1].said.contains("pipe broke"));
+    let causes: Vec<_> = error.nodes().iter().map(|node| node.cause).collect();
+    assert_eq!(causes, [NodeCause::Held, NodeCause::Silent, NodeCause::Silent]);
     assert!(error.source().is_some_and(|cause| cause.to_string().contains("a broken pipe")));
 }
 

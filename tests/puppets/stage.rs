@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::answers::{Answer, granted, released, to};
+use crate::asked::Asked;
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub struct Puppet {
     /// What is known of its clock.
     ahead: Mutex<Option<i128>>,
     lesson: Mutex<Option<Lesson>>,
+    /// Whether it was the last word on its lesson that nobody can give it.
+    left: AtomicBool,
     closed: AtomicBool,
     state: Mutex<NodeState>,
     /// The run id and the roster of its server, if it has one.
@@ -39,10 +42,10 @@ pub struct Puppet {
 }
 
 /// Returns whether it was done, and is not to be done again.
-type Reflex = Box<dyn FnMut(&Operation) -> bool + Send>;
+type Reflex = Box<dyn FnMut(&Asked) -> bool + Send>;
 
 impl Puppet {
-    fn react(&self, operation: &Operation) {
+    fn react(&self, operation: &Asked) {
         let reflex = self.reflex.lock().unwrap().take();
         if let Some(mut reflex) = reflex
             && !reflex(operation)
@@ -64,7 +67,7 @@ impl Node for Puppet {
     }
 
     fn submit(&self, request: Request) {
-        let operation = request.operation.clone();
+        let operation = (&*request.operation).into();
         self.asked.lock().unwrap().push_back(request);
         self.react(&operation);
     }
@@ -82,7 +85,9 @@ impl Node for Puppet {
     }
 
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
-        self.lesson.lock().unwrap().take_if(|due| taught && *due == lesson);
+        let mut due = self.lesson.lock().unwrap();
+        self.left.fetch_or(!taught && *due == Some(lesson), Ordering::Relaxed);
+        due.take_if(|due| taught && *due == lesson);
     }
 
     fn close(&self) {
@@ -183,6 +188,7 @@ impl Stage {
                 hints,
                 ahead: Mutex::default(),
                 lesson: Mutex::default(),
+                left: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
                 state: Mutex::new(NodeState::Up),
                 member: Mutex::default(),
@@ -217,11 +223,11 @@ impl Stage {
     }
 
     /// A lock that these nodes grant, and the claim for it.
-    pub async fn won(&self) -> (LockGuard, Arc<Operation>) {
+    pub async fn won(&self) -> (LockGuard, Asked) {
         self.won_with(|_| granted()).await
     }
 
-    pub async fn won_with(&self, answer: impl Fn(usize) -> Answer) -> (LockGuard, Arc<Operation>) {
+    pub async fn won_with(&self, answer: impl Fn(usize) -> Answer) -> (LockGuard, Asked) {
         let acquiring = self.acquire(SECOND);
         let claim = self.round(Verb::Claim, |node, _| answer(node)).await;
         (acquiring.await.unwrap().unwrap(), claim)
@@ -229,17 +235,12 @@ impl Stage {
 
     /// Waits until every node is asked for `verb`, and lets them answer, in the order of their
     /// numbers.
-    pub async fn round(&self, verb: Verb, answer: impl Fn(usize, &Operation) -> Answer) -> Arc<Operation> {
+    pub async fn round(&self, verb: Verb, answer: impl Fn(usize, &Asked) -> Answer) -> Asked {
         self.some(0..self.puppets.len(), verb, answer).await
     }
 
     /// The same where only some nodes are asked, and all others are not.
-    pub async fn only(
-        &self,
-        nodes: &[usize],
-        verb: Verb,
-        answer: impl Fn(usize, &Operation) -> Answer,
-    ) -> Arc<Operation> {
+    pub async fn only(&self, nodes: &[usize], verb: Verb, answer: impl Fn(usize, &Asked) -> Answer) -> Asked {
         let operation = self.some(nodes.iter().copied(), verb, answer).await;
         self.quiet_for(Duration::ZERO).await;
         operation
@@ -250,21 +251,19 @@ impl Stage {
         &self,
         nodes: impl Iterator<Item = usize>,
         verb: Verb,
-        answer: impl Fn(usize, &Operation) -> Answer,
-    ) -> Arc<Operation> {
+        answer: impl Fn(usize, &Asked) -> Answer,
+    ) -> Asked {
         let mut asked = Vec::new();
         for node in nodes {
             asked.push((node, self.next(node).await));
         }
-        let operation = asked[0].1.operation.clone();
+        let operation = Asked::from(&*asked[0].1.operation);
         for (node, request) in asked {
-            assert_eq!(request.operation.verb, verb, "node {node}: {:?}", request.operation);
-            assert_eq!(request.operation.owner, operation.owner);
-            match answer(node, &request.operation) {
-                Some(reply) => {
-                    let reply = to(&request.operation, reply);
-                    request.reply.send(reply);
-                }
+            let its = Asked::from(&*request.operation);
+            assert_eq!(its.verb, verb, "node {node}: {:?}", request.operation);
+            assert_eq!(its.owner, operation.owner);
+            match answer(node, &its) {
+                Some(reply) => request.reply.send(to(&request.operation, reply)),
                 None => self.open.lock().unwrap().push((node, request)),
             }
         }
@@ -313,7 +312,7 @@ impl Stage {
     pub fn asked(&self, verb: Verb) -> impl Fn() -> bool + Send + 'static {
         let puppets = self.puppets.clone();
         let asks = move |puppet: &Arc<Puppet>| {
-            puppet.asked.lock().unwrap().iter().any(|request| request.operation.verb == verb)
+            puppet.asked.lock().unwrap().iter().any(|request| request.operation.verb() == verb)
         };
         move || puppets.iter().all(&asks)
     }
@@ -330,7 +329,7 @@ impl Stage {
 
     /// A node says to whoever made `claim` that its turn has come, or when the turn of the one
     /// before it ends.
-    pub fn hint(&self, node: usize, claim: &Operation, after: Duration) {
+    pub fn hint(&self, node: usize, claim: &Asked, after: Duration) {
         self.hint_to(node, Operation::acquisition(&claim.owner), after);
     }
 
@@ -345,16 +344,16 @@ impl Stage {
     }
 
     /// Waits until every node is asked to grant, and lets it answer; releases are confirmed.
-    pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Arc<Operation> {
+    pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Asked {
         let mut claim = None;
         for node in 0..self.puppets.len() {
             loop {
                 let request = self.next(node).await;
-                if request.operation.verb == Verb::Release {
+                if request.operation.verb() == Verb::Release {
                     request.reply.send(released().expect("an answer"));
                     continue;
                 }
-                claim = Some(request.operation.clone());
+                claim = Some(Asked::from(&*request.operation));
                 match answer(node) {
                     Some(reply) => {
                         let reply = to(&request.operation, reply);
@@ -389,9 +388,19 @@ impl Stage {
     /// A node has forgotten what it granted, and is to be taught so much later. It votes a minute
     /// after that.
     pub fn forgot(&self, node: usize, due: Duration) {
+        self.forgot_for(node, due, 60 * SECOND);
+    }
+
+    /// The same, but for how long it is quarantined from then on.
+    pub fn forgot_for(&self, node: usize, due: Duration, quarantine: Duration) {
         let from = self.clock.now() + due;
-        *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + 60 * SECOND });
+        *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + quarantine });
         self.doubted(node);
+    }
+
+    /// Whether a node votes though nobody could teach it.
+    pub fn left_untaught(&self, node: usize) -> bool {
+        self.puppets[node].left.load(Ordering::Relaxed)
     }
 
     /// From now on a node says that it is in this state.

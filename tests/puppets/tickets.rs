@@ -1,8 +1,9 @@
 //! The place in line: by the nodes' clocks, whatever the client's wall clock shows.
 
-use quorumlock::node::{Operation, Stance, Verb};
+use quorumlock::node::{Stance, Verb};
 
 use crate::answers::held;
+use crate::asked::Asked;
 use crate::stage::{SECOND, Stage};
 
 /// An hour and more by any of these nodes' clocks.
@@ -16,7 +17,7 @@ async fn ticket(ahead: [Option<i128>; 3]) -> u64 {
         }
     }
     let _waiting = stage.acquire(60 * SECOND);
-    let claim: std::sync::Arc<Operation> = stage.round(Verb::Claim, |_, _| held(60)).await;
+    let claim: Asked = stage.round(Verb::Claim, |_, _| held(60)).await;
     let Stance::Wait { ticket, .. } = claim.stance else { panic!("it waits") };
     ticket
 }

@@ -1,6 +1,5 @@
 //! Waiting in line: what makes a waiter ask, and what does not.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{FaultKind, Operation, Stance, Verb};
@@ -9,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::answers::{Answer, SILENCE, fault, granted, held, released, reserved};
+use crate::asked::Asked;
 use crate::stage::{MS, SECOND, Stage};
 
 /// A waiter asks by itself every third of this.
@@ -24,7 +24,7 @@ fn turns(builder: QuorumBuilder) -> QuorumBuilder {
 }
 
 /// A caller that these nodes have refused in its first round.
-async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Arc<Operation>) {
+async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Asked) {
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
     assert!(matches!(claim.stance, Stance::Wait { .. }));

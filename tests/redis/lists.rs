@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{NodeState, Quorum, QuorumBuilder};
+use quorumlock::{NodeCause, NodeState, Quorum, QuorumBuilder};
 
 use crate::common::eventually;
 use crate::common::server::Server;
@@ -38,6 +38,10 @@ async fn of_two_lists_that_share_a_node_the_second_waits_until_the_first_has_gon
     eventually("all its nodes are unlisted", async || (0..3).all(|node| unlisted(&second, node))).await;
     let error = second.lock("shared").try_acquire().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("another list"), "{error}");
+    assert!(error.nodes().iter().all(|node| node.cause == NodeCause::Unlisted), "{error}");
+    let error = second.revoke("shared").await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("another list"), "{error}");
+    assert!(error.nodes().iter().all(|node| node.cause == NodeCause::Unlisted), "{error}");
     assert!(guard.is_held());
     drop(guard);
     first.shutdown(SECOND).await;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{FaultKind, Name, Node, Operation, Outcome, Reply, Stance, Verb};
+use quorumlock::node::{FaultKind, Name, Node, Outcome, Reply, Stance, Verb};
 use quorumlock::{LockGuard, Quorum};
 
+use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
 use crate::common::node::{Recorder, ask_all, heard, real};
 use crate::common::server::{Server, ask};
@@ -64,7 +65,7 @@ async fn a_server_without_memory_cannot_now_and_may_later() {
     let server = Server::start().await;
     let node = real(&server).await;
     let names = [Name::new("", "full").unwrap()].into();
-    let release = Operation { verb: Verb::Release, ballot: 7, ttl: SECOND, ..Operation::inspect(names) };
+    let release = Asked { verb: Verb::Release, ballot: 7, ttl: SECOND, ..Asked::inspect(names) };
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let fault = crate::common::node::ask(&node, &release).await.unwrap_err();
     assert!(fault.kind() == FaultKind::Busy && fault.to_string().contains("raise maxmemory"), "{fault:?}");
@@ -73,9 +74,9 @@ async fn a_server_without_memory_cannot_now_and_may_later() {
 }
 
 /// What one owner asks, for a minute.
-fn operation(verb: Verb, name: &str, ballot: u64) -> Operation {
+fn operation(verb: Verb, name: &str, ballot: u64) -> Asked {
     let names = [Name::new("quorumlock:", name).unwrap()].into();
-    Operation { verb, ballot, owner: "c/1/x/1.0".into(), ttl: 60 * SECOND, count: 1, ..Operation::inspect(names) }
+    Asked { verb, ballot, owner: "c/1/x/1.0".into(), ttl: 60 * SECOND, count: 1, ..Asked::inspect(names) }
 }
 
 /// What one client asks of one server at once, in one call: a claim of a name that is free, a
@@ -156,7 +157,7 @@ async fn what_another_program_stored_is_refused_alone() {
 
 /// So many that their names are read by one command, which says nothing of a key of another type.
 /// Two claims of names that are free, and renewals and releases of what is held.
-fn many() -> Vec<Operation> {
+fn many() -> Vec<Asked> {
     let held = |number| [format!("renewed{number}"), format!("released{number}")];
     let renewed = (0..3).map(|number| operation(Verb::Renew, &held(number)[0], 5));
     let released = (0..3).map(|number| operation(Verb::Release, &held(number)[1], 5));
@@ -167,12 +168,12 @@ fn many() -> Vec<Operation> {
 async fn holding_many(server: &Server) -> RedisNode {
     let node = real(server).await;
     let held = many().into_iter().filter(|operation| operation.verb != Verb::Claim);
-    let claims: Vec<_> = held.map(|operation| Operation { verb: Verb::Claim, ..operation }).collect();
+    let claims: Vec<_> = held.map(|operation| Asked { verb: Verb::Claim, ..operation }).collect();
     assert!(ask_all(&node, &claims).await.iter().all(|reply| matches!(reply, Ok(Outcome::Granted { fence: 5 }))));
     node
 }
 
-fn as_asked(operation: &Operation) -> Outcome {
+fn as_asked(operation: &Asked) -> Outcome {
     match operation.verb {
         Verb::Renew => Outcome::Extended,
         Verb::Release => Outcome::Released { held: 1 },
@@ -250,6 +251,17 @@ async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_b
     }
 }
 
+/// A claim that waits for the name, and may be handed it.
+fn waits(number: u32, ballot: u64) -> Asked {
+    Asked {
+        owner: format!("c/1/x/{number}.0").into(),
+        stance: Stance::Wait { ticket: ballot, patience: 60 * SECOND },
+        handover: 3 * SECOND,
+        grace: SECOND,
+        ..operation(Verb::Claim, "wanted", ballot)
+    }
+}
+
 /// What is first written of a hand-over may be refused to nobody, and of a place in the queue is
 /// refused before anything is.
 #[tokio::test]
@@ -257,14 +269,7 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
     let server = Server::start().await;
     let hears = Recorder::of("c/1/x");
     let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
-    let waits = |number, ballot| Operation {
-        owner: format!("c/1/x/{number}.0").into(),
-        stance: Stance::Wait { ticket: ballot, patience: 60 * SECOND },
-        handover: 3 * SECOND,
-        grace: SECOND,
-        ..operation(Verb::Claim, "wanted", ballot)
-    };
-    let release = Operation { next: 20, ..operation(Verb::Release, "wanted", 9) };
+    let release = Asked { next: 20, ..operation(Verb::Release, "wanted", 9) };
     ask_all(&node, &[operation(Verb::Claim, "wanted", 9), waits(2, 10)]).await;
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     let refused = ask_all(&node, &[waits(3, 11)]).await.pop().unwrap();
@@ -285,7 +290,7 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
         server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
         let hears = Recorder::of("c/1/x");
         let node = heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), hears.clone()).await;
-        let waits = Operation {
+        let waits = Asked {
             owner: "c/1/x/2.0".into(),
             stance: Stance::Wait { ticket: 1, patience: 60 * SECOND },
             handover: 3 * SECOND,
@@ -294,7 +299,7 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
         let renewed = operation(Verb::Claim, "renewed", 5);
         ask_all(&node, &[renewed, operation(Verb::Claim, "wanted", 9), waits]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let release = Operation { next: 20, grace: SECOND, ..operation(Verb::Release, "wanted", 9) };
+        let release = Asked { next: 20, grace: SECOND, ..operation(Verb::Release, "wanted", 9) };
         let replies = ask_all(&node, &[operation(Verb::Renew, "renewed", 5), release]).await;
         assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Extended, "{command}");
         assert!(replies[1].is_err(), "{command}: {replies:?}");
@@ -312,7 +317,7 @@ async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() 
         let node = heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), Recorder::of("c/1/x")).await;
         ask_all(&node, &[operation(Verb::Claim, "released", 5), operation(Verb::Claim, "wanted", 9)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let waits = Operation {
+        let waits = Asked {
             owner: "c/1/x/2.0".into(),
             stance: Stance::Wait { ticket: 1, patience: 60 * SECOND },
             handover: 3 * SECOND,
@@ -335,8 +340,8 @@ async fn a_queue_of_another_type_is_refused_alone() {
         server.command(&["SET", key, "theirs"]);
         let mut asked = many();
         let stance = Stance::Wait { ticket: 1, patience: 60 * SECOND };
-        let waits = Operation { stance, handover: SECOND, ..operation(Verb::Claim, "wanted", 9) };
-        asked.insert(3, Operation { owner: "c/1/x/2.0".into(), ..waits });
+        let waits = Asked { stance, handover: SECOND, ..operation(Verb::Claim, "wanted", 9) };
+        asked.insert(3, Asked { owner: "c/1/x/2.0".into(), ..waits });
         for (index, (operation, reply)) in asked.iter().zip(ask_all(&node, &asked).await).enumerate() {
             if index == 3 {
                 let said = reply.unwrap_err().to_string();
@@ -346,6 +351,30 @@ async fn a_queue_of_another_type_is_refused_alone() {
             }
         }
     }
+}
+
+/// Who waits was registered in it before, and gets its turn.
+#[tokio::test]
+async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_registered() {
+    let server = Server::start().await;
+    let hears = Recorder::of("c/1/x");
+    let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
+    ask_all(&node, &[operation(Verb::Claim, "wanted", 9), waits(2, 10), waits(3, 11)]).await;
+    server.command(&["SET", "quorumlock:{wanted}:hands", "theirs"]);
+    let release = |owner: &str| {
+        let owner = owner.into();
+        Asked { owner, next: 20, grace: SECOND, ..operation(Verb::Release, "wanted", 9) }
+    };
+    let held = [("c/1/x/1.0", 1), ("c/1/x/3.0", 0)];
+    for (owner, held) in held {
+        let released = ask_all(&node, &[release(owner)]).await.pop().unwrap();
+        assert_eq!(released.unwrap(), Outcome::Released { held });
+    }
+    assert_eq!(server.holder("wanted"), None);
+    assert_eq!(server.command(&["EXISTS", "quorumlock:{wanted}:queue"]), "0", "the first has its turn, the other left");
+    assert_eq!(server.command(&["GET", "quorumlock:{wanted}:hands"]), "theirs");
+    let told = || hears.take().iter().any(|hint| hint.granted.is_none());
+    eventually("the first is told", async || told()).await;
 }
 
 /// A call that has written goes on writing, so a later claim of it is granted: its ballot must be
@@ -382,7 +411,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
     let (server, node) = (&clock.server, real(&clock.server).await);
     let (day, time) = (86_400, u64::try_from(clock.time()).unwrap());
     let ask = async |verb, name: &str, ballot| {
-        let asked = Operation { ttl: 300 * SECOND, ..operation(verb, name, ballot) };
+        let asked = Asked { ttl: 300 * SECOND, ..operation(verb, name, ballot) };
         ask_all(&node, &[asked]).await.pop().unwrap().unwrap();
         server.command(&["PTTL", &format!("quorumlock:{{{name}}}")]).parse::<u64>().unwrap() / 1_000
     };
@@ -404,11 +433,11 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
 async fn who_was_revoked_is_remembered_for_an_hour_though_nobody_uses_the_name() {
     let clock = Clockwork::start("+0").await;
     let node = real(&clock.server).await;
-    let revoked = Operation { owner: "c/1/x/2.0".into(), ..operation(Verb::Revoke, "taken", 7) };
+    let revoked = Asked { owner: "c/1/x/2.0".into(), ..operation(Verb::Revoke, "taken", 7) };
     let asked = [revoked.clone(), operation(Verb::Release, "taken", 8)];
     assert!(ask_all(&node, &asked).await.iter().all(Result::is_ok));
     let renew = async |owner: &str| {
-        let renewal = Operation { owner: owner.into(), ..operation(Verb::Renew, "taken", 8) };
+        let renewal = Asked { owner: owner.into(), ..operation(Verb::Renew, "taken", 8) };
         ask_all(&node, &[renewal]).await.pop().unwrap().unwrap()
     };
     clock.set("+3500");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
-use quorumlock::{ErrorKind, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
+use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
 
 use crate::dice::Dice;
 use crate::judge::history::{Micros, What};
@@ -173,17 +173,17 @@ impl Client {
                 self.world.sleep(MS).await;
                 self.end(guard, &watch, Ending::Release).await;
             }
-            Err(error) => self.failed(&ask, error.kind()),
+            Err(error) => self.failed(&ask, &error),
         }
     }
 
     pub fn ttl(&self) -> Duration {
-        self.world.core.lock().unwrap().plan.ttl
+        self.world.core.lock().unwrap().processes[self.process].ttl
     }
 
     fn ask(&mut self, timeout: Duration, must: bool) -> Ask {
         let core = self.world.core.lock().unwrap();
-        let (names, ttl, renew) = (core.plan.names, core.plan.ttl, core.plan.auto_renew);
+        let (names, ttl, renew) = (core.plan.names, core.processes[self.process].ttl, core.plan.auto_renew);
         drop(core);
         let name = self.dice.index(names as usize) as u8;
         let ttl = if self.dice.chance(0.5) { ttl } else { ttl.mul_f64(0.5 + self.dice.share() / 2.0) };
@@ -221,14 +221,22 @@ impl Client {
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
         match guard {
             Ok(Some(guard)) => self.hold(ask, guard).await,
-            Ok(None) => self.failed(ask, ErrorKind::Contended),
-            Err(error) => self.failed(ask, error.kind()),
+            Ok(None) => self.refused(ask),
+            Err(error) => self.failed(ask, &error),
         }
     }
 
-    pub fn failed(&self, ask: &Ask, kind: ErrorKind) {
-        let unavailable = kind == ErrorKind::Unavailable;
-        self.record(|process| What::Failed { process, ask: ask.number, name: ask.name, unavailable });
+    /// Others have it.
+    pub fn refused(&self, ask: &Ask) {
+        let Ask { number, name, .. } = *ask;
+        self.record(|process| What::Failed { process, ask: number, name, unavailable: false, kept_out: false });
+    }
+
+    pub fn failed(&self, ask: &Ask, error: &Error) {
+        let Ask { number, name, .. } = *ask;
+        let unavailable = error.is_unavailable();
+        let kept_out = unavailable && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "));
+        self.record(|process| What::Failed { process, ask: number, name, unavailable, kept_out });
     }
 
     pub fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
@@ -308,7 +316,7 @@ impl Client {
                 self.sample(&watch);
                 self.world.leases.remove(watch.number);
             }
-            (None, Err(error)) => self.failed(ask, error.kind()),
+            (None, Err(error)) => self.failed(ask, &error),
             (None, Ok(_)) => unreachable!("a body that ran was seen"),
         }
     }
@@ -340,7 +348,7 @@ impl Client {
     async fn work(&mut self, watch: &Watch) {
         let (sections, ttl) = {
             let core = self.world.core.lock().unwrap();
-            (core.plan.sections, core.plan.ttl)
+            (core.plan.sections, core.processes[self.process].ttl)
         };
         let weighed: Vec<_> = sections.into_iter().zip(0..).collect();
         self.write(watch);

@@ -11,6 +11,7 @@ use quorumlock::node::{
 };
 use quorumlock::rules::roster::Roster;
 
+use crate::asked::Asked;
 use crate::calls::Reply;
 use crate::faults::Action;
 use crate::judge::history::{self, Answer, Micros, Op, What};
@@ -179,7 +180,8 @@ impl<'a> Reader<'a> {
             let (next, handover) =
                 if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
             let stance = stance(wait as i64, ticket as u64);
-            self.operations.push(Operation { verb, names, owner, ttl, ballot, count, stance, grace, handover, next });
+            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next };
+            self.operations.push(asked.into());
         }
         assert_eq!(used, self.found.len(), "all was read");
     }

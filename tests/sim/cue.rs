@@ -157,7 +157,13 @@ impl Cues {
 
 impl Core {
     pub fn hold_back(&mut self, held_back: HeldBack) {
+        let held_back = self.until_truce(held_back);
         self.cues.held_back.push(held_back);
+    }
+
+    /// From now on nothing is of this process.
+    pub fn hold_back_of_no_more(&mut self, process: usize) {
+        self.cues.held_back.retain(|held| held.process != process);
     }
 
     /// From now on nothing is.
@@ -203,7 +209,7 @@ impl World {
         match cue {
             Cue::Asks(process, part) => part::begin(self, process, part),
             Cue::Starts => {
-                crate::process::start(self, 0, 0);
+                crate::process::start(self, 0, 0, 0);
             }
             Cue::Crash { node, memory, down } => self.act(Action::Crash { node, memory, down }),
             Cue::Save(node) => self.core.lock().unwrap().servers[node].save(),
@@ -219,8 +225,8 @@ impl World {
             Cue::Shutdown(process) => part::shut_down(self, process),
             Cue::Revokes { process, name } => drop(self.revoke(process, name)),
             Cue::Replace { process, node } => self.replace(process, node),
-            Cue::Retire(node) => self.tell(node, &Operation::retire()),
-            Cue::Reset(node) => self.tell(node, &Operation::reset()),
+            Cue::Retire(node) => self.tell(node, &Operation::Retire),
+            Cue::Reset(node) => self.tell(node, &Operation::Reset),
             Cue::Awaits(moment, then) => self.core.lock().unwrap().cues.when(moment, vec![*then]),
         }
     }
@@ -244,7 +250,7 @@ impl World {
         core.history.record(now, What::WallStepped { process: process as u16, by_ms });
     }
 
-    fn tell(&self, node: usize, operation: &Operation) {
+    pub fn tell(&self, node: usize, operation: &Operation) {
         let now = self.now();
         self.core.lock().unwrap().servers[node].apply(operation, now, "", |_| false);
     }

@@ -103,7 +103,7 @@ impl Core {
             Some(holder) if self.dice.chance(0.7) && !self.processes[holder].dead => holder,
             _ => self.some_process()?,
         };
-        let mut nodes: Vec<_> = (0..self.servers.len()).collect();
+        let mut nodes = self.processes[process].list.clone();
         for left in (1..nodes.len()).rev() {
             nodes.swap(left, self.dice.index(left + 1));
         }
@@ -127,6 +127,9 @@ impl World {
         let (down, ttl) = (core.dice.log(Duration::from_millis(1), last), core.plan.ttl);
         let others = if core.dice.chance(0.5) { core.live() } else { Vec::new() };
         for other in others.into_iter().filter(|&other| other != process) {
+            if core.teaches(now, other) {
+                continue;
+            }
             let until = turn + micros(core.dice.log(ttl / 4, 2 * ttl));
             let sent = now..until;
             core.hold_back(HeldBack { process: other, node: lost, way: 0, sent, until: Some(until) });

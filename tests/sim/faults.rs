@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::changes::Step;
 use crate::cue::Cue;
-use crate::judge::history::{Memory, Micros, SECOND, What};
+use crate::judge::history::{Memory, What};
 use crate::plan::FaultKind;
-use crate::process;
 use crate::storage::Write;
 use crate::world::{Core, Event, Weather, World, micros};
 
@@ -34,7 +34,13 @@ pub enum Action {
     Begin {
         region: usize,
         clients: usize,
+        deployment: usize,
+        /// It may start while not all nodes are well.
+        new: bool,
     },
+    /// The node's votes count again.
+    Reset(usize),
+    Change(Step),
     /// All faults end.
     Heal,
     Write(Write),
@@ -64,7 +70,9 @@ impl World {
             Action::Restart { node, epoch } => self.restart(node, epoch),
             Action::Resume(process) => self.resume(process),
             Action::Fell(process) => self.fell(process),
-            Action::Begin { region, clients } => self.begin_process(region, clients),
+            Action::Begin { region, clients, deployment, new } => self.begin_process(region, clients, deployment, new),
+            Action::Reset(node) => self.retire(node, false),
+            Action::Change(step) => self.change(step),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
             Action::Cue(cue) => self.cue(cue),
@@ -118,6 +126,7 @@ impl World {
             FaultKind::Suspend => self.pause_one(last, true),
             FaultKind::Kill => self.kill_one(),
             FaultKind::Revoke => self.revoke_some(),
+            FaultKind::Retire => self.retire_some(),
             FaultKind::DeadHead => !std::mem::replace(&mut self.core.lock().unwrap().head_dies, true),
         }
     }
@@ -128,13 +137,19 @@ impl World {
     }
 
     fn storm(&self, last: Duration, of: impl Fn(f64) -> Weather) -> bool {
-        let share = self.core.lock().unwrap().dice.pick(&[0.02, 0.1, 0.3]);
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if !core.all_may_fail(now) || core.disturbed_by(now) {
+            return false;
+        }
+        let share = core.dice.pick(&[0.02, 0.1, 0.3]);
+        drop(core);
         self.weather(of(share));
         self.after(last, Action::Calm);
         true
     }
 
-    fn weather(&self, weather: Weather) {
+    pub fn weather(&self, weather: Weather) {
         let bad = weather.slow + weather.lost_requests + weather.lost_replies > 0.0;
         self.core.lock().unwrap().weather = weather;
         self.record(What::Weather { bad });
@@ -209,8 +224,14 @@ impl World {
         true
     }
 
-    fn cut(&self, process: usize, node: usize, cut: [bool; 2]) {
-        self.core.lock().unwrap().processes[process].links[node].cut = cut;
+    pub fn cut(&self, process: usize, node: usize, cut: [bool; 2]) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if cut != [false; 2] && (!core.may_fail(now, node) || core.teaches(now, process)) {
+            return;
+        }
+        core.processes[process].links[node].cut = cut;
+        drop(core);
         let [there, back] = cut;
         self.record(What::Cut { process: process as u16, node: node as u8, there, back });
     }
@@ -218,7 +239,7 @@ impl World {
     fn hang(&self, last: Duration) -> bool {
         let mut core = self.core.lock().unwrap();
         let node = core.some_node();
-        if core.servers[node].down {
+        if core.servers[node].down || !core.may_fail(self.now(), node) || core.disturbed_by(self.now()) {
             return false;
         }
         core.servers[node].hung = true;
@@ -228,7 +249,7 @@ impl World {
         true
     }
 
-    fn unhang(&self, node: usize) {
+    pub fn unhang(&self, node: usize) {
         let now = self.now();
         self.record(What::Hung { node: node as u8, hung: false });
         self.core.lock().unwrap().unhang(now, node);
@@ -255,10 +276,13 @@ impl World {
         true
     }
 
-    fn crash(&self, node: usize, memory: Memory, down: Duration) {
+    fn crash(self: &Arc<Self>, node: usize, memory: Memory, down: Duration) {
+        if !self.takes_its_turn(node, memory, down) {
+            return;
+        }
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if core.servers[node].down || now >= micros(core.plan.length) {
+        if core.servers[node].down || now >= micros(core.plan.length) || !core.may_crash(now, node) {
             return;
         }
         core.servers[node].crash(memory);
@@ -270,7 +294,7 @@ impl World {
         self.after(down, Action::Restart { node, epoch });
     }
 
-    fn restart(&self, node: usize, epoch: u32) {
+    pub fn restart(&self, node: usize, epoch: u32) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
         if core.servers[node].down && core.servers[node].epoch == epoch {
@@ -286,10 +310,13 @@ impl World {
         let mut core = self.core.lock().unwrap();
         let stepped_at = core.servers[node].stepped_at.unwrap_or(0);
         let knows = |&process: &usize| {
+            if !core.processes[process].list.contains(&node) {
+                return true;
+            }
             let seen = core.processes[process].links[node].clock_seen(&core.connections);
             seen.is_some_and(|seen| seen > stepped_at)
         };
-        if !core.live().iter().all(knows) {
+        if !core.live().iter().all(knows) || !core.may_step(now) {
             return false;
         }
         let ms = core.clock_step().as_millis() as i64;
@@ -310,114 +337,8 @@ impl World {
         true
     }
 
-    fn pause_one(&self, last: Duration, suspended: bool) -> bool {
-        let process = self.core.lock().unwrap().some_process();
-        process.is_some_and(|process| self.pause(process, last, suspended))
-    }
-
-    pub fn pause(&self, process: usize, last: Duration, suspended: bool) -> bool {
-        let now = self.now();
-        let mut core = self.core.lock().unwrap();
-        if core.processes[process].paused_at.is_some() {
-            return false;
-        }
-        core.processes[process].paused_at = Some(now);
-        core.processes[process].suspended = suspended;
-        core.history.record(now, What::Paused { process: process as u16, suspended });
-        drop(core);
-        self.exec.pause(process);
-        self.after(last, Action::Resume(process));
-        true
-    }
-
-    fn resume(self: &Arc<Self>, process: usize) {
-        let now = self.now();
-        let mut core = self.core.lock().unwrap();
-        let Some(since) = core.processes[process].paused_at.take() else { return };
-        if core.processes[process].dead {
-            return;
-        }
-        core.history.record(now, What::Resumed { process: process as u16 });
-        let suspended = core.processes[process].suspended;
-        let tasks_first = core.dice.chance(0.5);
-        drop(core);
-        // At the very moment it goes on, it may be asked what it holds.
-        self.leases.sample(self, |watch| watch.process == process);
-        // The library's timers sleep at most a second before they look at the clock again.
-        let late = Duration::from_micros(now - since).min(Duration::from_secs(1));
-        let (parked, asleep) = self.exec.resume(process, suspended);
-        for task in asleep {
-            let at = now + micros(late);
-            self.core.lock().unwrap().schedule(at, Event::WakeLate(task));
-        }
-        // Which comes first to whom, a timer or an answer, nobody promises.
-        if tasks_first {
-            self.exec.make_ready(parked);
-            self.exec.run_ready();
-            self.unload(process);
-        } else {
-            self.unload(process);
-            self.exec.run_ready();
-            self.exec.make_ready(parked);
-        }
-    }
-
-    fn kill_one(self: &Arc<Self>) -> bool {
-        let Some(process) = self.core.lock().unwrap().some_process() else { return false };
-        self.kill(process);
-        true
-    }
-
-    /// Its turn has come, and it will not take it.
-    fn fell(self: &Arc<Self>, process: usize) {
-        let mut core = self.core.lock().unwrap();
-        if core.processes[process].dead || self.now() >= micros(core.plan.length) {
-            return;
-        }
-        let last = core.fault_length();
-        let killed = core.dice.chance(0.5);
-        drop(core);
-        if killed {
-            self.kill(process);
-        } else {
-            self.pause(process, last, false);
-        }
-    }
-
-    pub fn kill(self: &Arc<Self>, process: usize) {
-        let now = self.now();
-        let mut core = self.core.lock().unwrap();
-        core.processes[process].dead = true;
-        core.processes[process].inbox.clear();
-        core.history.record(now, What::Killed { process: process as u16 });
-        let (region, clients) = (core.processes[process].region, core.processes[process].clients);
-        let pause = core.dice.log(Duration::from_millis(10), Duration::from_secs(1));
-        drop(core);
-        self.exec.kill(process);
-        self.leases.forget(process);
-        process::bury(self, process);
-        // In a scene nobody begins anew.
-        if clients > 0 {
-            self.after(pause, Action::Begin { region, clients });
-        }
-    }
-
-    /// A process begins, which has seen no node before. Where the clock of one was stepped, or it
-    /// forgot, it cannot know ("What is not" in README: a clock stepped before this client first
-    /// connected), so it waits until whatever that did is over.
-    fn begin_process(self: &Arc<Self>, region: usize, clients: usize) {
-        let now = self.now();
-        let core = self.core.lock().unwrap();
-        let over = |stepped: Micros| stepped + micros(core.plan.max_ttl.mul_f64(1.05)) + SECOND;
-        let safe = core.servers.iter().filter_map(|server| server.stepped_at).map(over).max().unwrap_or(0);
-        drop(core);
-        if now < safe {
-            return self.after(Duration::from_micros(safe - now), Action::Begin { region, clients });
-        }
-        process::start(self, region, clients);
-    }
-
     fn heal(self: &Arc<Self>) {
+        self.decide_sides();
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();
         core.plan.tail = 0.0;
@@ -434,6 +355,7 @@ impl World {
         }
         down.into_iter().for_each(|node| self.restart(node, epochs[node]));
         hung.into_iter().for_each(|node| self.unhang(node));
+        self.reset_all();
         live.into_iter().for_each(|process| self.resume(process));
         self.record(What::Healed);
     }
@@ -470,12 +392,13 @@ impl Core {
         if least < most && self.dice.chance(0.5) {
             return self.dice.log(least, most);
         }
-        most + self.dice.around(most / 4)
+        let further = self.dice.around(most / 4);
+        if self.plan.mixed.is_some() { most } else { most + further }
     }
 
     /// How far a process's wall clock is ahead of true time, in microseconds.
     pub fn wall_skew(&mut self) -> i64 {
-        let skew = micros(self.plan.wall_skew);
-        self.dice.between(0, skew + 1) as i64
+        let (behind, ahead) = (micros(self.plan.wall_behind), micros(self.plan.wall_skew));
+        self.dice.between(0, behind + ahead + 1) as i64 - behind as i64
     }
 }

@@ -337,6 +337,11 @@ impl Core {
         }
     }
 
+    /// The server ends a connection.
+    pub fn reset(&mut self, now: Micros, number: usize) {
+        self.answer(now, number, Landed::Reset);
+    }
+
     /// A server that had hung carries out what reached it.
     pub fn unhang(&mut self, now: Micros, node: usize) {
         self.servers[node].hung = false;
@@ -348,6 +353,11 @@ impl Core {
 }
 
 impl Connection {
+    /// Another process of the server accepted it.
+    pub fn is_outdated(&self, epoch: Option<u32>) -> bool {
+        self.open && self.epoch.is_some() && self.epoch != epoch
+    }
+
     fn happens(&mut self, event: transport::Event) {
         self.events.push_back(event);
         self.waker.take().into_iter().for_each(Waker::wake);

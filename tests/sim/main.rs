@@ -6,7 +6,10 @@
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
+#[path = "../common/asked.rs"]
+mod asked;
 mod calls;
+mod changes;
 mod clients;
 mod commands;
 mod cue;
@@ -14,9 +17,11 @@ mod dice;
 mod directed;
 mod exec;
 mod faults;
+mod in_turn;
 #[path = "../judge/mod.rs"]
 mod judge;
 mod link;
+mod lists;
 mod plan;
 mod process;
 mod recorder;
@@ -25,6 +30,7 @@ mod revoke;
 mod run;
 mod scenes;
 mod server;
+mod stops;
 mod storage;
 mod transport;
 mod world;
@@ -104,6 +110,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
             "--first" => parsed.first = number()?,
             "--seed" => parsed.one = Some(number()?),
             "--twice" => parsed.twice = number()?,
+            "--lists" => lists::draw_in(number()?.min(100) as u32),
             "--json" => parsed.json = true,
             "--until-found" => parsed.until_found = true,
             // What is said to all test programs at once.
@@ -111,7 +118,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
             other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {
                 return Err(format!(
-                    "sim: what is {other}? --seeds N, --scenes N, --first N, --seed S, --scene NAME, --twice N, --until-found, --json"
+                    "sim: what is {other}? --seeds N, --scenes N, --first N, --seed S, --scene NAME, --twice N, --lists PERCENT, --until-found, --json"
                 ));
             }
             _ => {}

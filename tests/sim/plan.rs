@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::dice::Dice;
 use crate::directed::Directed;
+use crate::lists::Lists;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,6 +33,8 @@ pub enum FaultKind {
     Kill,
     DeadHead,
     Revoke,
+    /// Only where clients are not all configured alike.
+    Retire,
 }
 
 impl FaultKind {
@@ -82,6 +85,7 @@ impl FaultKind {
             Self::Kill => "process_killed",
             Self::DeadHead => "head_of_line_dies",
             Self::Revoke => "revocation",
+            Self::Retire => "node_retired",
         }
     }
 
@@ -99,6 +103,8 @@ pub struct Plan {
     pub unlike: Vec<(usize, Duration, Duration)>,
     /// From which process on they speak the next protocol.
     pub upgraded: Option<usize>,
+    /// Of random worlds: which configurations there are, and how one follows the other.
+    pub mixed: Option<Lists>,
     pub regions: usize,
     pub processes: usize,
     pub clients: usize,
@@ -117,7 +123,11 @@ pub struct Plan {
     /// Parts per million.
     pub node_rates: Vec<u64>,
     pub slowest_process: u64,
+    /// How far wall clocks are ahead of true time, and behind it.
     pub wall_skew: Duration,
+    pub wall_behind: Duration,
+    /// Whether nodes restart in turn, each once all were taught and have been up for so long.
+    pub in_turn: Option<Duration>,
     /// Whether connections outlive the servers behind them.
     pub proxied: bool,
     pub faults: Vec<FaultKind>,
@@ -143,6 +153,7 @@ impl Plan {
             lists: Vec::new(),
             unlike: Vec::new(),
             upgraded: None,
+            mixed: None,
             regions: 1,
             processes: 0,
             clients: 0,
@@ -158,6 +169,8 @@ impl Plan {
             node_rates: vec![1_000_000; nodes],
             slowest_process: 1_000_000,
             wall_skew: Duration::ZERO,
+            wall_behind: Duration::ZERO,
+            in_turn: None,
             proxied: false,
             faults: Vec::new(),
             directed: Vec::new(),
@@ -188,6 +201,7 @@ impl Plan {
             lists: Vec::new(),
             unlike: Vec::new(),
             upgraded: None,
+            mixed: None,
             regions,
             processes,
             clients: dice.between(processes as u64, 13) as usize,
@@ -203,6 +217,8 @@ impl Plan {
             node_rates: Vec::new(),
             slowest_process: dice.pick(&[1_000_000, 997_000, 994_500]),
             wall_skew: Duration::ZERO,
+            wall_behind: Duration::ZERO,
+            in_turn: None,
             proxied: false,
             faults: Vec::new(),
             directed: Vec::new(),
@@ -217,10 +233,15 @@ impl Plan {
         plan.draw_clocks(dice);
         plan.draw_faults(dice);
         plan.proxied = dice.chance(0.1);
+        // With dice of its own, so that the other worlds stay as they are.
+        let own = dice.clone().fork();
+        if plan.in_turn.is_none() {
+            Lists::draw(&mut plan, own);
+        }
         plan
     }
 
-    fn draw_clocks(&mut self, dice: &mut Dice) {
+    pub fn draw_clocks(&mut self, dice: &mut Dice) {
         let regime = dice.index(4);
         let rate = |node: usize, dice: &mut Dice| match regime {
             0 => 1_000_000,
@@ -241,20 +262,53 @@ impl Plan {
         self.directed_share = dice.pick(&[0.0, 0.003, 0.01, 0.03]);
         let kinds = if self.directed_share > 0.0 { &Directed::ALL[..] } else { &[] };
         self.directed = kinds.iter().copied().filter(|_| dice.chance(share.max(0.3))).collect();
-        // Where so many nodes forget that nobody can teach them, tokens grow by the wall clocks:
-        // they must not differ by more than a quarantine lasts ("What is not" in README).
-        let most = if self.forgets() { self.max_ttl.mul_f64(0.95) } else { 20 * 3_600 * SECOND };
-        self.wall_skew = most.mul_f64(dice.pick(&[0.0, 0.1, 0.5, 1.0]));
+        self.draw_wall_clocks(dice);
     }
 
-    /// How many nodes a list has.
-    pub fn list_size(&self) -> usize {
-        self.lists.first().map_or(self.nodes, Vec::len)
+    /// Wall clocks of processes, when they start and when they are stepped. "What is not promised"
+    /// in docs/protocol.md keeps out two things where nodes forget:
+    /// - where they do so whenever it happens, that clocks differ by more than a quarantine lasts:
+    ///   "Tokens depend on clocks where a node forgot what it stored and was not taught what the
+    ///   others know before it voted again";
+    /// - where they restart in turn, that one is a day ahead: "The same holds [...] once a fence
+    ///   was met that is more than a day ahead of the nodes' clocks". These are stepped too.
+    ///
+    /// Where no node forgets, each keeps such a fence for as long as that is ahead.
+    fn draw_wall_clocks(&mut self, dice: &mut Dice) {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let forgets = self.forgets();
+        let in_turn = forgets && self.nodes > 2 && dice.chance(0.35);
+        let (ahead, behind) = match (forgets, in_turn) {
+            (false, _) => (72 * HOUR, 72 * HOUR),
+            (true, true) => (20 * HOUR, 24 * HOUR),
+            (true, false) => (self.max_ttl.mul_f64(0.95), Duration::ZERO),
+        };
+        let share = dice.pick(&[0.0, 0.1, 0.5, 1.0]);
+        (self.wall_skew, self.wall_behind) = (ahead.mul_f64(share), behind.mul_f64(share));
+        if in_turn {
+            self.draw_turns(dice);
+        }
+    }
+
+    /// Nodes restart in turn. Their quarantines are "well above 10 s", and long enough for
+    /// everybody to notice a restart (5 s behind a proxy), to wait for a round's time, and to try
+    /// twice.
+    fn draw_turns(&mut self, dice: &mut Dice) {
+        self.max_ttl = self.ttl.max(16 * SECOND) + 8 * SECOND.mul_f64(dice.share());
+        self.in_turn = Some(self.max_ttl.mul_f64(dice.pick(&[0.0, 0.5, 1.2])));
+        self.length = self.length.max(3 * self.max_ttl);
     }
 
     /// Whether nodes may lose their memory.
     pub fn forgets(&self) -> bool {
         self.directed.contains(&Directed::Forget) || self.faults.iter().any(|fault| fault.forgets())
+    }
+
+    /// No node restarts: each would forget its roster.
+    pub fn keep_memory(&mut self) {
+        let crash = |fault: &FaultKind| fault.forgets() || *fault == FaultKind::CrashKept;
+        self.faults.retain(|fault| !crash(fault));
+        self.directed.retain(|fault| !matches!(fault, Directed::Forget | Directed::Restart));
     }
 
     fn steps(&self) -> bool {
@@ -264,11 +318,18 @@ impl Plan {
     /// How long after the faults a client that keeps asking may have to wait: for what was left
     /// behind, for the quarantine, and for its turn.
     pub fn patience(&self) -> Duration {
-        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step()
+        // Or until what clients of another list enrolled has expired.
+        let lists = if self.mixed.is_some() { Lists::lasts(self.max_ttl) } else { Duration::ZERO };
+        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists
     }
 
     /// How far a node's clock is stepped at most, on average: further than any hold lasts.
     pub fn step(&self) -> Duration {
-        if self.steps() { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
+        match self.mixed {
+            _ if !self.steps() => Duration::ZERO,
+            // Entries of rosters must not end before what rests on them.
+            Some(_) => 3 * SECOND,
+            None => 2 * self.max_ttl + SECOND,
+        }
     }
 }

@@ -10,12 +10,12 @@ use quorumlock::host::{Host, Task};
 use quorumlock::node::Node;
 use quorumlock::node::redis::transport::Dialer;
 use quorumlock::rules::Tick;
-use quorumlock::rules::roster::PROTOCOL;
 
 use crate::clients::Client;
 use crate::dice::Dice;
 use crate::judge::history::{Micros, What};
 use crate::link::Link;
+use crate::lists::Deployment;
 use crate::recorder::Recorder;
 use crate::transport::SimDialer;
 use crate::world::{Process, World};
@@ -91,7 +91,7 @@ impl Clock {
 }
 
 /// Starts a process with `clients` clients; returns its number.
-pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
+pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usize) -> usize {
     let now = world.now();
     let mut core = world.core.lock().unwrap();
     let number = core.processes.len();
@@ -100,14 +100,24 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize) -> usize {
     let rate = if core.dice.chance(0.5) { slowest } else { rate };
     let origin = core.dice.between(1_000_000_000, 2_000_000_000);
     let wall = core.wall_skew();
-    let unlike = core.plan.unlike.iter().find(|(process, ..)| *process == number);
-    let (ttl, max_ttl) = unlike.map_or((core.plan.ttl, core.plan.max_ttl), |&(_, ttl, max_ttl)| (ttl, max_ttl));
-    let protocol = if core.plan.upgraded.is_some_and(|from| number >= from) { PROTOCOL + 1 } else { PROTOCOL };
+    let Deployment { list, ttl, max_ttl, protocol, .. } = core.plan.configuration(number, deployment);
     let nodes = core.servers.len();
-    let list = core.plan.lists.get(number).cloned().unwrap_or_else(|| (0..nodes).collect());
     let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
-    let process = Process { region, clients, rate, wall, links, paused_at: None, suspended: false, dead: false, inbox };
+    let process = Process {
+        region,
+        deployment,
+        list: list.clone(),
+        ttl: if core.plan.mixed.is_some() { ttl } else { core.plan.ttl },
+        clients,
+        rate,
+        wall,
+        links,
+        paused_at: None,
+        suspended: false,
+        dead: false,
+        inbox,
+    };
     core.processes.push(process);
     core.history.record(now, What::Started { process: number as u16 });
     let dice = Mutex::new(core.dice.fork());

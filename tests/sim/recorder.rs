@@ -12,6 +12,7 @@ use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Lesson;
 use quorumlock::rules::roster::{Roster, Standing};
 
+use crate::asked::Asked;
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};
 
@@ -53,7 +54,7 @@ impl Submitted {
 
     /// An owner that was submitted, without a copy.
     pub fn owner(&self, text: &str) -> Arc<str> {
-        let known = self.open.iter().map(|entry| &entry.operation.owner).find(|owner| ***owner == *text);
+        let known = self.open.iter().filter_map(|entry| entry.operation.owner()).find(|owner| ***owner == *text);
         known.cloned().unwrap_or_else(|| text.into())
     }
 
@@ -71,19 +72,22 @@ impl Submitted {
     }
 }
 
+/// What is not told to the node, and what becomes whole milliseconds, tells nothing.
 fn alike(one: &Operation, other: &Operation) -> bool {
-    one.verb == other.verb
-        && one.ballot == other.ballot
-        && one.count == other.count
-        && one.owner == other.owner
-        && one.next == other.next
-        && one.handover.as_millis() == other.handover.as_millis()
-        && one.names == other.names
+    one.verb() == other.verb() && one.names() == other.names() && {
+        let (one, other) = (Asked::from(one), Asked::from(other));
+        one.ballot == other.ballot
+            && one.count == other.count
+            && one.owner == other.owner
+            && one.next == other.next
+            && one.handover.as_millis() == other.handover.as_millis()
+    }
 }
 
 impl Core {
     /// An operation, as the judge knows it.
     pub fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
+        let operation = &Asked::from(operation);
         let verb = match operation.verb {
             Verb::Claim => history::Verb::Claim,
             Verb::Renew => history::Verb::Renew,

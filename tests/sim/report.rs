@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::judge::history::SECOND;
 use crate::judge::{Tally, Violation};
+use crate::lists::drawn_in;
 use crate::run::{Run, run};
 use crate::scenes::{Scene, play};
 
@@ -50,7 +51,11 @@ impl Item {
     /// Which arguments replay it.
     fn replay(&self) -> String {
         let scene = self.scene.map_or(String::new(), |scene| format!("--scene {} ", scene.name));
-        format!("{scene}--seed {}", self.seed)
+        let lists = match drawn_in() {
+            0 => String::new(),
+            percent => format!("--lists {percent} "),
+        };
+        format!("{scene}{lists}--seed {}", self.seed)
     }
 }
 
@@ -173,6 +178,7 @@ impl Summary {
             "faults": self.faults,
             "violations": self.rules.values().sum::<u64>(),
             "broken": self.rules,
+            "broken_runs": self.found.len(),
             "found": self.found.iter().take(TOLD).map(found).collect::<Vec<_>>(),
             "not_deterministic": self.differing.iter().map(Item::replay).collect::<Vec<_>>(),
             "seconds": self.took.as_secs_f64(),

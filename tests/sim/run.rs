@@ -11,11 +11,11 @@ use tokio::runtime::Builder;
 use crate::clients;
 use crate::dice::Dice;
 use crate::judge::history::{Event, History, Micros, SECOND, What};
-use crate::judge::{Judgement, Watched, judge};
+use crate::judge::{Configured, Judgement, Watched, judge};
 use crate::plan::Plan;
 use crate::process;
 use crate::server::Server;
-use crate::world::{World, micros};
+use crate::world::{Process, World, micros};
 
 pub struct Run {
     pub seed: u64,
@@ -42,24 +42,33 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
     runtime.block_on(tokio::task::unconstrained(live(&world)));
     let mut core = world.core.lock().unwrap();
     let history = std::mem::take(&mut core.history);
-    let rates = core.processes.iter().map(|process| process.rate).collect();
+    let told = |number: usize| {
+        let Process { rate, deployment, .. } = core.processes[number];
+        let nodes = plan.configuration(number, deployment).list.len();
+        Configured { nodes, rate, camp: plan.camp(deployment) }
+    };
+    let clients = (0..core.processes.len()).map(told).collect();
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
-    let judgement = judge(&history.events, Some(Watched { nodes: plan.list_size(), rates }));
+    let judgement = judge(&history.events, Some(Watched { clients }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 
 async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     let mut clients = vec![1; plan.processes];
     (plan.processes..plan.clients).for_each(|_| clients[dice.index(plan.processes)] += 1);
-    for clients in clients {
+    for (number, clients) in clients.into_iter().enumerate() {
         let region = dice.index(plan.regions);
-        process::start(world, region, clients);
+        let deployment = plan.mixed.as_ref().map_or(0, |mixed| mixed.first(number));
+        process::start(world, region, clients, deployment);
     }
     world.unleash();
+    world.plan_changes();
     let limit = clients::bound(world);
-    world.run(limit, || finished(world) >= expected(world)).await;
+    // Between two configurations there may be nobody.
+    let over = || world.now() >= micros(plan.length) && finished(world) >= expected(world);
+    world.run(limit, over).await;
     end(world, plan, expected(world) - finished(world)).await;
 }
 
@@ -76,7 +85,7 @@ pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
 /// missing.
 fn expected(world: &World) -> u64 {
     let core = world.core.lock().unwrap();
-    core.plan.clients as u64
+    core.expected
 }
 
 fn finished(world: &World) -> u64 {

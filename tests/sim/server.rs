@@ -1,6 +1,7 @@
 //! One simulated Redis: what it stores, its clock, and what it remembers of itself after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
@@ -24,6 +25,8 @@ pub struct Server {
     /// When its clock was last stepped.
     pub stepped_at: Option<Micros>,
     born: u64,
+    /// When it last restarted.
+    pub started_at: Option<Micros>,
     /// Which process answers: part of the run id.
     pub epoch: u32,
     pub down: bool,
@@ -48,6 +51,7 @@ impl Server {
             stepped: 0,
             stepped_at: None,
             born: BORN,
+            started_at: None,
             epoch: 0,
             down: false,
             hung: false,
@@ -133,11 +137,13 @@ impl Server {
     pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
         let leaves = match outcome {
             Outcome::Granted { .. } => true,
-            Outcome::Released { .. } => operation.stance == Stance::Once,
+            Outcome::Released { .. } => {
+                matches!(operation, Operation::Release(release) if release.stance == Stance::Once)
+            }
             _ => false,
         };
-        let who = Operation::acquisition(&operation.owner);
-        leaves && operation.names.iter().any(|name| self.store.waits(name, who, self.time(now)))
+        let waits = |owner: &Arc<str>, name| self.store.waits(name, Operation::acquisition(owner), self.time(now));
+        leaves && operation.owner().is_some_and(|owner| operation.names().iter().any(|name| waits(owner, name)))
     }
 
     pub fn is_free(&self, now: Micros) -> bool {
@@ -148,6 +154,12 @@ impl Server {
         self.stepped_at = Some(now);
         self.stepped += by_ms * 1_000;
         self.store.expire_all(self.time(now));
+    }
+
+    /// Whether its process is known to have forgotten no ballot.
+    pub fn taught(&self, now: Micros) -> bool {
+        let told = self.store.clone().apply(&Operation::Record, self.time(now));
+        matches!(told, Outcome::Record { taught: true, .. })
     }
 
     /// What an old copy on disk holds from now on.
@@ -173,5 +185,6 @@ impl Server {
     pub fn start(&mut self, now: Micros) {
         self.down = false;
         self.born = self.clock(now);
+        self.started_at = Some(now);
     }
 }

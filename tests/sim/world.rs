@@ -70,6 +70,10 @@ impl Ord for Due {
 /// What the world knows of a process.
 pub struct Process {
     pub region: usize,
+    /// How it is configured, where not all are alike.
+    pub deployment: usize,
+    pub list: Vec<usize>,
+    pub ttl: Duration,
     /// Parts per million of true time.
     pub rate: u64,
     pub wall: i64,
@@ -98,6 +102,13 @@ pub struct Core {
     pub weather: Weather,
     /// The next process whose turn comes in a line stands still or dies.
     pub head_dies: bool,
+    /// So many clients will have finished in the end.
+    pub expected: u64,
+    /// The process that stands still while its configuration is replaced.
+    pub stalled: Option<usize>,
+    pub retired: Vec<usize>,
+    /// The trouble in which a node restarted last, by its end.
+    pub crashed: Option<Micros>,
     /// The highest token that the storage of each name has seen.
     pub highest: Vec<u64>,
     /// Requests that wait for a server that hangs.
@@ -144,7 +155,12 @@ impl Core {
         let names = Names::default();
         let highest = vec![0; plan.names as usize];
         let (head_dies, cues, count) = (false, Cues::default(), 0);
+        let expected = plan.clients as u64;
         Self {
+            expected,
+            stalled: None,
+            retired: Vec::new(),
+            crashed: None,
             plan,
             dice,
             servers,

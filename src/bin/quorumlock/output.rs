@@ -78,7 +78,7 @@ pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<Stri
 
 /// Why nothing was done, for programs: nobody said yes to `what`.
 pub(crate) fn refused(what: &str) -> String {
-    format!("{what}; say --yes")
+    if io::stdin().is_terminal() { format!("{what}; the answer was no") } else { format!("{what}; say --yes") }
 }
 
 /// Writes to standard output.

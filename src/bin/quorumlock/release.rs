@@ -44,7 +44,7 @@ async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode>,
             return free(args, &before).map(ControlFlow::Break);
         }
         let what = format!("{:?} is {}", args.name, held_by(&before));
-        if !output::confirmed(&what, "Take it away, and make its token stale?").await? {
+        if !output::confirmed(&what, question(args.now)).await? {
             return kept(args, &before, &what).map(ControlFlow::Break);
         }
         let now = quorum.inspect(&args.name).await?;
@@ -53,6 +53,14 @@ async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode>,
         }
         output::note(&format!("meanwhile {:?} has passed on", args.name));
         before = now;
+    }
+}
+
+const fn question(now: bool) -> &'static str {
+    if now {
+        "Free it at once, though its holder may go on as if it held it until its next renewal, so that two may?"
+    } else {
+        "Take it away, and make its token stale?"
     }
 }
 

@@ -81,9 +81,9 @@ impl Link {
         let Request { operation, reply } = request;
         let now = self.host.now();
         let mut state = self.state();
-        state.asked[operation.verb as usize] += 1;
+        state.asked[operation.verb() as usize] += 1;
         state.calls = (state.calls.0 + u64::from(state.calls.1 != now), now);
-        if let Some(fault) = state.refusal(operation.verb, now) {
+        if let Some(fault) = state.refusal(operation.verb(), now) {
             drop(state);
             return reply.send(Err(fault));
         }
@@ -228,7 +228,7 @@ impl State {
         if let Some(at) = self.replies.iter().position(|answer| answer.due <= now) {
             return self.replies.remove(at).map(Step::Reply);
         }
-        let ready = |sent: &Sent| sent.due <= now && self.held_back != Some(sent.operation.verb);
+        let ready = |sent: &Sent| sent.due <= now && self.held_back != Some(sent.operation.verb());
         let at = self.requests.iter().position(ready)?;
         let sent = self.requests.remove(at)?;
         Some(Step::Request(self.node.clone(), sent))

@@ -227,7 +227,7 @@ impl Faults {
 mod tests {
     use super::*;
     use crate::host::TokioTime;
-    use crate::node::{Hint, MemoryNode, Name, Operation, Reply, ReplyTo, Sink, Stance};
+    use crate::node::{Claim, Hint, MemoryNode, Operation, Reply, ReplyTo, Sink, Stance};
     use tokio::runtime::Handle;
     use tokio::sync::mpsc;
 
@@ -257,23 +257,18 @@ mod tests {
         }
 
         fn ask(&self, number: usize, verb: Verb) {
-            let names = [Name::new("", "a").unwrap()].into();
-            let ttl = Duration::from_secs(60);
-            let operation =
-                Arc::new(Operation { verb, owner: "me".into(), ttl, ballot: 7, count: 1, ..Operation::inspect(names) });
-            self.submit(number, operation);
+            self.submit(number, Claim::sample("a", "me", 7).with_verb(verb));
         }
 
         /// Claims for somebody else, who waits.
         fn wait(&self, number: usize) {
-            let names = [Name::new("", "a").unwrap()].into();
             let stance = Stance::Wait { ticket: 1, patience: Duration::from_secs(60) };
-            let owner = "one/1.0".into();
-            let claim = Operation { verb: Verb::Claim, owner, ballot: 8, stance, ..Operation::inspect(names) };
-            self.submit(number, Arc::new(claim));
+            let claim = Claim { stance, ttl: Duration::ZERO, ..Claim::sample("a", "one/1.0", 8) };
+            self.submit(number, claim.into());
         }
 
-        fn submit(&self, number: usize, operation: Arc<Operation>) {
+        fn submit(&self, number: usize, operation: Operation) {
+            let operation = Arc::new(operation);
             self.node.submit(Request { operation, reply: ReplyTo::new(number, self.inbox.clone()) });
         }
 

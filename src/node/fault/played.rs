@@ -135,7 +135,7 @@ impl Bench {
     }
 
     fn ask(&self, number: usize) {
-        let operation = Arc::new(Operation::inspect([Name::new("", "a").unwrap()].into()));
+        let operation = Arc::new(Operation::Inspect([Name::new("", "a").unwrap()].into()));
         self.node.submit(Request { operation, reply: ReplyTo::new(number, self.inbox.clone()) });
     }
 

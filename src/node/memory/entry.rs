@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::line::Line;
 use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
-use crate::node::operation::Operation;
 
 /// How many revoked owners are remembered.
 const TAKEN: usize = 24;
@@ -23,6 +22,12 @@ pub(super) struct Hold {
     pub(super) until: Duration,
     /// Whether it is not renewed any more.
     pub(super) revoked: bool,
+}
+
+impl Hold {
+    pub(super) fn new(owner: &Arc<str>, count: u32, until: Duration) -> Self {
+        Self { owner: owner.clone(), count, until, revoked: false }
+    }
 }
 
 /// A name: the string and the sorted set of a real node, which may keep it a little longer.
@@ -116,9 +121,8 @@ impl Entry {
         self.passed() > self.last(now)
     }
 
-    pub(super) fn hold(&mut self, operation: &Operation, fence: u64, precise: Duration) {
-        let until = millis(precise) + millis(operation.ttl);
-        self.hold = Some(Hold { owner: operation.owner.clone(), count: operation.count, until, revoked: false });
+    pub(super) fn hold(&mut self, hold: Hold, fence: u64, precise: Duration) {
+        self.hold = Some(hold);
         self.fence = fence;
         self.keep(precise);
     }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::millis;
-use crate::node::operation::Operation;
 use crate::node::reply::Outcome;
-use crate::rules::roster::{LASTS, LONGEST, Roster, SPARE, Server};
+use crate::rules::roster::{Enrolment, LASTS, LONGEST, Roster, SPARE, Server};
 
 /// What is stored of it. It may hold what has expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rostered {
     nodes: u32,
-    protocol: u64,
+    protocol: u32,
     /// Until when each server is in it.
     servers: BTreeMap<String, Duration>,
     /// The longest ttl of some client, and until when that counts.
@@ -23,16 +22,16 @@ pub(super) struct Rostered {
 
 impl Rostered {
     /// Writes the servers of a client's list, if they fit, and tells what it held before.
-    pub(super) fn enrol(&mut self, enrol: &Operation, now: Duration) -> Outcome {
-        let till = now + millis(enrol.grace);
+    pub(super) fn enrol(&mut self, enrol: &Enrolment, now: Duration) -> Outcome {
+        let till = now + millis(enrol.lasts);
         let mut it = self.unexpired(now);
         let (told, known, ends) = (it.roster(now), !self.outlasts(&it) && it.has_all(enrol, till), till + SPARE);
-        if millis(enrol.ttl) > LONGEST || !it.enter(enrol, ends) {
+        if millis(enrol.max_ttl) > LONGEST || !it.enter(enrol, ends) {
             return Outcome::Unlisted(told);
         }
-        if till > now && !enrol.owner.is_empty() && !known {
-            (it.nodes, it.protocol) = (enrol.count, enrol.ballot);
-            it.tell(millis(enrol.ttl), ends);
+        if till > now && !enrol.servers.is_empty() && !known {
+            (it.nodes, it.protocol) = (enrol.nodes, enrol.protocol);
+            it.tell(millis(enrol.max_ttl), ends);
             *self = it;
         }
         Outcome::Listed(told)
@@ -72,7 +71,7 @@ impl Rostered {
     fn roster(&self, now: Duration) -> Roster {
         Roster {
             nodes: self.nodes,
-            protocol: u32::try_from(self.protocol).unwrap_or(u32::MAX),
+            protocol: self.protocol,
             max_ttl: self.told.keys().next_back().copied().unwrap_or_default(),
             lasts: self.servers.values().max().map_or(Duration::ZERO, |ends| ends.saturating_sub(now)),
             retired: self.retired.map(|since| now.saturating_sub(since)),
@@ -88,25 +87,24 @@ impl Rostered {
     }
 
     /// Whether all that is to be written is there until then, and nothing is to go.
-    fn has_all(&self, enrol: &Operation, till: Duration) -> bool {
+    fn has_all(&self, enrol: &Enrolment, till: Duration) -> bool {
         let has = |run: &str| self.servers.get(run).is_some_and(|&ends| ends >= till);
-        let servers = || enrol.owner.split_whitespace().map(Server::parse);
-        let goes = servers().any(|server| server.before.iter().any(|run| self.servers.contains_key(run)));
-        let ttl = millis(enrol.ttl);
+        let servers = &enrol.servers;
+        let goes = servers.iter().any(|server| server.before.iter().any(|run| self.servers.contains_key(run)));
+        let ttl = millis(enrol.max_ttl);
         let told = ttl.is_zero() || self.told.iter().any(|(&known, &ends)| known >= ttl && ends >= till);
-        told && !goes && servers().all(|server| has(&server.run))
+        told && !goes && servers.iter().all(|server| has(&server.run))
     }
 
     /// Puts the servers of a list in, each in the room of those before it. Whether they fit.
-    fn enter(&mut self, enrol: &Operation, ends: Duration) -> bool {
-        let fits = self.servers.is_empty() || (self.nodes, self.protocol) == (enrol.count, enrol.ballot);
-        let servers: Vec<_> = enrol.owner.split_whitespace().map(Server::parse).collect();
-        servers.iter().flat_map(|server| &server.before).for_each(|run| _ = self.servers.remove(run));
-        for Server { run, .. } in servers {
-            let until = self.servers.entry(run).or_default();
+    fn enter(&mut self, enrol: &Enrolment, ends: Duration) -> bool {
+        let fits = self.servers.is_empty() || (self.nodes, self.protocol) == (enrol.nodes, enrol.protocol);
+        enrol.servers.iter().flat_map(|server| &server.before).for_each(|run| _ = self.servers.remove(run));
+        for Server { run, .. } in &enrol.servers {
+            let until = self.servers.entry(run.clone()).or_default();
             *until = (*until).max(ends);
         }
-        fits && self.servers.len() <= enrol.count as usize
+        fits && self.servers.len() <= enrol.nodes as usize
     }
 
     /// Takes note of a client's longest ttl. Smaller ones that end sooner tell nothing more.

@@ -88,7 +88,7 @@ impl Store {
 mod tests {
     use super::super::record::far;
     use super::*;
-    use crate::node::operation::{Operation, Stance, Verb};
+    use crate::node::operation::{Claim, Operation, Stance, Verb};
     use crate::node::reply::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -103,11 +103,14 @@ mod tests {
     }
 
     /// A claim for two seconds of an acquisition that waits for ten.
-    fn claim(name: &str, acquisition: &str, ballot: u64) -> Operation {
-        let owner = format!("{acquisition}.1").into();
+    fn claim(name: &str, acquisition: &str, ballot: u64) -> Claim {
         let stance = Stance::Wait { ticket: ballot, patience: 10 * SECOND };
-        let (verb, ttl) = (Verb::Claim, 2 * SECOND);
-        Operation { verb, owner, ttl, ballot, count: 1, stance, grace: SECOND, ..Operation::inspect(names(name)) }
+        let claim = Claim::sample(name, &format!("{acquisition}.1"), ballot);
+        Claim { ttl: 2 * SECOND, stance, grace: SECOND, ..claim }
+    }
+
+    fn waits(name: &str, acquisition: &str, ballot: u64) -> Operation {
+        claim(name, acquisition, ballot).into()
     }
 
     #[test]
@@ -116,12 +119,12 @@ mod tests {
         for round in 0..4u32 {
             let now = 1_000 * SECOND * (round + 1);
             for number in 0..1_000 {
-                store.apply(&claim(&format!("{round}/{number}"), "me", 1_000_000 * (u64::from(round) + 1)), now);
+                store.apply(&waits(&format!("{round}/{number}"), "me", 1_000_000 * (u64::from(round) + 1)), now);
             }
             assert!((1_000..1_100).contains(&store.entries.len()), "{}", store.entries.len());
         }
         for number in 0..5_000 {
-            store.apply(&claim(&format!("held/{number}"), "me", 9_000_000), 9_000 * SECOND);
+            store.apply(&waits(&format!("held/{number}"), "me", 9_000_000), 9_000 * SECOND);
         }
         let held = store.entries.values().filter(|entry| entry.holder(9_000 * SECOND).is_some());
         assert_eq!(held.count(), 5_000);
@@ -130,27 +133,27 @@ mod tests {
     #[test]
     fn a_queue_outlives_the_fence_of_its_name() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
-        store.apply(&claim("a", "one", 7), SECOND);
+        store.apply(&waits("a", "one", 7), SECOND);
         let stance = Stance::Wait { ticket: 8, patience: 1_000 * SECOND };
-        store.apply(&Operation { stance, ..claim("a", "two", 8) }, SECOND);
+        store.apply(&Claim { stance, ..claim("a", "two", 8) }.into(), SECOND);
         // So many that what has ended is forgotten.
         for number in 0..2_000 {
-            store.apply(&claim(&format!("other/{number}"), "me", 9), 500 * SECOND);
+            store.apply(&waits(&format!("other/{number}"), "me", 9), 500 * SECOND);
         }
         assert!(store.waits(&name, "two", 500 * SECOND));
-        store.apply(&Operation::inspect(names("a")), 500 * SECOND);
+        store.apply(&Operation::Inspect(names("a")), 500 * SECOND);
         assert!(store.waits(&name, "two", 500 * SECOND), "nor does it end when it is looked at");
     }
 
     #[test]
     fn ballots_grow_old_with_what_is_carried_out_and_not_with_questions() {
         let mut store = Store::default();
-        store.apply(&claim("a", "me", 7), 1_000 * SECOND);
+        store.apply(&waits("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
-            store.apply(&Operation::inspect(names("a")), SECOND * now);
+            store.apply(&Operation::Inspect(names("a")), SECOND * now);
             assert_eq!(store.bounds(), (high(7), 0), "a question writes nothing");
         }
-        store.apply(&claim("b", "me", 6), 1_500 * SECOND);
+        store.apply(&waits("b", "me", 6), 1_500 * SECOND);
         assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
@@ -159,7 +162,7 @@ mod tests {
     fn who_was_revoked_is_remembered_for_an_hour_and_who_was_released_for_as_long_as_fences_are() {
         for (later, lost) in [(104, [true, true]), (106, [true, false]), (3_599, [true, false]), (3_600, [false; 2])] {
             let (mut store, began) = (Store::default(), 1_000 * SECOND);
-            let asked = |verb, owner: &str| Operation { owner: owner.into(), ..claim("a", "x", 7).with_verb(verb) };
+            let asked = |verb, owner: &str| Claim { owner: owner.into(), ..claim("a", "x", 7) }.with_verb(verb);
             store.apply(&asked(Verb::Revoke, "one.1"), began);
             store.apply(&asked(Verb::Release, "two.1"), began);
             for (owner, lost) in ["one.1", "two.1"].into_iter().zip(lost) {
@@ -175,9 +178,9 @@ mod tests {
     fn a_fence_that_was_too_far_ahead_is_known_to_the_record_once_a_turn_is_given() {
         let (mut store, began) = (Store::default(), 1_000 * SECOND);
         let far = far(began) + 5_000_000;
-        store.apply(&claim("a", "one", far), began);
-        store.apply(&claim("a", "two", far + 1), began + SECOND);
-        let once = Operation { stance: Stance::Once, ..claim("a", "three", far + 2) };
+        store.apply(&waits("a", "one", far), began);
+        store.apply(&waits("a", "two", far + 1), began + SECOND);
+        let once = Claim { stance: Stance::Once, ..claim("a", "three", far + 2) }.into();
         assert!(matches!(store.apply(&once, began + 6 * SECOND), Outcome::Reserved { .. }));
         assert_eq!(store.bounds().0, far);
     }
@@ -186,9 +189,9 @@ mod tests {
     fn a_free_name_is_granted_to_who_came_first_though_another_stands_in_the_queue_already() {
         for (acquisition, ballot, granted) in [("early", 8, true), ("late", 9, true), ("later", 10, false)] {
             let mut store = Store::default();
-            store.apply(&claim("a", "one", 7), SECOND);
-            store.apply(&claim("a", "late", 9), SECOND);
-            let outcome = store.apply(&claim("a", acquisition, ballot), 4 * SECOND);
+            store.apply(&waits("a", "one", 7), SECOND);
+            store.apply(&waits("a", "late", 9), SECOND);
+            let outcome = store.apply(&waits("a", acquisition, ballot), 4 * SECOND);
             assert_eq!(matches!(outcome, Outcome::Granted { .. }), granted, "{acquisition}: {outcome}");
             assert_eq!(matches!(outcome, Outcome::Reserved { .. }), !granted, "{acquisition}: {outcome}");
         }
@@ -198,9 +201,9 @@ mod tests {
     fn what_a_simulation_asks_is_answered_from_what_is_stored() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
-        store.apply(&claim("a", "one", 7), SECOND);
+        store.apply(&waits("a", "one", 7), SECOND);
         assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
-        store.apply(&claim("a", "two", 8), 2 * SECOND);
+        store.apply(&waits("a", "two", 8), 2 * SECOND);
         assert!(!store.is_idle(2 * SECOND) && !store.is_idle(12 * SECOND - SECOND / 1_000));
         assert!(store.is_idle(12 * SECOND), "its patience is over");
         for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 11, true), ("two", 12, false)] {
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(store.bounds(), (high(7), 0));
         store.apply(&Operation::teach(900_000, 1), 2 * SECOND);
         assert_eq!(store.bounds(), (900_000, 900_000));
-        let record = |store: &mut Store| store.apply(&Operation::record(), 2 * SECOND);
+        let record = |store: &mut Store| store.apply(&Operation::Record, 2 * SECOND);
         assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: true });
         store.restarted();
         assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: false });

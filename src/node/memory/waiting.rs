@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::entry::Hold;
 use super::millis;
 use super::work::Work;
 use crate::node::hint::{HandedOver, Hint};
-use crate::node::operation::{Name, Operation, Stance};
+use crate::node::operation::{Claim, Name, Operation, Release, Stance};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 use crate::rules::validity::MAX_ROUND;
@@ -18,12 +19,12 @@ fn stamp(precise: Duration) -> Stamp {
 }
 
 impl Work<'_> {
-    fn join(&mut self, operation: &Operation, name: &Name) {
-        if let Stance::Wait { ticket, patience } = operation.stance {
+    fn join(&mut self, owner: &str, stance: Stance, name: &Name) {
+        if let Stance::Wait { ticket, patience } = stance {
             let (now, precise) = (self.now, self.precise);
             let until = now + millis(patience.max(Duration::from_millis(1)));
             let entry = self.entry(name);
-            entry.line.join(ticket, Operation::acquisition(&operation.owner).into(), until);
+            entry.line.join(ticket, Operation::acquisition(owner).into(), until);
             entry.keep(precise);
             self.note_fence(name);
         }
@@ -31,15 +32,15 @@ impl Work<'_> {
 
     /// A claim that was refused waits, if it is not a late one: who was released waits for nothing
     /// as this owner.
-    pub(super) fn queue_up(&mut self, claim: &Operation, name: &Name) {
+    pub(super) fn queue_up(&mut self, claim: &Claim, name: &Name) {
         if !self.entry(name).is_gone(&claim.owner) {
-            self.join(claim, name);
+            self.join(&claim.owner, claim.stance, name);
             self.register(claim, name);
         }
     }
 
     /// A claim that was refused one name, and waits for it, is who it may be handed over to.
-    fn register(&mut self, claim: &Operation, name: &Name) {
+    fn register(&mut self, claim: &Claim, name: &Name) {
         if claim.registers() {
             let (lasts, now) = (millis(claim.handover), self.now);
             let most = lasts.max(millis(claim.ttl).min(MAX_ROUND));
@@ -48,7 +49,7 @@ impl Work<'_> {
     }
 
     /// Where a claim stands in the queue, if it waits.
-    pub(super) fn place(&mut self, claim: &Operation, name: &Name) -> Option<Queued> {
+    pub(super) fn place(&mut self, claim: &Claim, name: &Name) -> Option<Queued> {
         let waits = matches!(claim.stance, Stance::Wait { .. });
         let rank = if waits { self.entry(name).line.rank(Operation::acquisition(&claim.owner)) } else { 0 };
         let queued = Queued::of(rank)?;
@@ -57,7 +58,7 @@ impl Work<'_> {
 
     /// Who comes before this claim to the free name, for how long, and whether the turn is still to
     /// be given.
-    pub(super) fn before(&mut self, claim: &Operation, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
+    pub(super) fn before(&mut self, claim: &Claim, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
         if claim.stance == Stance::Barge {
             return None;
         }
@@ -75,27 +76,27 @@ impl Work<'_> {
 
     /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first,
     /// where it was `freed` by this, or the first is given its turn.
-    pub(super) fn queue_after_release(&mut self, release: &Operation, name: &Name, freed: bool) {
+    pub(super) fn queue_after_release(&mut self, release: &Release, name: &Name, freed: bool) {
         let (me, now) = (Operation::acquisition(&release.owner), self.now);
         if release.stance == Stance::Once {
             self.entry(name).line.leave(me);
         } else {
-            self.join(release, name);
+            self.join(&release.owner, release.stance, name);
             self.entry(name).line.withdraw(&release.owner);
         }
         let entry = self.entry(name);
         // What is given back for an earlier owner leaves the acquisition what it has as another.
         entry.turn.take_if(|(turn, _)| **turn == *me && release.stance != Stance::Barge);
-        if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(name)) {
-            self.give(name);
+        if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(release, name)) {
+            self.give(name, release.grace);
         }
     }
 
     /// Grants the name to the first in the queue, if that is registered lately enough and hears of
     /// it, and the ballot may be granted. Whether it did. The next two are told to register again,
     /// if that is long ago.
-    fn hand_over(&mut self, name: &Name) -> bool {
-        let (ballot, now, precise) = (self.operation.next, self.now, self.precise);
+    fn hand_over(&mut self, release: &Release, name: &Name) -> bool {
+        let (ballot, now, precise) = (release.next, self.now, self.precise);
         if ballot <= self.bar(name) {
             return false;
         }
@@ -112,8 +113,7 @@ impl Work<'_> {
         let late: Vec<_> = line.stale(now).collect();
         let (owner, name_of) = (to.owner.clone(), name.clone());
         let granted = HandedOver { owner, ballot, lasts, name: name_of, stamp: stamp(precise), counts: true };
-        let claim = Operation { owner: to.owner, ttl: lasts, count: 1, ..self.operation.clone() };
-        self.hold(&claim, name, ballot);
+        self.hold(name, Hold::new(&to.owner, 1, now + millis(lasts)), ballot);
         self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
         self.store.hints.extend(late.into_iter().map(Hint::register));
         true
@@ -127,8 +127,8 @@ impl Work<'_> {
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one
     /// behind it when to ask.
-    pub(super) fn give(&mut self, name: &Name) {
-        let (grace, now, precise) = (millis(self.operation.grace), self.now, self.precise);
+    pub(super) fn give(&mut self, name: &Name, grace: Duration) {
+        let (grace, now, precise) = (millis(grace), self.now, self.precise);
         let entry = self.entry(name);
         let Some(first) = entry.line.pop() else { return };
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());

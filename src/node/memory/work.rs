@@ -1,12 +1,11 @@
 //! What a node does when it is asked: one operation being carried out on what it stores.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::{Entry, Hold};
 use super::millis;
 use super::store::Store;
-use crate::node::operation::{Name, Operation, Stance, Verb};
+use crate::node::operation::{Claim, Count, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
 use crate::node::reply::{Inspection, Outcome};
 
 impl Store {
@@ -21,22 +20,22 @@ impl Store {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
         self.expire(now);
-        if matches!(operation.verb, Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
+        if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, operation, now, precise, hears };
-        match operation.verb {
-            Verb::Claim => work.claim(),
-            Verb::Renew => work.renew(),
-            Verb::Count => work.count(),
-            Verb::Release => work.release(),
-            Verb::Inspect => work.inspect(),
-            Verb::Teach => work.teach(),
-            Verb::Record => work.record(),
-            Verb::Revoke => work.revoke(),
-            Verb::Enrol => work.store.roster.enrol(operation, now),
-            Verb::Retire => work.store.roster.retire(now),
-            Verb::Reset => work.store.roster.reset(now),
+        let mut work = Work { store: self, now, precise, hears };
+        match operation {
+            Operation::Claim(claim) => work.claim(claim),
+            Operation::Renew(renewal) => work.renew(renewal),
+            Operation::Count(count) => work.count(count),
+            Operation::Release(release) => work.release(release),
+            Operation::Inspect(names) => work.inspect(names),
+            Operation::Teach(lesson) => work.teach(*lesson),
+            Operation::Record => work.record(),
+            Operation::Revoke(revoke) => work.revoke(revoke),
+            Operation::Enrol(enrol) => work.store.roster.enrol(enrol, now),
+            Operation::Retire => work.store.roster.retire(now),
+            Operation::Reset => work.store.roster.reset(now),
         }
     }
 }
@@ -44,7 +43,6 @@ impl Store {
 /// One operation being carried out.
 pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
-    pub(super) operation: &'a Operation,
     pub(super) now: Duration,
     pub(super) precise: Duration,
     /// Which clients hear what is published to them.
@@ -60,24 +58,10 @@ impl Work<'_> {
         entry
     }
 
-    fn names(&self) -> Arc<[Name]> {
-        self.operation.names.clone()
-    }
-
     /// No ballot up to this one is granted for the name.
     pub(super) fn bar(&mut self, name: &Name) -> u64 {
         let floor = self.store.record.floor();
         self.entry(name).fence.max(floor)
-    }
-
-    fn is_mine(&mut self, name: &Name) -> bool {
-        self.is_of(name, &self.operation.owner.clone())
-    }
-
-    /// Whether it is, and was not taken away.
-    fn is_kept(&mut self, name: &Name) -> bool {
-        let (owner, now) = (self.operation.owner.clone(), self.now);
-        self.entry(name).is_kept_by(&owner, now)
     }
 
     fn is_of(&mut self, name: &Name, owner: &str) -> bool {
@@ -85,11 +69,10 @@ impl Work<'_> {
         self.entry(name).is_held_by(owner, now)
     }
 
-    pub(super) fn claim(&mut self) -> Outcome {
-        let claim = self.operation;
+    fn claim(&mut self, claim: &Claim) -> Outcome {
         let bar = self.highest_bar(claim);
         let mut top = claim.ballot;
-        for name in self.names().iter() {
+        for name in claim.names.iter() {
             if let Some(refusal) = self.refusal(claim, name, bar) {
                 return refusal;
             }
@@ -97,14 +80,14 @@ impl Work<'_> {
                 top = top.max(self.entry(name).fence);
             }
         }
-        for name in self.names().iter() {
+        for name in claim.names.iter() {
             self.take(claim, name, top);
         }
         Outcome::Granted { fence: top }
     }
 
     /// The highest bar of the names that are free.
-    fn highest_bar(&mut self, claim: &Operation) -> u64 {
+    fn highest_bar(&mut self, claim: &Claim) -> u64 {
         let mut highest = 0;
         let now = self.now;
         for name in claim.names.iter() {
@@ -116,14 +99,14 @@ impl Work<'_> {
     }
 
     /// Takes a name that nothing refuses: its queue is left, and the turn is over.
-    fn take(&mut self, claim: &Operation, name: &Name, fence: u64) {
-        self.hold(claim, name, fence);
+    fn take(&mut self, claim: &Claim, name: &Name, fence: u64) {
+        self.hold(name, Hold::new(&claim.owner, claim.count, self.now + millis(claim.ttl)), fence);
         let entry = self.entry(name);
         entry.line.leave(Operation::acquisition(&claim.owner));
         entry.turn = None;
     }
 
-    fn refusal(&mut self, claim: &Operation, name: &Name, highest: u64) -> Option<Outcome> {
+    fn refusal(&mut self, claim: &Claim, name: &Name, highest: u64) -> Option<Outcome> {
         let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name));
         let entry = self.entry(name);
         // Who waited for a name that most nodes have taken away would have it when they are free.
@@ -146,7 +129,7 @@ impl Work<'_> {
                 let (turn, left, due) = self.before(claim, name)?;
                 self.queue_up(claim, name);
                 if due {
-                    self.give(name);
+                    self.give(name, claim.grace);
                 }
                 let queued = self.place(claim, name);
                 Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, queued })
@@ -154,59 +137,56 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn renew(&mut self) -> Outcome {
-        let renewal = self.operation;
+    fn renew(&mut self, renewal: &Renew) -> Outcome {
         for name in renewal.names.iter() {
-            if let Some(holder) = self.stranger(name) {
+            if let Some(holder) = self.stranger(renewal, name) {
                 return Outcome::Lost { holder };
             }
         }
         let mut outcome = Outcome::Extended;
         for name in renewal.names.iter() {
             let precise = self.precise;
-            if self.is_mine(name) {
+            if self.is_of(name, &renewal.owner) {
                 self.entry(name).extend(renewal.ttl, precise);
                 self.note_fence(name);
             } else {
                 outcome = Outcome::Healed;
                 self.store.record.rotate(self.precise);
                 let fence = self.entry(name).fence.max(renewal.ballot);
-                self.hold(renewal, name, fence);
+                let hold = Hold::new(&renewal.owner, renewal.count, self.now + millis(renewal.ttl));
+                self.hold(name, hold, fence);
             }
         }
         outcome
     }
 
     /// Because of whom a renewal does not renew; of nobody, where the owner was released.
-    fn stranger(&mut self, name: &Name) -> Option<String> {
-        let (owner, now) = (self.operation.owner.clone(), self.now);
+    fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
+        let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
         match (entry.holder(now), &entry.turn) {
-            (Some(hold), _) if hold.owner == owner => hold.revoked.then(String::new),
+            (Some(hold), _) if hold.owner == *owner => hold.revoked.then(String::new),
             (Some(hold), _) => Some(hold.owner.to_string()),
             (None, Some((turn, _))) => Some(turn.to_string()),
-            (None, None) => entry.is_gone(&owner).then(String::new),
+            (None, None) => entry.is_gone(owner).then(String::new),
         }
     }
 
-    pub(super) fn count(&mut self) -> Outcome {
-        for name in self.names().iter() {
-            if !self.is_mine(name) {
+    fn count(&mut self, count: &Count) -> Outcome {
+        for name in count.names.iter() {
+            if !self.is_of(name, &count.owner) {
                 let now = self.now;
                 let holder = self.entry(name).holder(now).map_or_else(String::new, |hold| hold.owner.to_string());
                 return Outcome::Lost { holder };
             }
         }
-        for name in self.names().iter() {
-            let count = self.operation.count;
-            self.entry(name).count(count);
-        }
+        count.names.iter().for_each(|name| self.entry(name).count(count.count));
         Outcome::Counted
     }
 
-    pub(super) fn release(&mut self) -> Outcome {
-        let (release, precise) = (self.operation, self.precise);
-        if self.is_brief() {
+    fn release(&mut self, release: &Release) -> Outcome {
+        let precise = self.precise;
+        if self.is_brief(release) {
             self.entry(&release.names[0]).free();
             return Outcome::Released { held: 1 };
         }
@@ -226,18 +206,17 @@ impl Work<'_> {
     /// Whether the script frees the name without a look at the record: nobody waits, and the fence
     /// is known. (In a call with other operations, or where a queue has just expired, it may look
     /// all the same. Nothing rests on it.)
-    fn is_brief(&mut self) -> bool {
-        let release = self.operation;
+    fn is_brief(&mut self, release: &Release) -> bool {
         let [name] = &*release.names else { return false };
-        let mine = self.is_kept(name);
         let now = self.now;
         let entry = self.entry(name);
+        let mine = entry.is_kept_by(&release.owner, now);
         let alone = entry.turn.is_none() && entry.line.len(now) == 0;
         mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
     }
 
-    pub(super) fn revoke(&mut self) -> Outcome {
-        let (revoke, precise) = (self.operation, self.precise);
+    fn revoke(&mut self, revoke: &Revoke) -> Outcome {
+        let precise = self.precise;
         let (mut held, mut longest, mut other) = (0, Duration::ZERO, None);
         for name in revoke.names.iter() {
             other = self.other_than(revoke, name).or(other);
@@ -252,17 +231,17 @@ impl Work<'_> {
 
     /// Who else holds it: it may have come after the nodes were asked who does. The fence does not
     /// tell: others raise it.
-    fn other_than(&mut self, revoke: &Operation, name: &Name) -> Option<String> {
+    fn other_than(&mut self, revoke: &Revoke, name: &Name) -> Option<String> {
         let now = self.now;
         let another = |hold: &&Hold| hold.owner != revoke.owner;
         self.entry(name).holder(now).filter(another).map(|hold| hold.owner.to_string())
     }
 
-    pub(super) fn inspect(&mut self) -> Outcome {
-        Outcome::Inspected(self.operation.names.iter().map(|name| self.look(name)).collect())
+    fn inspect(&self, names: &[Name]) -> Outcome {
+        Outcome::Inspected(names.iter().map(|name| self.look(name)).collect())
     }
 
-    fn look(&mut self, name: &Name) -> Inspection {
+    fn look(&self, name: &Name) -> Inspection {
         // To look at a name makes no entry of it.
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;
@@ -278,21 +257,20 @@ impl Work<'_> {
         seen.with_line(entry.line.len(now), turn)
     }
 
-    pub(super) fn teach(&mut self) -> Outcome {
-        let by_hand = !millis(self.operation.grace).is_zero();
-        self.store.record.teach(self.operation.ballot, by_hand, self.precise);
+    fn teach(&mut self, lesson: Teach) -> Outcome {
+        self.store.record.teach(lesson.high, lesson.by_hand, self.precise);
         Outcome::Taught
     }
 
-    pub(super) const fn record(&self) -> Outcome {
+    const fn record(&self) -> Outcome {
         let record = &self.store.record;
         Outcome::Record { high: record.high(), floor: record.floor(), taught: record.taught() }
     }
 
-    pub(super) fn hold(&mut self, operation: &Operation, name: &Name, fence: u64) {
+    pub(super) fn hold(&mut self, name: &Name, hold: Hold, fence: u64) {
         let precise = self.precise;
         self.store.record.heard(fence, precise);
-        self.entry(name).hold(operation, fence, precise);
+        self.entry(name).hold(hold, fence, precise);
     }
 
     /// The record knows the fence of what is kept, unless that is too far ahead still.

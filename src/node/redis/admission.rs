@@ -95,14 +95,14 @@ pub(super) async fn greet(
 
 /// Asks for the node's record, by the script that was just loaded.
 fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
-    let operation = Operation::record();
+    let operation = Operation::Record;
     connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
 }
 
 /// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
 /// it never will be told. What is refused for want of memory may be told later.
 fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
-    let returned = returned(record, [&Operation::record()].into_iter(), &run(lineage));
+    let returned = returned(record, [&Operation::Record].into_iter(), &run(lineage));
     match returned.and_then(|mut returned| returned.replies.pop()) {
         Some(Ok(Outcome::Record { taught, .. })) => (Some(taught), None),
         Some(Err(fault)) if fault.kind() == FaultKind::Rejected => (None, Some(fault.to_string())),

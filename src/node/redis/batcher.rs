@@ -197,7 +197,7 @@ impl Batcher {
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         // It would write the old one's run to a new one's roster. It is asked again when it is
         // known who answers.
-        let of_members = |job: &Job| matches!(job.request.operation.verb, Verb::Enrol | Verb::Retire | Verb::Reset);
+        let of_members = |job: &Job| matches!(job.request.operation.verb(), Verb::Enrol | Verb::Retire | Verb::Reset);
         let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(of_members);
         self.fail_all(
             enrolments,
@@ -409,7 +409,7 @@ impl Batcher {
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
         let Job { request, submitted } = job;
-        let verb = request.operation.verb;
+        let verb = request.operation.verb();
         self.shared.meters.round_trip(verb, received.since(submitted));
         self.shared.meters.answered(verb, reply.as_ref().map_or_else(|fault| fault.kind().as_str(), Outcome::as_str));
         request.reply.send(reply);
@@ -474,7 +474,7 @@ impl Batcher {
         let due = self.shared.state().looks.due(now);
         if let Some(steps) = due {
             let reply = ReplyTo::new(self.shared.index, Arc::new(Looking(self.shared.clone(), steps)));
-            self.shared.enqueue(Request { operation: Arc::new(Operation::record()), reply });
+            self.shared.enqueue(Request { operation: Arc::new(Operation::Record), reply });
         }
     }
 }

@@ -19,15 +19,27 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Teach => &["taught"],
         Verb::Record => &["record"],
         Verb::Revoke => &["revoked"],
-        Verb::Enrol => &["listed", "unlisted"],
+        Verb::Enrol => &["listed"],
         Verb::Retire => &["retired"],
         Verb::Reset => &["reset"],
     }
 }
 
 /// Why a node gave no answer.
-const FAULTS: [&str; 9] =
-    ["down", "quarantined", "overloaded", "timeout", "closed", "busy", "rejected", "garbled", "doubted"];
+const FAULTS: [&str; 11] = [
+    "down",
+    "quarantined",
+    // An enrolment may be answered so, too.
+    "unlisted",
+    "unfit",
+    "overloaded",
+    "timeout",
+    "closed",
+    "busy",
+    "rejected",
+    "garbled",
+    "doubted",
+];
 
 const VERBS: usize = Verb::ALL.len();
 
@@ -86,6 +98,8 @@ mod tests {
         let faults = [
             FaultKind::Down,
             FaultKind::Quarantined,
+            FaultKind::Unlisted,
+            FaultKind::Unfit,
             FaultKind::Overloaded,
             FaultKind::Timeout,
             FaultKind::Closed,

@@ -39,7 +39,7 @@ pub(crate) use fred::Fred;
 pub(crate) use registry::Registry;
 
 use super::hint::Listener;
-use super::operation::{Operation, Verb};
+use super::operation::Operation;
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
 use super::{Member, Node, Request};
@@ -218,7 +218,7 @@ impl Shared {
     }
 
     fn fail(&self, request: Request, fault: Fault) {
-        self.meters.answered(request.operation.verb, fault.kind().as_str());
+        self.meters.answered(request.operation.verb(), fault.kind().as_str());
         request.reply.send(Err(fault));
     }
 }
@@ -226,17 +226,22 @@ impl Shared {
 impl State {
     fn link_for(&self, operation: &Operation, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
         let Link::Up(sender) = &self.link else {
-            return Err(Fault::new(FaultKind::Down, self.node_state(now).to_string()));
+            let state = self.node_state(now);
+            let unfit = matches!(state, NodeState::Replica | NodeState::Cluster | NodeState::Duplicate { .. });
+            let kind = if unfit { FaultKind::Unfit } else { FaultKind::Down };
+            return Err(Fault::new(kind, state.to_string()));
         };
-        match (operation.verb, self.guard.quarantined(now)) {
-            (Verb::Claim, _) if !self.standing.counts(now) => {
-                Err(Fault::new(FaultKind::Quarantined, self.unlisted(now)))
+        match (operation, self.guard.quarantined(now)) {
+            (Operation::Claim(_), _) if !self.standing.counts(now) => {
+                let listed = !matches!(self.standing, Standing::Unlisted(_));
+                let kind = if listed { FaultKind::Quarantined } else { FaultKind::Unlisted };
+                Err(Fault::new(kind, self.unlisted(now)))
             }
-            (Verb::Claim, Some((left, doubt))) => {
+            (Operation::Claim(_), Some((left, doubt))) => {
                 Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
             }
             // The memory that it was meant for has gone, and the next one needs another, later.
-            (Verb::Teach, _) if self.guard.lesson().is_some_and(|lesson| lesson.number != operation.count) => {
+            (Operation::Teach(teach), _) if self.guard.lesson().is_some_and(|lesson| lesson.number != teach.lesson) => {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
             _ => Ok(sender.clone()),
@@ -246,7 +251,7 @@ impl State {
     /// Why no vote counts of a server that is not listed.
     fn unlisted(&self, now: Tick) -> String {
         match self.node_state(now) {
-            NodeState::Up => "no quorum of nodes is listed, so no vote counts".to_owned(),
+            _ if self.standing == Standing::Few => "no quorum of nodes is listed, so no vote counts".to_owned(),
             NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
             state => state.to_string(),
         }
@@ -256,7 +261,7 @@ impl State {
         match &self.link {
             Link::Up(_) if !self.standing.counts(now) => match &self.standing {
                 Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
-                Standing::Few => NodeState::Up,
+                Standing::Few => self.memory(now),
                 Standing::Newcomer(until) if now < *until => match self.memory(now) {
                     NodeState::Up => NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer },
                     state => state,
@@ -391,10 +396,15 @@ impl Node for RedisNode {
     fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
         let mut state = self.shared.state();
         let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
-        let first = state.standing == Standing::Unknown && standing == Standing::Exempt;
+        let now = self.shared.host.now();
+        let counted = state.standing.counts(now);
         if same && self.shared.settings.counts != Counts::Always {
             state.standing = standing;
             run.clone_into(&mut state.enrolled);
+        }
+        let first = !counted && state.standing.counts(now);
+        if first {
+            state.guard.listed(now);
         }
         if roster.is_some() {
             state.roster = roster;

@@ -2,11 +2,13 @@
 //! reads: unlike MessagePack or JSON it becomes no table in Lua, and numbers do not become texts
 //! and back, which were more than a third of what a pair costs a node.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::node::operation::{Operation, Stance, Verb};
+use crate::node::operation::{Claim, Count, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
+use crate::rules::roster::Enrolment;
 
 /// About how many bytes an operation takes.
 const BYTES: usize = 160;
@@ -16,7 +18,7 @@ pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Opera
     let mut packed = Vec::with_capacity(operations.len() * BYTES);
     let mut named = Named::none();
     for operation in operations {
-        let again = operation.names.iter().fold(false, |again, name| named.may_be_again(name.key()) | again);
+        let again = operation.names().iter().fold(false, |again, name| named.may_be_again(name.key()) | again);
         pack(&mut packed, operation, again);
     }
     packed.into()
@@ -47,24 +49,87 @@ fn hash(key: &str) -> usize {
     (hash ^ hash >> 16) as usize
 }
 
+/// What the script reads of an operation. What its verb has no use for is zero.
+struct Fields<'a> {
+    ttl: Duration,
+    ballot: u64,
+    owner: Cow<'a, str>,
+    count: u32,
+    stance: Stance,
+    grace: Duration,
+    next: f64,
+}
+
+/// Of a verb that is nobody's.
+const NOTHING: Fields<'static> = Fields {
+    ttl: Duration::ZERO,
+    ballot: 0,
+    owner: Cow::Borrowed("-"),
+    count: 0,
+    stance: Stance::Once,
+    grace: Duration::ZERO,
+    next: 0.0,
+};
+
+impl<'a> Fields<'a> {
+    fn of(operation: &'a Operation) -> Self {
+        match operation {
+            Operation::Claim(claim) => Self::of_claim(claim),
+            Operation::Renew(Renew { owner, ttl, ballot, count, .. }) => {
+                Self { ttl: *ttl, ballot: *ballot, count: *count, ..Self::by(owner) }
+            }
+            Operation::Count(Count { owner, count, .. }) => Self { count: *count, ..Self::by(owner) },
+            Operation::Release(release) => Self::of_release(release),
+            Operation::Teach(Teach { high, lesson, by_hand }) => {
+                let grace = Duration::from_millis(u64::from(*by_hand));
+                Self { ballot: *high, count: *lesson, grace, ..NOTHING }
+            }
+            Operation::Revoke(Revoke { owner, ballot, .. }) => Self { ballot: *ballot, ..Self::by(owner) },
+            Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
+            Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset => NOTHING,
+        }
+    }
+
+    fn by(owner: &'a str) -> Self {
+        Self { owner: Cow::Borrowed(owner), ..NOTHING }
+    }
+
+    fn of_claim(claim: &'a Claim) -> Self {
+        let Claim { ttl, ballot, count, stance, grace, handover, .. } = *claim;
+        Self { ttl, ballot, count, stance, grace, next: millis(handover), ..Self::by(&claim.owner) }
+    }
+
+    fn of_release(release: &'a Release) -> Self {
+        let Release { ttl, ballot, stance, grace, next, .. } = *release;
+        Self { ttl, ballot, stance, grace, next: number(next), ..Self::by(&release.owner) }
+    }
+
+    fn of_enrolment(enrolment: &Enrolment) -> Self {
+        let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
+        let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        let owner = Cow::Owned(servers.join(" "));
+        Self { ttl: max_ttl, ballot: u64::from(protocol), owner, count: nodes, grace: lasts, ..NOTHING }
+    }
+}
+
 fn pack(packed: &mut Vec<u8>, operation: &Operation, again: bool) {
-    let (wait, ticket) = match operation.stance {
+    let Fields { ttl, ballot, owner, count, stance, grace, next } = Fields::of(operation);
+    let (wait, ticket) = match stance {
         Stance::Once => (0.0, 0),
         // A wait of less than a millisecond is one all the same.
         Stance::Wait { ticket, patience } => (millis(patience).max(1.0), ticket),
         Stance::Barge => (-1.0, 0),
     };
     // No owner of ours has a zero byte within, which ends it.
-    let owner = operation.owner.split('\0').next().unwrap_or_default();
-    let next = if operation.verb == Verb::Release { number(operation.next) } else { millis(operation.handover) };
+    let owner = owner.split('\0').next().unwrap_or_default();
     packed.push(code(operation) + if again { AGAIN } else { 0 });
-    packed.extend(millis(operation.ttl).to_le_bytes());
-    packed.extend(number(operation.ballot).to_le_bytes());
+    packed.extend(millis(ttl).to_le_bytes());
+    packed.extend(number(ballot).to_le_bytes());
     packed.extend(owner.as_bytes());
     packed.push(0);
-    packed.extend(operation.count.to_le_bytes());
-    packed.extend(u16::try_from(operation.names.len()).unwrap_or(u16::MAX).to_le_bytes());
-    for number in [wait, millis(operation.grace), number(ticket), next] {
+    packed.extend(count.to_le_bytes());
+    packed.extend(u16::try_from(operation.names().len()).unwrap_or(u16::MAX).to_le_bytes());
+    for number in [wait, millis(grace), number(ticket), next] {
         packed.extend(number.to_le_bytes());
     }
 }
@@ -76,10 +141,13 @@ const LEFT_OUT: u8 = 64;
 
 /// What the script calls the operation.
 fn code(operation: &Operation) -> u8 {
-    let requeues = operation.verb == Verb::Release && matches!(operation.stance, Stance::Wait { .. });
-    let entered_again = operation.verb == Verb::Claim && operation.count != 1;
-    let left_out = operation.names.len() != 1 || requeues || entered_again;
-    verb(operation.verb) + if left_out { LEFT_OUT } else { 0 }
+    let slow = match operation {
+        Operation::Release(release) => matches!(release.stance, Stance::Wait { .. }),
+        Operation::Claim(claim) => claim.count != 1,
+        _ => false,
+    };
+    let left_out = operation.names().len() != 1 || slow;
+    verb(operation.verb()) + if left_out { LEFT_OUT } else { 0 }
 }
 
 /// What the script calls a verb.
@@ -112,12 +180,15 @@ const fn number(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::node::operation::Name;
+    use crate::rules::roster::Server;
 
     fn codes(names: &[&[&str]]) -> Vec<u8> {
         let name = |text: &&str| Name::new("p:", text).unwrap();
-        let asked: Vec<_> = names.iter().map(|names| Operation::inspect(names.iter().map(name).collect())).collect();
+        let asked: Vec<_> = names.iter().map(|names| Operation::Inspect(names.iter().map(name).collect())).collect();
         let packed = operations(asked.iter());
         // All have the same owner, and so the same length.
         packed.chunks(packed.len() / names.len()).map(|operation| operation[0]).collect()
@@ -137,5 +208,92 @@ mod tests {
         let keys: Vec<_> = (0..128).map(|number| format!("quorumlock:{{orders/{number}}}")).collect();
         assert!(keys.iter().filter(|key| named.may_be_again(key)).count() < 8);
         assert!(keys.iter().all(|key| named.may_be_again(key)), "none that was named is missed");
+    }
+
+    /// A byte for each digit pair; fields apart, in the order of the script's header.
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: String = hex.split(' ').collect();
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        (0..digits.len()).step_by(2).map(byte).collect()
+    }
+
+    /// What was written when all verbs had the fields of one struct.
+    #[test]
+    fn each_verb_is_packed_as_the_script_reads_it() {
+        let name = |text: &str| Name::new("p:", text).unwrap();
+        let (two, ballot): (Arc<[_]>, _) = ([name("b"), name("c")].into(), 1_234_567);
+        let (ttl, grace, handover) = (Duration::from_secs(30), Duration::from_millis(250), Duration::from_secs(3));
+        let stance = Stance::Wait { ticket: 99, patience: Duration::from_micros(10_000_500) };
+        let (names, owner) = ([name("a")].into(), "c/1/x/1.0".into());
+        let claim = Claim { names, owner, ttl, ballot, count: 1, stance, grace, handover };
+        let release = Release { next: 7_654_321, ..Release::of(&claim) };
+        let servers = ["a<b", "c"].map(Server::parse).to_vec();
+        let enrolment = Enrolment { nodes: 5, protocol: 3, max_ttl: 2 * ttl, lasts: 3 * ttl, servers };
+        for (operation, expected) in [
+            (
+                Operation::Claim(claim.clone()),
+                "01 00000000004cdd40 0000000087d63241 632f312f782f312e3000 01000000 0100 000000000088c340 0000000000406f40 0000000000c05840 000000000070a740",
+            ),
+            (
+                Operation::Claim(Claim {
+                    names: two.clone(),
+                    count: 2,
+                    stance: Stance::Barge,
+                    handover: Duration::ZERO,
+                    ..claim.clone()
+                }),
+                "41 00000000004cdd40 0000000087d63241 632f312f782f312e3000 02000000 0200 000000000000f0bf 0000000000406f40 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Renew(Renew::of(&claim, 2)),
+                "02 00000000004cdd40 0000000087d63241 632f312f782f312e3000 02000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Count(Count::of(&claim, 3)),
+                "03 0000000000000000 0000000000000000 632f312f782f312e3000 03000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Release(release.clone()),
+                "04 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
+            ),
+            (
+                Operation::Release(Release { stance, ..release }),
+                "44 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 000000000088c340 0000000000406f40 0000000000c05840 00000040ec325d41",
+            ),
+            (
+                Operation::Inspect(two),
+                "45 0000000000000000 0000000000000000 2d00 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::teach(7, 3),
+                "46 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::teach_by_hand(7, 3),
+                "46 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 000000000000f03f 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Record,
+                "47 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Revoke(Revoke { names: claim.names, owner: claim.owner, ballot: claim.ballot }),
+                "08 0000000000000000 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Enrol(enrolment),
+                "49 00000000004ced40 0000000000000840 613c62206300 05000000 0000 0000000000000000 0000000000f9f540 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Retire,
+                "4a 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Reset,
+                "4b 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+        ] {
+            assert_eq!(operations([&operation].into_iter()), bytes(expected), "{operation:?}");
+        }
     }
 }

@@ -23,11 +23,11 @@ pub(crate) struct Call<'a, O> {
 
 impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Call<'a, O> {
     fn names(&self) -> impl Iterator<Item = &'a Name> {
-        self.operations.clone().flat_map(|operation| operation.names.iter())
+        self.operations.clone().flat_map(|operation| operation.names().iter())
     }
 
     fn keys(&self) -> usize {
-        1 + self.operations.clone().map(|operation| operation.names.len()).sum::<usize>()
+        1 + self.operations.clone().map(|operation| operation.names().len()).sum::<usize>()
     }
 }
 
@@ -107,10 +107,10 @@ fn numbered(line: &str) -> Option<(usize, &str)> {
 
 /// An operation that went as asked.
 fn as_asked(operation: &Operation) -> Reply {
-    match operation.verb {
-        Verb::Claim => Ok(Outcome::Granted { fence: operation.ballot }),
-        Verb::Renew => Ok(Outcome::Extended),
-        Verb::Release => Ok(Outcome::Released { held: 1 }),
+    match operation {
+        Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
+        Operation::Renew(_) => Ok(Outcome::Extended),
+        Operation::Release(_) => Ok(Outcome::Released { held: 1 }),
         _ => Err(garbled()),
     }
 }
@@ -122,7 +122,7 @@ fn refused(line: &str, operation: &Operation) -> Option<Outcome> {
     let fence = parts.next()?.parse().ok().filter(|&fence| fence < ballot::LIMIT)?;
     let queued = Queued::of(parts.next()?.parse().ok()?);
     let holder = parts.next()?.to_owned();
-    (operation.verb == Verb::Claim).then_some(Outcome::Held { holder, remaining: Some(left), fence, queued })
+    matches!(operation, Operation::Claim(_)).then_some(Outcome::Held { holder, remaining: Some(left), fence, queued })
 }
 
 fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
@@ -138,7 +138,7 @@ fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
 }
 
 fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
-    match (operation.verb, word) {
+    match (operation.verb(), word) {
         (Verb::Claim, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
         (Verb::Claim, "reserved") => Some(Outcome::Reserved {
             turn: text(items.get(1)?)?,
@@ -165,7 +165,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         }),
         (Verb::Inspect, "inspected") => {
             let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
-            (entries.len() == operation.names.len()).then_some(Outcome::Inspected(entries))
+            (entries.len() == operation.names().len()).then_some(Outcome::Inspected(entries))
         }
         (Verb::Teach, "taught") => Some(Outcome::Taught),
         (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
@@ -273,18 +273,10 @@ pub(crate) fn advice(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Name;
+    use crate::node::Claim;
 
     fn operation(verb: Verb) -> Operation {
-        let names = [Name::new("p:", "a").unwrap()].into();
-        Operation {
-            verb,
-            owner: "me".into(),
-            ttl: Duration::from_secs(30),
-            ballot: 7,
-            count: 1,
-            ..Operation::inspect(names)
-        }
+        Claim::sample("a", "me", 7).with_verb(verb)
     }
 
     fn decode(verb: Verb, items: Vec<Value>) -> Reply {

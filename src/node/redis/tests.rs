@@ -14,8 +14,9 @@ use tokio::sync::{Notify, mpsc};
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 use super::{Counts, Job, Link, RedisNode, Registry, Settings, supervisor};
 use crate::host::{Host, TokioTime, before};
-use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, Operation, Outcome};
+use crate::node::{Claim, FaultKind, Hint, Listener, Node, NodeState, Operation, Outcome};
 use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
+use crate::rules::roster::Standing;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -162,9 +163,7 @@ impl Sink for Inbox {
 }
 
 fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
-    let names = [Name::new("p:", "a").unwrap()].into();
-    let (owner, ttl) = ("host/1/uuid/1.0".into(), SECOND);
-    let operation = Operation { verb, owner, ttl, ballot: 1, count: 1, ..Operation::inspect(names) };
+    let operation = Claim { ttl: SECOND, ..Claim::sample("a", "host/1/uuid/1.0", 1) }.with_verb(verb);
     Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
 }
 
@@ -277,6 +276,15 @@ async fn a_lesson_for_a_memory_that_has_gone_is_given_to_no_other() {
     let told = |number| state.link_for(&Operation::teach(7, number), node.shared.host.now()).map(drop);
     assert!(told(number).is_ok());
     assert_eq!(told(number.wrapping_sub(1)).unwrap_err().kind(), FaultKind::Down);
+}
+
+/// Nobody counts its votes, since too few nodes answer: that it is free there means nothing either.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_have_forgotten_is_told_to_where_too_few_answer_too() {
+    let node = guarded(&Arc::default(), Arc::default(), 2_000 * SECOND);
+    until(&node, |state| *state != NodeState::Connecting).await;
+    node.shared.state().standing = Standing::Few;
+    assert!(matches!(node.status().state, NodeState::Quarantined { .. }), "{}", node.status().state);
 }
 
 /// An hour after its last replica has gone, Redis frees its backlog, and with that it takes another

@@ -10,7 +10,7 @@ use crate::rules::roster::{Roster, Server};
 const GONE: usize = 16;
 
 /// A roster that was told, until its entries have expired.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Told {
     roster: Roster,
     until: Tick,
@@ -18,8 +18,8 @@ struct Told {
     refused: bool,
 }
 
-/// One node.
-#[derive(Debug, Default)]
+/// One node. (The model checker has this file as it is: what is remembered is part of its states.)
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct History {
     /// Which server it is or was, and when it answered last.
     last: Option<(String, Tick)>,

@@ -120,13 +120,13 @@ impl<'a> Ring<'a> {
             let rosters = answers.iter().flatten().map(|(_, roster)| roster);
             may_vouch && vouched(self.common(), &self.servers, rosters).is_some()
         };
-        self.told_soon(&self.enrolment(wanted, Duration::ZERO), is_vouched).await
+        self.told_soon(self.enrolment(wanted, Duration::ZERO), is_vouched).await
     }
 
     /// Asks all nodes to take the servers of `chosen`, and waits for these.
     pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet) -> Answers {
         let end = self.voters.host.now() + self.patience();
-        let round = self.put(&self.enrolment(chosen, self.longest + LASTS));
+        let round = self.put(self.enrolment(chosen, self.longest + LASTS));
         self.rest(&round, answer, end).await
     }
 
@@ -145,12 +145,12 @@ impl<'a> Ring<'a> {
     /// for.
     pub(super) async fn look(&self) -> Answers {
         let (nodes, protocol) = (self.voters.size.nodes(), self.voters.members.protocol);
-        self.told_soon(&Enrolment { nodes, protocol, ..Enrolment::default() }, |_| true).await
+        self.told_soon(Enrolment { nodes, protocol, ..Enrolment::default() }, |_| true).await
     }
 
     /// What they answer to this. Where what a quorum says is `enough`, those that take much longer
     /// are not waited for.
-    async fn told_soon(&self, enrolment: &Enrolment, enough: impl Fn(&Answers) -> bool) -> Answers {
+    async fn told_soon(&self, enrolment: Enrolment, enough: impl Fn(&Answers) -> bool) -> Answers {
         let host = &self.voters.host;
         let began = host.now();
         let (round, end) = (self.put(enrolment), began + self.patience());
@@ -161,11 +161,11 @@ impl<'a> Ring<'a> {
     }
 
     /// Asks all that are connected.
-    fn put(&self, enrolment: &Enrolment) -> Arc<Round<Answered>> {
+    fn put(&self, enrolment: Enrolment) -> Arc<Round<Answered>> {
         let enough = self.connected.len().min(self.voters.size.quorum());
         let (nodes, asked, unheard) = (NodeSet::default(), self.voters.host.now(), self.unheard.clone());
         let round = Round::new(self.voters.nodes.len(), 0, Answered { nodes, enough, asked, unheard });
-        self.voters.ask(self.connected, &Arc::new(Operation::enrol(enrolment)), &round);
+        self.voters.ask(self.connected, &Arc::new(Operation::Enrol(enrolment)), &round);
         round
     }
 

@@ -332,6 +332,25 @@ fn a_larger_max_ttl_is_no_new_doubt_and_lengthens_those_under_way() {
     assert_eq!(left(MAX_TTL * 2, 163), None, "it was over, and nobody had such locks then");
 }
 
+/// Nodes of another list teach it nothing that counts, and its own may have come only now.
+#[test]
+fn votes_of_a_node_that_is_listed_later_wait_for_one_more_try_to_teach_it() {
+    let mut guard = guard();
+    guard.admit("a", 1_000 * SECOND, at(0));
+    guard.listed(at(1));
+    assert_eq!(guard.quarantined(at(1)).map(|(left, _)| left), Some(2 * SECOND));
+    given(&mut guard, false, at(2));
+    assert_eq!(guard.quarantined(at(2)), None, "nobody could");
+    guard.listed(at(10));
+    assert_eq!(guard.quarantined(at(10)), None, "it was tried while its votes counted");
+    guard.admit("b", 1_000 * SECOND, at(20));
+    given(&mut guard, false, at(90));
+    assert_eq!(guard.quarantined(at(90)), None);
+    guard.listed(at(100));
+    assert!(guard.only_waits_for_a_lesson(at(101)) && !guard.only_waits_for_a_lesson(at(102)));
+    given(&mut guard, true, at(102));
+}
+
 #[test]
 fn a_node_that_is_met_is_doubted_for_as_long_as_the_longest_locks_last_that_it_tells_of() {
     let mut old = guard();

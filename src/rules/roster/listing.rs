@@ -8,7 +8,7 @@ use crate::rules::node_set::NodeSet;
 use crate::rules::tick::Tick;
 
 /// Whether the votes of one server count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// They always do: it has no roster, or this client only looks, and has asked for it.
     Exempt,
@@ -38,7 +38,7 @@ impl Standing {
 }
 
 /// A node whose votes count.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Seat {
     run: String,
     /// Since when it is listed as that run.
@@ -48,7 +48,7 @@ struct Seat {
 
 /// What was enrolled last: one set of servers at a time, so that votes which count together are
 /// votes of servers that were enrolled together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     seats: Vec<Option<Seat>>,
     /// The longest ttl that its entries outlast.

@@ -305,3 +305,15 @@ pub fn a_rolling_upgrade(script: &mut Script) {
         script.asks(gone + 1_000, process, Part { must: true, ..asks_for(45_000, 1_000) });
     }
 }
+
+/// A client whose list is a part of the others' revokes their lock, though its one node is unlisted.
+/// What it is told must be so.
+pub fn revoked_by_who_is_kept_out(script: &mut Script) {
+    script.world(3, 1, 3_000, 5_000);
+    script.plan.lists = vec![vec![0, 1, 2], vec![0]];
+    script.asks(0, 0, asks_for(5_000, 30_000));
+    script.at(5_000, Cue::Starts);
+    let at = script.about(10_000, 3_000);
+    script.at(at, Cue::Revokes { process: 1, name: 0 });
+    script.at(35_000, Cue::Kill(1));
+}

@@ -75,6 +75,8 @@ pub static SCENES: &[Scene] = &[
     scene!(tokens::a_period_is_over_after_a_lesson),
     scene!(tokens::a_lesson_is_about_names_that_are_stored_too),
     scene!(tokens::who_forgot_does_not_teach),
+    scene!(tokens::what_too_few_know_is_told),
+    scene!(tokens::asked_before_a_quarantine_ends_and_answered_behind_it),
     scene!(tokens::a_node_that_forgot_unseen_is_taught),
     scene!(tokens::fences_expire_while_a_clock_is_wrong),
     scene!(tokens::a_clock_is_set_back_before_fences_are_forgotten),
@@ -96,6 +98,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::isolated_with_a_minority_at_its_first_start),
     scene!(lists::a_longer_ttl_is_told_while_a_node_forgets),
     scene!(lists::a_rolling_upgrade),
+    scene!(lists::revoked_by_who_is_kept_out),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
@@ -149,7 +152,7 @@ pub fn play(scene: &Scene, seed: u64) -> Run {
 
 async fn perform(world: &Arc<World>, script: Script) {
     for _ in 0..script.processes {
-        process::start(world, 0, 0);
+        process::start(world, 0, 0, 0);
     }
     let plan = script.plan.clone();
     hand_out(world, script);

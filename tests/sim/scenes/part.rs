@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use quorumlock::{ErrorKind, LockGuard, LockOptions};
+use quorumlock::{LockGuard, LockOptions};
 
 use crate::clients::{Client, Ending, Watch};
 use crate::judge::history::{Micros, What};
@@ -120,12 +120,12 @@ impl Client {
             false => ask.lock.acquire(part.timeout).await.map(Some),
         };
         match acquired {
-            Ok(None) => self.failed(&ask, ErrorKind::Contended),
+            Ok(None) => self.refused(&ask),
             Ok(Some(guard)) => {
                 let watch = self.acquired(&ask, guard.lease());
                 self.keep(guard, watch, part).await;
             }
-            Err(error) => self.failed(&ask, error.kind()),
+            Err(error) => self.failed(&ask, &error),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tokens grow though clocks are hours apart and nodes have forgotten their fences.
 
 use super::part::Part;
-use super::script::{NEVER, Script, forgets, millis};
+use super::script::{NEVER, Script, forgets, millis, restarts};
 use crate::cue::Cue;
 
 /// The wall clock of a process is hours ahead of all others.
@@ -79,6 +79,45 @@ pub fn who_forgot_does_not_teach(script: &mut Script) {
     script.hold_one_way(2, &[1], 1, 9_300..10_300, 10_350);
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
+}
+
+/// All nodes restart with their data, and then all once more, faster than any is taught. That which
+/// two quorums share has forgotten the first one's token by then. Too few know to teach it, but one
+/// of the others has that token, and tells it while it is in quarantine itself.
+pub fn what_too_few_know_is_told(script: &mut Script) {
+    script.world(3, 3, 1_000, 8_000);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.hold_back(1, &[2], 0..NEVER, NEVER);
+    script.asks(30, 0, brief());
+    for node in 0..3 {
+        script.at(300 + 40 * node as u64, restarts(node));
+    }
+    script.at(1_000, forgets(1));
+    script.at(1_100, restarts(0));
+    let third = script.about(4_500, 500);
+    script.at(third, restarts(2));
+    // The second process counts the two by then, and nobody counts the third.
+    let votes = script.about(11_200, 900);
+    script.asks(votes, 1, brief());
+}
+
+/// The node that two quorums share forgets the first one's token, and the other that has it
+/// restarts with its data. Nothing that this one says is heard from shortly before the quarantine
+/// of the first ends until shortly after that.
+pub fn asked_before_a_quarantine_ends_and_answered_behind_it(script: &mut Script) {
+    script.world(3, 2, 1_000, 5_700);
+    ahead(script, 0);
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.asks(30, 0, brief());
+    script.at(350, Cue::Kill(0));
+    // By then a connection that ends is made again at once.
+    script.at(6_000, forgets(1));
+    script.at(6_300, restarts(2));
+    // It is asked at 11,100, and waited for until 12,100; the quarantine ends at 11,700.
+    let heard = script.about(12_200, 100);
+    script.hold_one_way(1, &[2], 1, 10_900..11_900, heard);
+    script.asks(12_130, 1, brief());
 }
 
 /// The same node restarts when nobody is there. Who comes later, when it is no longer young, asks

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quorumlock::rules::roster::agreement;
-use quorumlock::{Agreement, Inspected, Inspection, NodeState, NodeStatus, Quorum};
+use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Quorum, Roster};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
@@ -120,21 +120,25 @@ impl Seen {
 
     /// What clients have in common, as rosters tell.
     fn clients(&self) -> String {
-        let rosters: Vec<_> = self.nodes.iter().map(|node| node.roster.as_ref()).collect();
-        let told: Vec<_> = rosters.iter().flatten().collect();
-        let agreed = match agreement(&rosters) {
-            _ if told.len() < self.verdict().quorum() => return "too few nodes told whose votes count".to_owned(),
+        let rosters: Vec<_> = self.nodes.iter().map(NodeStatus::latest).collect();
+        let (agreed, differs) = match agreement(&rosters) {
+            _ if rosters.iter().flatten().count() < self.verdict().quorum() => {
+                return "too few nodes told whose votes count".to_owned();
+            }
             Agreement::Nobody => return "no client is enrolled".to_owned(),
-            Agreement::Several => "several lists",
-            Agreement::One | Agreement::But(_) => "one list",
+            Agreement::Several => ("several lists", NodeSet::default()),
+            Agreement::One => ("one list", NodeSet::default()),
+            Agreement::But(these) => ("one list", these),
         };
-        let mut kinds: Vec<_> = told.iter().filter(|it| it.nodes > 0).map(|it| (it.nodes, it.protocol)).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        let kind = |(nodes, protocol)| format!("of {nodes} nodes by protocol {protocol}");
-        let kinds = kinds.into_iter().map(kind).collect::<Vec<_>>().join(", ");
-        let longest = told.iter().map(|it| it.max_ttl).max().unwrap_or_default();
-        format!("clients have {agreed} {kinds}, and locks of up to {}", exact(longest))
+        let labels: Vec<_> = differs.iter().map(|node| &*self.nodes[node].node).collect();
+        let differing = if labels.is_empty() { String::new() } else { format!("; {} differ", labels.join(", ")) };
+        let all = || rosters.iter().flatten().filter(|roster| roster.nodes > 0);
+        let longest = all().map(|roster| roster.max_ttl).max().unwrap_or_default();
+        let theirs = rosters.iter().enumerate().filter(|(node, _)| !differs.contains(*node));
+        let theirs = Some(kinds(theirs.filter_map(|(_, roster)| *roster)));
+        // Each may have a part of the list only.
+        let kinds = theirs.filter(|kinds| !kinds.is_empty()).unwrap_or_else(|| kinds(all().copied()));
+        format!("clients have {agreed} {kinds}, and locks of up to {}{differing}", exact(longest))
     }
 
     fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
@@ -259,6 +263,13 @@ impl Seen {
         left.sort_unstable();
         left.iter().rev().nth(self.verdict().quorum() - 1).copied()
     }
+}
+
+/// How long the lists of these rosters are, and by which protocols they are used.
+fn kinds<'a>(rosters: impl Iterator<Item = &'a Roster>) -> String {
+    let kinds: BTreeSet<_> = rosters.filter(|it| it.nodes > 0).map(|it| (it.nodes, it.protocol)).collect();
+    let kind = |(nodes, protocol)| format!("of {nodes} nodes by protocol {protocol}");
+    kinds.into_iter().map(kind).collect::<Vec<_>>().join(", ")
 }
 
 /// What keeps a node from voting, or from answering.

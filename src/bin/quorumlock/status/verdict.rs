@@ -18,7 +18,11 @@ pub(super) struct Verdict<'a> {
 
 impl<'a> Verdict<'a> {
     pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
-        Self { nodes, inspected, counted: counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>()), max_ttl }
+        let mut counted = counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>());
+        // Of the votes of a server that has not told its roster, nothing is known.
+        let told = (0..nodes.len()).filter(|&node| nodes[node].run.is_none() || nodes[node].roster.is_some());
+        counted.nodes = counted.nodes.and(told.collect());
+        Self { nodes, inspected, counted, max_ttl }
     }
 
     pub(super) const fn quorum(&self) -> usize {
@@ -144,12 +148,15 @@ impl<'a> Verdict<'a> {
             let (node, age) = (&self.nodes[index].node, left(age));
             return Some(format!("it was retired {age} ago; `quorumlock members reset {node}` takes that back"));
         }
+        if self.nodes[index].run.is_some() && self.nodes[index].roster.is_none() {
+            return Some("does not tell its roster, so nobody knows whether clients count its vote".to_owned());
+        }
         self.counted.why.as_ref().filter(|_| !self.counts(index)).map(|why| format!("unlisted: {why}"))
     }
 
     /// Whether clients have a longer `max_ttl` than was given here.
     fn longer(&self) -> Option<String> {
-        let rosters = self.nodes.iter().filter_map(|node| node.roster.as_ref());
+        let rosters = self.nodes.iter().filter_map(NodeStatus::latest);
         let theirs = rosters.filter(|roster| !roster.servers.is_empty()).map(|roster| roster.max_ttl).max()?;
         (!self.max_ttl.is_zero() && theirs > self.max_ttl).then(|| {
             let (theirs, ours) = (exact(theirs), exact(self.max_ttl));
@@ -166,7 +173,11 @@ impl<'a> Verdict<'a> {
             let (failed, fewer) = ((nodes - 1) / 2, nodes - 1);
             format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
         });
-        even.into_iter().chain(self.longer()).chain(self.nodes.iter().flat_map(of_node)).collect()
+        let unguarded = self.max_ttl.is_zero().then(|| {
+            "max_ttl is 0 here: a client like that counts votes of nodes that may have forgotten who holds a lock"
+                .to_owned()
+        });
+        even.into_iter().chain(unguarded).chain(self.longer()).chain(self.nodes.iter().flat_map(of_node)).collect()
     }
 }
 
@@ -178,7 +189,7 @@ fn without_memory(node: &NodeStatus) -> Option<String> {
 
 /// For how long it has been retired.
 fn retired(node: &NodeStatus) -> Option<Duration> {
-    node.roster.as_ref()?.retired
+    node.latest()?.retired
 }
 
 /// Whether other names can be locked all the same: what is in the way is stored under this one.

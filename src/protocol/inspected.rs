@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::inspect::Survey;
+use super::voters::Voters;
 use crate::node::Inspection;
-use crate::protocol::{Survey, Voters};
 use crate::rules::NodeSet;
 
 /// What each node says of a name.
@@ -18,7 +19,7 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    pub(super) fn new(voters: &Voters, survey: &Survey) -> Self {
+    pub(crate) fn new(voters: &Voters, survey: &Survey) -> Self {
         let entry = |(node, said): (usize, &Result<Inspection, crate::node::Fault>)| {
             (voters.nodes[node].label().clone(), said.clone().map_err(|fault| fault.to_string()))
         };
@@ -59,7 +60,7 @@ impl Inspected {
     }
 
     /// The highest fence on any node: every token dealt so far is at most this, where a quorum
-    /// answers.
+    /// answers of which no node forgot it.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)

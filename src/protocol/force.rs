@@ -4,11 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
+
+use super::inspect::{Survey, kept_out};
 use super::inspected::Inspected;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use super::release::{Cleanup, Whom};
+use super::revoke::{Revocation, revoke};
+use super::voters::Voters;
+use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, NodeStatus, Operation, Verb};
-use crate::protocol::{Cleanup, Revocation, Survey, Voters, Whom, revoke};
+use crate::node::{Fault, Inspection, Name, Release, Revoke, Stance};
 use crate::rules::NodeSet;
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
@@ -35,14 +40,26 @@ pub struct Taken {
 }
 
 /// Takes a name away from whoever holds it, and lets the hold end by itself.
-pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
+pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let (mut longest, mut from) = (None, BTreeSet::new());
+    // Where nothing was enrolled yet, or too long ago, what nodes confirm would not count.
+    let _ = before(&voters.host, voters.host.now() + patience, voters.enrolled(Duration::ZERO)).await;
     for _ in 0..TRIES {
         let taking = Taking::look(voters, name, patience).await?;
-        let taken = taking.revoke(&mut from).await?;
+        let (taken, losers) = taking.revoke().await?;
         longest = longest.max(taken.left);
-        // Of those that are named and hold it no more, the next one may have it.
-        let passed_on = taken.left.is_none() && !taking.owners.is_empty();
+        if !taken.counts {
+            return Err(uncounted(voters, name, &losers).with_nodes(taken.reports));
+        }
+        from.extend(losers);
+        if !taken.alone && taken.unheard {
+            return Err(unheard(name, &from).with_nodes(taken.reports));
+        }
+        // Of those that are named and hold it no more, the next one may have it. Where the node
+        // that named them does not say whether they do, it will name them again: then a quorum that
+        // knows of nobody is enough.
+        let free = taken.silent && taken.nobody;
+        let passed_on = taken.left.is_none() && !taking.owners.is_empty() && !free;
         let known = || !passed_on && taken.others.iter().all(|other| taking.owners.contains(other));
         if taken.alone || known() {
             let all = Taken { from: from.into_iter().collect(), left: longest, fence: taking.ballot };
@@ -50,11 +67,11 @@ pub(super) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
         }
     }
     let left = longest.map_or_else(String::new, |left| format!(", for {left:?} at most"));
-    Err(changed_hands(name, from, &left))
+    Err(changed_hands(name, &from, &left))
 }
 
 /// Frees a name on every node at once.
-pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
+pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let mut taking = Taking::look(voters, name, patience).await?;
     let known = taking.conclusive(&taking.owners);
     let mut from = BTreeSet::new();
@@ -69,7 +86,7 @@ pub(super) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
         }
         taking = after;
     }
-    Err(changed_hands(name, from, ""))
+    Err(changed_hands(name, &from, ""))
 }
 
 /// Who is to lose a name, and a ballot above all that the nodes know, so above all tokens that were
@@ -109,8 +126,7 @@ impl<'a> Taking<'a> {
     async fn free(&self) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         for owner in self.targets() {
-            let cleanup =
-                Cleanup::start(self.voters, self.operation(Verb::Release, owner), Whom::all(self.voters.everyone()));
+            let cleanup = Cleanup::start(self.voters, self.release(owner), Whom::all(self.voters.everyone()));
             match before(&self.voters.host, until, cleanup.freed()).await {
                 Some(Freed::Held | Freed::Gone) => {}
                 Some(Freed::Unknown) | None => return Err(self.unavailable()),
@@ -125,33 +141,33 @@ impl<'a> Taking<'a> {
         if Inspected::new(self.voters, &self.survey.still(self.voters)).is_conclusive() {
             return Ok(());
         }
-        let done = match &*from.join(" and ") {
-            "" => "the nodes name no holder".to_owned(),
-            owners => format!("it was taken away from {owners}"),
-        };
-        let message = format!("nobody can tell who holds {:?}, since no quorum of nodes votes; {done}", self.name);
+        let done = all_of(from).map_or("the nodes name no holder".to_owned(), |owners| taken_from(&owners));
+        let why = kept_out(self.voters).map_or_else(String::new, |why| format!(": {why}"));
+        let name = self.name;
+        let message = format!("nobody can tell who holds {name:?}, since no quorum of nodes votes{why}; {done}");
         Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.states()))
     }
 
     fn states(&self) -> Vec<NodeReport> {
-        let said = |status: NodeStatus| NodeReport { node: status.node, said: status.state.to_string() };
-        self.voters.nodes.iter().map(|node| said(node.status())).collect()
+        self.voters.nodes.iter().map(|node| NodeReport::of_status(&node.status())).collect()
     }
 
-    /// Lets each hold end by itself. For how long it may last still, and who else holds it. Adds
-    /// `from` whom it was taken.
-    async fn revoke(&self, from: &mut BTreeSet<String>) -> Result<Revocation> {
-        let mut all = Revocation::default();
-        for owner in self.targets() {
-            let revocation = self.operation(Verb::Revoke, owner);
-            let taken = revoke(self.voters, revocation, self.naming(owner), self.patience).await;
-            let Revocation { left, others, alone } = taken.map_err(|reports| refused(self.name).with_nodes(reports))?;
-            from.extend(left.map(|_| owner.to_owned()));
-            all.left = all.left.max(left);
-            all.others.extend(others);
-            all.alone |= alone;
+    /// Lets each hold end by itself. For how long it may last still, and who else holds it; and from
+    /// whom it was taken.
+    async fn revoke(&self) -> Result<(Revocation, Vec<String>)> {
+        let until = self.voters.host.now() + self.patience;
+        let asked = self.targets().map(|owner| async move {
+            let revocation = self.revocation(owner);
+            (owner, revoke(self.voters, revocation, self.naming(owner), until).await)
+        });
+        let (mut all, mut losers) = (Vec::new(), Vec::new());
+        for (owner, taken) in join_all(asked).await {
+            let taken = taken.map_err(|reports| refused(self.name).with_nodes(reports))?;
+            losers.extend(taken.left.map(|_| owner.to_owned()));
+            all.push(taken);
         }
-        Ok(all)
+        // Where nodes name nobody, that is asked for too.
+        Ok((all.into_iter().reduce(Revocation::and).unwrap_or_default(), losers))
     }
 
     /// A name that is free has its fence raised all the same: a claim that is on its way may rest
@@ -169,11 +185,16 @@ impl<'a> Taking<'a> {
         said.filter(|(_, said)| names(said)).map(|(node, _)| node).collect()
     }
 
-    fn operation(&self, verb: Verb, owner: &str) -> Operation {
+    fn release(&self, owner: &str) -> Release {
         let names = [self.name.clone()].into();
-        // Tried again for that long, where it is.
+        // Tried again for that long.
         let ttl = Duration::from_secs(60);
-        Operation { verb, owner: owner.into(), ttl, ballot: self.ballot, ..Operation::inspect(names) }
+        let (stance, grace) = (Stance::Once, self.voters.grace());
+        Release { names, owner: owner.into(), ttl, ballot: self.ballot, stance, grace, next: 0 }
+    }
+
+    fn revocation(&self, owner: &str) -> Revoke {
+        Revoke { names: [self.name.clone()].into(), owner: owner.into(), ballot: self.ballot }
     }
 
     fn unavailable(&self) -> Error {
@@ -189,19 +210,44 @@ fn owners<'a>(heard: impl Iterator<Item = &'a Inspection>) -> Vec<String> {
 }
 
 fn unavailable(voters: &Voters, name: &Name, survey: &Survey) -> Error {
-    let report = |(node, said): (usize, &Result<Inspection, Fault>)| NodeReport {
-        node: voters.nodes[node].label().clone(),
-        said: said.as_ref().map_or_else(ToString::to_string, |_| "answered".to_owned()),
+    let report = |(node, said): (usize, &Result<Inspection, Fault>)| {
+        let node = voters.nodes[node].label();
+        match said {
+            Ok(_) => NodeReport::new(node, NodeCause::Agreed, "answered"),
+            Err(fault) => NodeReport::of_fault(node, fault),
+        }
     };
     refused(name).with_nodes(survey.said.iter().enumerate().map(report).collect())
 }
 
-fn changed_hands(name: &Name, from: BTreeSet<String>, left: &str) -> Error {
-    let done = match &*from.into_iter().collect::<Vec<_>>().join(" and ") {
-        "" => String::new(),
-        owners => format!("; it was taken away from {owners}{left}"),
-    };
+/// Some people's names in a sentence; nothing where there are none.
+fn all_of<'a>(owners: impl IntoIterator<Item = &'a String>) -> Option<String> {
+    let owners: Vec<_> = owners.into_iter().map(String::as_str).collect();
+    (!owners.is_empty()).then(|| owners.join(" and "))
+}
+
+fn taken_from(owners: &str) -> String {
+    format!("it was taken away from {owners}")
+}
+
+fn changed_hands(name: &Name, from: &BTreeSet<String>, left: &str) -> Error {
+    let done = all_of(from).map_or_else(String::new, |owners| format!("; {}{left}", taken_from(&owners)));
     let message = format!("{name:?} changed hands each of the {TRIES} times that it was asked for{done}; ask again");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Some nodes took it away from these, and others of their clients' nodes may renew it.
+fn uncounted(voters: &Voters, name: &Name, from: &[String]) -> Error {
+    let why = kept_out(voters).map_or_else(String::new, |why| format!(": {why}"));
+    let who = all_of(from).map_or_else(String::new, |owners| format!("; {owners} may go on"));
+    let message = format!("{name:?} was not taken away on a quorum of nodes whose votes clients count{why}{who}");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Who was named may hold it still, where only those nodes know of it that do not answer.
+fn unheard(name: &Name, from: &BTreeSet<String>) -> Error {
+    let done = all_of(from).map_or_else(String::new, |owners| format!("; {}", taken_from(&owners)));
+    let message = format!("a node that named a holder of {name:?} did not confirm that it was taken away{done}");
     Error::new(ErrorKind::Unavailable, message)
 }
 

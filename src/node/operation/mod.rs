@@ -1,0 +1,174 @@
+//! What a node can be asked.
+
+mod bodies;
+mod name;
+#[cfg(test)]
+mod sample;
+mod stance;
+mod verb;
+
+use std::sync::Arc;
+
+pub use bodies::{Claim, Count, Release, Renew, Revoke, Teach};
+pub(crate) use name::record_key;
+pub use name::{MAX_NAME, Name};
+pub use stance::Stance;
+pub use verb::Verb;
+
+use crate::rules::roster::Enrolment;
+
+/// One operation of the protocol: a verb, and what it is asked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Take the names.
+    Claim(Claim),
+    /// Hold the names for another ttl.
+    Renew(Renew),
+    /// Set the hold count of names that the owner holds.
+    Count(Count),
+    /// Give the names up.
+    Release(Release),
+    /// Look at the names, and write nothing.
+    Inspect(Arc<[Name]>),
+    /// Raise the node's floor.
+    Teach(Teach),
+    /// Tell the node's record.
+    Record,
+    /// Let the owner's hold of the names end.
+    Revoke(Revoke),
+    /// Write the servers of a client's list into the node's roster, if they fit.
+    Enrol(Enrolment),
+    /// Let no client count the node's votes any more.
+    Retire,
+    /// Take its retirement back.
+    Reset,
+}
+
+impl Operation {
+    /// Tells a node the highest ballot that others know of: its lesson of that number.
+    #[must_use]
+    pub const fn teach(high: u64, lesson: u32) -> Self {
+        Self::Teach(Teach { high, lesson, by_hand: false })
+    }
+
+    /// Tells a node by hand which ballots were dealt by another list, or what too few nodes know of
+    /// its own: it does not become one that was taught.
+    #[must_use]
+    pub const fn teach_by_hand(high: u64, lesson: u32) -> Self {
+        Self::Teach(Teach { high, lesson, by_hand: true })
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub const fn verb(&self) -> Verb {
+        match self {
+            Self::Claim(_) => Verb::Claim,
+            Self::Renew(_) => Verb::Renew,
+            Self::Count(_) => Verb::Count,
+            Self::Release(_) => Verb::Release,
+            Self::Inspect(_) => Verb::Inspect,
+            Self::Teach(_) => Verb::Teach,
+            Self::Record => Verb::Record,
+            Self::Revoke(_) => Verb::Revoke,
+            Self::Enrol(_) => Verb::Enrol,
+            Self::Retire => Verb::Retire,
+            Self::Reset => Verb::Reset,
+        }
+    }
+
+    /// With which names; with none where it is about the node.
+    #[must_use]
+    pub fn names(&self) -> &[Name] {
+        match self {
+            Self::Claim(Claim { names, .. })
+            | Self::Renew(Renew { names, .. })
+            | Self::Count(Count { names, .. })
+            | Self::Release(Release { names, .. })
+            | Self::Inspect(names)
+            | Self::Revoke(Revoke { names, .. }) => names,
+            Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset => &[],
+        }
+    }
+
+    /// Whose hold it is about, if anybody's: an acquisition and the number of its round.
+    #[must_use]
+    pub const fn owner(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Claim(Claim { owner, .. })
+            | Self::Renew(Renew { owner, .. })
+            | Self::Count(Count { owner, .. })
+            | Self::Release(Release { owner, .. })
+            | Self::Revoke(Revoke { owner, .. }) => Some(owner),
+            Self::Inspect(_) | Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset => None,
+        }
+    }
+
+    /// The ballot that it has, below 2^53.
+    #[must_use]
+    pub const fn ballot(&self) -> Option<u64> {
+        match self {
+            Self::Claim(Claim { ballot, .. })
+            | Self::Renew(Renew { ballot, .. })
+            | Self::Release(Release { ballot, .. })
+            | Self::Revoke(Revoke { ballot, .. }) => Some(*ballot),
+            Self::Count(_)
+            | Self::Inspect(_)
+            | Self::Teach(_)
+            | Self::Record
+            | Self::Enrol(_)
+            | Self::Retire
+            | Self::Reset => None,
+        }
+    }
+
+    /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without
+    /// its round.
+    #[must_use]
+    pub fn acquisition(owner: &str) -> &str {
+        match owner.rsplit_once('.') {
+            Some((acquisition, round)) if !round.is_empty() && round.bytes().all(|byte| byte.is_ascii_digit()) => {
+                acquisition
+            }
+            _ => owner,
+        }
+    }
+}
+
+macro_rules! from_bodies {
+    ($($verb:ident($body:ty)),+ $(,)?) => {$(
+        impl From<$body> for Operation {
+            fn from(body: $body) -> Self {
+                Self::$verb(body)
+            }
+        }
+    )+};
+}
+
+from_bodies!(
+    Claim(Claim),
+    Renew(Renew),
+    Count(Count),
+    Release(Release),
+    Teach(Teach),
+    Revoke(Revoke),
+    Enrol(Enrolment),
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_without_the_number_of_a_round_is_an_acquisition_itself() {
+        for (owner, acquisition) in [
+            ("host/1/uuid/7.12", "host/1/uuid/7"),
+            ("host.eu/1/uuid/7.0", "host.eu/1/uuid/7"),
+            ("host.eu/1/uuid/7", "host.eu/1/uuid/7"),
+            ("owner.", "owner."),
+            ("owner.1x", "owner.1x"),
+            ("owner", "owner"),
+        ] {
+            assert_eq!(Operation::acquisition(owner), acquisition);
+        }
+    }
+}

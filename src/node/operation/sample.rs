@@ -1,0 +1,44 @@
+//! Operations for unit tests.
+
+use std::time::Duration;
+
+use super::Operation;
+use super::bodies::{Claim, Count, Release, Renew, Revoke};
+use super::name::Name;
+use super::stance::Stance;
+use super::verb::Verb;
+use crate::rules::roster::Enrolment;
+
+impl Claim {
+    /// Of one name, for a minute, without a place in line.
+    pub(crate) fn sample(name: &str, owner: &str, ballot: u64) -> Self {
+        Self {
+            names: [Name::new("p:", name).unwrap()].into(),
+            owner: owner.into(),
+            ttl: Duration::from_secs(60),
+            ballot,
+            count: 1,
+            stance: Stance::Once,
+            grace: Duration::ZERO,
+            handover: Duration::ZERO,
+        }
+    }
+
+    /// What else can be asked about what it was granted.
+    pub(crate) fn with_verb(self, verb: Verb) -> Operation {
+        let Self { names, owner, ballot, .. } = &self;
+        match verb {
+            Verb::Claim => Operation::Claim(self),
+            Verb::Renew => Renew::of(&self, 1).into(),
+            Verb::Count => Count::of(&self, 1).into(),
+            Verb::Release => Release::of(&self).into(),
+            Verb::Inspect => Operation::Inspect(self.names),
+            Verb::Teach => Operation::teach(*ballot, 1),
+            Verb::Record => Operation::Record,
+            Verb::Revoke => Revoke { names: names.clone(), owner: owner.clone(), ballot: *ballot }.into(),
+            Verb::Enrol => Enrolment::default().into(),
+            Verb::Retire => Operation::Retire,
+            Verb::Reset => Operation::Reset,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The verbs of the protocol.
+
+/// The verbs of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Take the names.
+    Claim,
+    /// Hold the names for another ttl.
+    Renew,
+    /// Set the hold count of names that the owner holds. Not a vote.
+    Count,
+    /// Give the names up, and raise their fence so that late claims of the same round are refused.
+    Release,
+    /// Look, and write nothing.
+    Inspect,
+    /// Raise the node's floor to the highest ballot that other nodes know of: it may have
+    /// forgotten.
+    Teach,
+    /// Tell the node's record.
+    Record,
+    /// Let the owner's hold of the names end: it is not renewed any more. Frees nothing.
+    Revoke,
+    /// Write the servers of a client's list into the node's roster, if they fit.
+    Enrol,
+    /// Let no client count the node's votes any more.
+    Retire,
+    /// Take its retirement back.
+    Reset,
+}
+
+impl Verb {
+    /// All verbs.
+    pub const ALL: [Self; 11] = [
+        Self::Claim,
+        Self::Renew,
+        Self::Count,
+        Self::Release,
+        Self::Inspect,
+        Self::Teach,
+        Self::Record,
+        Self::Revoke,
+        Self::Enrol,
+        Self::Retire,
+        Self::Reset,
+    ];
+
+    /// The verb's name in the script and in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Renew => "renew",
+            Self::Count => "count",
+            Self::Release => "release",
+            Self::Inspect => "inspect",
+            Self::Teach => "teach",
+            Self::Record => "record",
+            Self::Revoke => "revoke",
+            Self::Enrol => "enrol",
+            Self::Retire => "retire",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_words_of_the_script_and_of_metrics() {
+        let words =
+            ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset"];
+        assert_eq!(Verb::ALL.map(Verb::as_str), words);
+    }
+}

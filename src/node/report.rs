@@ -1,0 +1,119 @@
+//! What nodes said, for errors.
+
+use std::sync::Arc;
+
+use super::reply::{Fault, FaultKind, Outcome, Reply};
+use super::status::{NodeState, NodeStatus};
+use crate::error::{NodeCause, NodeReport};
+
+impl NodeReport {
+    /// A node's reply; `None` where there is none yet.
+    pub(crate) fn of_reply(node: &Arc<str>, reply: Option<&Reply>) -> Self {
+        match reply {
+            Some(Ok(outcome)) => Self::new(node, outcome.cause(), outcome.to_string()),
+            Some(Err(fault)) => Self::of_fault(node, fault),
+            None => Self::new(node, NodeCause::Silent, "no answer yet"),
+        }
+    }
+
+    /// What kept a node from answering.
+    pub(crate) fn of_fault(node: &Arc<str>, fault: &Fault) -> Self {
+        Self::new(node, fault.kind().cause(), fault.to_string())
+    }
+
+    /// How a node is.
+    pub(crate) fn of_status(status: &NodeStatus) -> Self {
+        Self::new(&status.node, status.state.cause(), status.state.to_string())
+    }
+}
+
+impl Outcome {
+    const fn cause(&self) -> NodeCause {
+        match self {
+            Self::Held { .. } | Self::Reserved { .. } => NodeCause::Held,
+            Self::Stale { .. } | Self::Healed | Self::Lost { .. } => NodeCause::Outdated,
+            Self::Unlisted(_) => NodeCause::Unlisted,
+            Self::Granted { .. }
+            | Self::Extended
+            | Self::Counted
+            | Self::Released { .. }
+            | Self::Revoked { .. }
+            | Self::Inspected(_)
+            | Self::Taught
+            | Self::Listed(_)
+            | Self::Retired(_)
+            | Self::Reset(_)
+            | Self::Record { .. } => NodeCause::Agreed,
+        }
+    }
+}
+
+impl FaultKind {
+    const fn cause(self) -> NodeCause {
+        match self {
+            Self::Down => NodeCause::Down,
+            Self::Quarantined | Self::Doubted => NodeCause::Quarantined,
+            Self::Unlisted => NodeCause::Unlisted,
+            Self::Unfit => NodeCause::Unfit,
+            Self::Timeout | Self::Closed => NodeCause::Silent,
+            Self::Overloaded | Self::Busy => NodeCause::Busy,
+            Self::Rejected | Self::Garbled => NodeCause::Rejected,
+        }
+    }
+}
+
+impl NodeState {
+    const fn cause(&self) -> NodeCause {
+        match self {
+            Self::Up => NodeCause::Agreed,
+            Self::Quarantined { .. } => NodeCause::Quarantined,
+            Self::Connecting => NodeCause::Silent,
+            Self::Down { .. } => NodeCause::Down,
+            Self::Unlisted { .. } => NodeCause::Unlisted,
+            Self::Replica | Self::Cluster | Self::Duplicate { .. } => NodeCause::Unfit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rules::doubt::Doubt;
+
+    #[test]
+    fn a_report_says_in_words_and_in_kind_what_a_node_said() {
+        let node: Arc<str> = "redis://a:6379".into();
+        let of = |reply: Option<Reply>| {
+            let NodeReport { cause, said, .. } = NodeReport::of_reply(&node, reply.as_ref());
+            (cause, said)
+        };
+        let held = Outcome::Held { holder: "x".to_owned(), remaining: None, fence: 1, queued: None };
+        assert!(matches!(of(Some(Ok(held))), (NodeCause::Held, said) if said.starts_with("held by x")));
+        assert_eq!(of(Some(Ok(Outcome::Granted { fence: 1 }))).0, NodeCause::Agreed);
+        assert_eq!(of(Some(Ok(Outcome::Stale { fence: 1 }))).0, NodeCause::Outdated);
+        assert_eq!(of(None), (NodeCause::Silent, "no answer yet".to_owned()));
+        for (kind, cause) in [
+            (FaultKind::Down, NodeCause::Down),
+            (FaultKind::Doubted, NodeCause::Quarantined),
+            (FaultKind::Unlisted, NodeCause::Unlisted),
+            (FaultKind::Unfit, NodeCause::Unfit),
+            (FaultKind::Closed, NodeCause::Silent),
+            (FaultKind::Busy, NodeCause::Busy),
+            (FaultKind::Rejected, NodeCause::Rejected),
+        ] {
+            assert_eq!(of(Some(Err(Fault::new(kind, "why")))), (cause, "why".to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_report_of_a_state_says_what_keeps_a_node_from_voting() {
+        let of = |state| NodeReport::of_status(&NodeStatus::new("redis://a:6379".into(), state)).cause;
+        let quarantined = NodeState::Quarantined { left: Duration::from_secs(1), doubt: Doubt::Restarted };
+        assert_eq!(of(NodeState::Up), NodeCause::Agreed);
+        assert_eq!(of(quarantined), NodeCause::Quarantined);
+        assert_eq!(of(NodeState::Unlisted { why: "why".into() }), NodeCause::Unlisted);
+        assert_eq!(of(NodeState::Replica), NodeCause::Unfit);
+    }
+}

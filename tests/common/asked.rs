@@ -1,0 +1,126 @@
+//! An operation of any verb with the fields that some verb has: for tests that ask for several
+//! things in one form, or look at what was asked whatever the verb is.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorumlock::node::{Claim, Count, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
+use quorumlock::rules::roster::{Enrolment, Server};
+
+/// What a verb has no use for is left out of its operation, and is zero where it comes from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub verb: Verb,
+    pub names: Arc<[Name]>,
+    /// Of an enrolment its servers.
+    pub owner: Arc<str>,
+    /// Of an enrolment the longest ttl.
+    pub ttl: Duration,
+    /// Of a lesson the highest one; of an enrolment the protocol.
+    pub ballot: u64,
+    /// Of a lesson its number; of an enrolment how many nodes its list has.
+    pub count: u32,
+    pub stance: Stance,
+    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
+    pub grace: Duration,
+    pub handover: Duration,
+    pub next: u64,
+}
+
+impl Asked {
+    /// A question about these names, which other verbs may begin with.
+    pub fn inspect(names: Arc<[Name]>) -> Self {
+        Self {
+            verb: Verb::Inspect,
+            names,
+            owner: "-".into(),
+            ttl: Duration::ZERO,
+            ballot: 0,
+            count: 0,
+            stance: Stance::Once,
+            grace: Duration::ZERO,
+            handover: Duration::ZERO,
+            next: 0,
+        }
+    }
+
+    /// The same with another verb, and without a place in line.
+    pub fn with_verb(&self, verb: Verb) -> Self {
+        Self { verb, stance: Stance::Once, handover: Duration::ZERO, next: 0, ..self.clone() }
+    }
+
+    /// Whether it is a claim that a node may hand the name over to.
+    pub fn registers(&self) -> bool {
+        matches!(self.clone().into(), Operation::Claim(claim) if claim.registers())
+    }
+
+    /// About a node.
+    fn node(verb: Verb) -> Self {
+        Self { verb, ..Self::inspect([].into()) }
+    }
+
+    fn by(verb: Verb, names: &Arc<[Name]>, owner: &Arc<str>) -> Self {
+        Self { verb, owner: owner.clone(), ..Self::inspect(names.clone()) }
+    }
+
+    fn enrolment(enrolment: &Enrolment) -> Self {
+        let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
+        let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        let (owner, ballot) = (servers.join(" ").into(), u64::from(protocol));
+        Self { owner, ttl: max_ttl, ballot, count: nodes, grace: lasts, ..Self::node(Verb::Enrol) }
+    }
+}
+
+impl From<Asked> for Operation {
+    fn from(asked: Asked) -> Self {
+        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next } = asked;
+        match verb {
+            Verb::Claim => Claim { names, owner, ttl, ballot, count, stance, grace, handover }.into(),
+            Verb::Renew => Renew { names, owner, ttl, ballot, count }.into(),
+            Verb::Count => Count { names, owner, count }.into(),
+            Verb::Release => Release { names, owner, ttl, ballot, stance, grace, next }.into(),
+            Verb::Inspect => Self::Inspect(names),
+            Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !grace.is_zero() }.into(),
+            Verb::Record => Self::Record,
+            Verb::Revoke => Revoke { names, owner, ballot }.into(),
+            Verb::Enrol => {
+                let servers = owner.split_whitespace().map(Server::parse).collect();
+                let protocol = u32::try_from(ballot).unwrap_or(u32::MAX);
+                Enrolment { nodes: count, protocol, max_ttl: ttl, lasts: grace, servers }.into()
+            }
+            Verb::Retire => Self::Retire,
+            Verb::Reset => Self::Reset,
+        }
+    }
+}
+
+impl From<&Operation> for Asked {
+    fn from(operation: &Operation) -> Self {
+        let verb = operation.verb();
+        match operation {
+            Operation::Claim(claim) => {
+                let Claim { ref names, ref owner, ttl, ballot, count, stance, grace, handover } = *claim;
+                Self { ttl, ballot, count, stance, grace, handover, ..Self::by(verb, names, owner) }
+            }
+            Operation::Renew(Renew { names, owner, ttl, ballot, count }) => {
+                Self { ttl: *ttl, ballot: *ballot, count: *count, ..Self::by(verb, names, owner) }
+            }
+            Operation::Count(Count { names, owner, count }) => Self { count: *count, ..Self::by(verb, names, owner) },
+            Operation::Release(release) => {
+                let Release { ref names, ref owner, ttl, ballot, stance, grace, next } = *release;
+                Self { ttl, ballot, stance, grace, next, ..Self::by(verb, names, owner) }
+            }
+            Operation::Inspect(names) => Self::inspect(names.clone()),
+            Operation::Teach(Teach { high, lesson, by_hand }) => {
+                let grace = Duration::from_millis(u64::from(*by_hand));
+                Self { ballot: *high, count: *lesson, grace, ..Self::node(verb) }
+            }
+            Operation::Revoke(Revoke { names, owner, ballot }) => {
+                Self { ballot: *ballot, ..Self::by(verb, names, owner) }
+            }
+            Operation::Enrol(enrolment) => Self::enrolment(enrolment),
+            Operation::Record | Operation::Retire | Operation::Reset => Self::node(verb),
+        }
+    }
+}

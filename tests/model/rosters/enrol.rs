@@ -1,0 +1,268 @@
+//! How a client enrols: `Book` of `src/protocol/enrol.rs` once more, as steps between which others
+//! take theirs.
+
+use std::time::Duration;
+
+use quorumlock::node::Member;
+use quorumlock::rules::roster::{
+    Answer, Common, Enrolment, FRESH, LASTS, Roster, Server, Standing, Verdict, decide, of, vouched, young,
+};
+use quorumlock::rules::{NodeSet, Size, Tick};
+
+use super::LIST;
+use super::client::Client;
+use super::nodes::{Nodes, TICK, TTL, tick, time};
+use crate::scope::Ticks;
+
+/// For how long nodes are waited for that are being connected to for the first time: 5 s, which is
+/// more than one tick; and where somebody vouches, 0.5 s.
+const TRIED: Duration = Duration::from_secs(5);
+const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
+/// How often one round writes at most.
+const WRITES: u8 = 3;
+
+/// What nodes said: whether they took the servers, and their rosters as they were before.
+pub type Answers = [Option<(bool, Roster)>; LIST];
+
+/// What a client wrote, and waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Writing {
+    pub began: Ticks,
+    servers: Vec<Option<Server>>,
+    connected: NodeSet,
+    chosen: NodeSet,
+    /// Whose answers are waited for.
+    answer: NodeSet,
+    pub pending: NodeSet,
+    answers: Answers,
+    /// How often more it may write.
+    left: u8,
+}
+
+/// What is connected when a round begins.
+struct Ring {
+    members: Vec<Option<Member>>,
+    servers: Vec<Option<Server>>,
+    connected: NodeSet,
+}
+
+pub fn common() -> Common {
+    Common::of(Size::of(LIST as u32))
+}
+
+fn enrolment(servers: &[Option<Server>], chosen: NodeSet, lasts: Duration) -> Enrolment {
+    let Common { size, protocol } = common();
+    let servers = of(servers, chosen).into_iter().cloned().collect();
+    Enrolment { nodes: size.nodes(), protocol, max_ttl: time(TTL), lasts, servers }
+}
+
+impl Client {
+    /// Begins a round of enrolling. What an earlier one was told is heard.
+    pub fn enrol(&mut self, nodes: &mut Nodes) {
+        self.due = false;
+        self.catch_up();
+        let now = tick(nodes.now);
+        let ring = self.ring(nodes);
+        if ring.connected.is_empty() {
+            return;
+        }
+        let known = self.listing.has_all(&ring.servers, ring.connected, now);
+        if known && self.is_fresh(now) && self.refused(now).is_empty() {
+            let all = ring.connected;
+            self.write(nodes.now, ring, all, all);
+            // What all have already is written again in one step.
+            return all.without(self.silent()).iter().for_each(|node| self.written(nodes, node));
+        }
+        self.look(nodes, ring);
+    }
+
+    /// A round that began anew hears what came.
+    pub fn catch_up(&mut self) {
+        if let Some(writing) = self.writing.take() {
+            self.hear(&writing.answers, tick(writing.began), false);
+        }
+    }
+
+    fn ring(&mut self, nodes: &Nodes) -> Ring {
+        let now = tick(nodes.now);
+        let connected = self.connected();
+        let member = |node| connected.contains(node).then(|| nodes.member(self.list[node]));
+        let members: Vec<_> = (0..LIST).map(member).collect();
+        for (history, member) in self.histories.iter_mut().zip(&members) {
+            member.iter().for_each(|member| history.meet(member, time(TTL), now));
+        }
+        let lives = |run: &str| members.iter().flatten().any(|member| member.run == run);
+        let server =
+            |(node, member): (usize, &Option<Member>)| Some(self.histories[node].server(member.as_ref()?, now, lives));
+        let servers = members.iter().enumerate().map(server).collect();
+        Ring { members, servers, connected }
+    }
+
+    fn is_fresh(&self, now: Tick) -> bool {
+        self.listed.is_some_and(|listed| now < listed + FRESH)
+    }
+
+    /// The nodes that refused lately.
+    pub fn refused(&self, now: Tick) -> NodeSet {
+        (0..LIST).filter(|&node| self.histories[node].refused(now).is_some()).collect()
+    }
+
+    /// Asks all what they would take, and writes that.
+    fn look(&mut self, nodes: &mut Nodes, ring: Ring) {
+        let now = tick(nodes.now);
+        let asked = enrolment(&ring.servers, ring.connected, Duration::ZERO);
+        let mut answers = Answers::default();
+        for node in ring.connected.without(self.silent()).iter() {
+            answers[node] = Some(nodes.enrol(self.list[node], &asked));
+        }
+        let mut wanted = ring.connected;
+        if !self.is_fresh(now) {
+            let vouched = self.vouched(&ring, &answers, now);
+            if self.waits(&ring, vouched, now) {
+                return self.hear(&answers, now, false);
+            }
+            wanted = vouched.map_or(wanted, |vouched| wanted.without(self.young(&ring, vouched, now)));
+        }
+        self.hear(&answers, now, true);
+        let answer = (0..LIST).filter(|&node| answers[node].is_some()).collect();
+        match self.verdict(&ring.servers, wanted, &answers, now) {
+            Verdict::Listed(listed) if listed.len() >= common().size.quorum() => {
+                self.write(nodes.now, ring, wanted, answer);
+            }
+            Verdict::Listed(_) => {}
+            Verdict::Fit(fit) => {
+                self.drop_out(ring.connected, fit);
+                self.write(nodes.now, ring, fit, answer);
+            }
+            Verdict::Nobody(_) => self.end(),
+        }
+    }
+
+    fn write(&mut self, began: Ticks, ring: Ring, chosen: NodeSet, answer: NodeSet) {
+        let Ring { servers, connected, .. } = ring;
+        let (pending, answers) = (connected, Answers::default());
+        self.writing = Some(Writing { began, servers, connected, chosen, answer, pending, answers, left: WRITES - 1 });
+    }
+
+    /// What it writes reaches a node.
+    pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
+        let Some(writing) = &mut self.writing else { return };
+        let asked = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
+        writing.pending.remove(node);
+        writing.answers[node] = Some(nodes.enrol(self.list[node], &asked));
+    }
+
+    /// Whether all that is waited for has come, but for what does not come.
+    pub fn may_conclude(&self) -> bool {
+        let silent = self.silent();
+        self.writing.as_ref().is_some_and(|writing| writing.pending.and(writing.connected).without(silent).is_empty())
+    }
+
+    /// What follows from what nodes said of what was written.
+    pub fn conclude(&mut self, now: Ticks) {
+        let Some(writing) = self.writing.take() else { return };
+        let (chosen, began) = (writing.chosen, tick(writing.began));
+        self.hear(&writing.answers, began, chosen == writing.connected);
+        match self.verdict(&writing.servers, chosen, &writing.answers, began) {
+            Verdict::Listed(listed) if listed.len() >= common().size.quorum() => self.enrolled(&writing, listed),
+            Verdict::Listed(_) => {}
+            Verdict::Fit(fit) if fit != chosen && writing.left > 0 => {
+                self.drop_out(writing.connected, fit);
+                let (pending, left, answers) = (writing.connected, writing.left - 1, Answers::default());
+                self.writing = Some(Writing { began: now, chosen: fit, pending, left, answers, ..writing });
+            }
+            Verdict::Fit(_) | Verdict::Nobody(_) => self.end(),
+        }
+    }
+
+    /// Which servers a roster has that vouches for this list.
+    fn vouched(&self, ring: &Ring, answers: &Answers, now: Tick) -> Option<NodeSet> {
+        let vouches = |roster: &Roster| roster.vouches(common(), &ring.servers);
+        let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
+        let told = self.histories.iter().filter_map(|history| history.refused(now));
+        let refused = refuses || told.into_iter().any(|(roster, _)| !vouches(roster));
+        let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
+        let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
+        vouched(common(), &ring.servers, rosters).filter(|_| !refused)
+    }
+
+    /// Whether nothing is written yet by a client that has nothing enrolled.
+    fn waits(&mut self, ring: &Ring, vouched: Option<NodeSet>, now: Tick) -> bool {
+        let tried = if vouched.is_some() { TRIED_BRIEFLY } else { TRIED };
+        let until = *self.tries.get_or_insert(now) + tried;
+        if now < until && self.others_come() {
+            return true;
+        }
+        let Some(until) = vouched.is_none().then(|| self.newcomer(ring, now)).flatten() else { return false };
+        self.standings = std::array::from_fn(|_| Standing::Newcomer(until));
+        true
+    }
+
+    /// For how long a server is young still.
+    fn young_for(&self, ring: &Ring, node: usize, now: Tick) -> Option<Duration> {
+        let age = self.histories[node].age(ring.members[node].as_ref()?, now);
+        young(time(TTL)).checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    /// The young servers that nobody vouches for.
+    fn young(&self, ring: &Ring, vouched: NodeSet, now: Tick) -> NodeSet {
+        ring.connected.without(vouched).iter().filter(|&node| self.young_for(ring, node, now).is_some()).collect()
+    }
+
+    /// Until when to wait for a young server.
+    fn newcomer(&mut self, ring: &Ring, now: Tick) -> Option<Tick> {
+        let Some(left) = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max() else {
+            self.waits = None;
+            return None;
+        };
+        let waits = *self.waits.get_or_insert(now) + young(time(TTL));
+        let limit = if self.refused(now).is_empty() { waits } else { Tick::NEVER };
+        let until = (now + left).min(limit);
+        (now < until).then_some(until)
+    }
+
+    fn hear(&mut self, answers: &Answers, now: Tick, forgiven: bool) {
+        let heard = self.histories.iter_mut().zip(answers);
+        heard.for_each(|(node, answer)| _ = answer.as_ref().map(|answer| node.hear(answer, now, forgiven)));
+    }
+
+    /// What follows from the answers, and from what those told before that did not answer.
+    fn verdict(&self, servers: &[Option<Server>], chosen: NodeSet, answers: &Answers, now: Tick) -> Verdict {
+        let said = answers.iter().enumerate().filter_map(|(node, answer)| match answer {
+            Some((true, roster)) => Some((node, Answer::Listed(roster))),
+            Some((false, roster)) => Some((node, Answer::Unlisted(roster))),
+            None => self.histories[node].told(now).map(|roster| (node, Answer::Remembered(roster))),
+        });
+        decide(common(), servers, chosen, &said.collect::<Vec<_>>())
+    }
+
+    /// No vote counts any more.
+    fn end(&mut self) {
+        self.listed = None;
+        self.listing.clear();
+        self.leave_out(NodeSet::first(LIST as u32));
+    }
+
+    /// Some do not take all: the others' votes do not count from now on.
+    fn drop_out(&mut self, connected: NodeSet, fit: NodeSet) {
+        self.listing.keep(fit);
+        self.leave_out(connected.without(fit));
+    }
+
+    fn leave_out(&mut self, nodes: NodeSet) {
+        nodes.iter().for_each(|node| self.standings[node] = Standing::Unlisted("refused".into()));
+    }
+
+    /// All nodes that answered took the servers that were chosen; those of `listed` are among them.
+    fn enrolled(&mut self, writing: &Writing, listed: NodeSet) {
+        let (chosen, began) = (writing.chosen, tick(writing.began));
+        (self.listed, self.waits, self.tries) = (Some(began), None, None);
+        let Enrolment { nodes, protocol, max_ttl, servers, .. } = enrolment(&writing.servers, chosen, TICK);
+        let servers = servers.into_iter().map(|server| server.run).collect();
+        let roster = Roster { nodes, protocol, max_ttl, servers, ..Roster::default() };
+        self.own = Some((roster, began + time(TTL) + LASTS));
+        self.listing.take(&writing.servers, (chosen, listed), began, time(TTL));
+        listed.iter().for_each(|node| self.standings[node] = Standing::Listed(began + FRESH));
+        self.leave_out(writing.connected.without(chosen));
+    }
+}
