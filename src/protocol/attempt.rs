@@ -40,6 +40,10 @@ pub(super) struct Attempt<'a> {
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
+    /// The highest ballot that was asked with under an earlier owner: it is a fence where its grant
+    /// came too late to be heard. One that was lifted far above the others is remembered nowhere
+    /// else.
+    asked: u64,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
@@ -71,6 +75,7 @@ impl<'a> Attempt<'a> {
             last: None,
             next: None,
             told: 0,
+            asked: 0,
             in_line: None,
             listening: None,
             _open: voters.open_cleanup(),
@@ -181,7 +186,7 @@ impl<'a> Attempt<'a> {
     /// called stale. Else a fresh one.
     fn ballot(&self) -> Result<u64> {
         let known = self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()));
-        if known > self.told { Ok(known) } else { self.voters.ballot(self.told) }
+        if known > self.told { Ok(known) } else { self.voters.ballot(self.told.max(self.asked)) }
     }
 
     /// Whether the round that failed left nothing but places in queues: then the next is asked
@@ -233,6 +238,7 @@ impl<'a> Attempt<'a> {
         }
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let highest = self.rules.highest();
+        self.asked = self.asked.max(highest);
         self.rules.give_up();
         (self.owner, self.lasts) = (owner(&self.acquisition, self.rules.round()), None);
         // What a node pushes from here on is given back by whoever hears it.

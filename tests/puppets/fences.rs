@@ -80,3 +80,18 @@ async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others
     assert!(error.to_string().contains("delete"), "{error}");
     others_go_on(&stage).await;
 }
+
+/// Where the answer to the second ask comes too late, the next round begins above what it asked with:
+/// else each would begin with a ballot that is stale by then, and none might end in time.
+#[tokio::test(start_paused = true)]
+async fn a_round_begins_above_what_the_one_before_was_lifted_to() {
+    let stage = Stage::new(1);
+    let acquiring = stage.acquire(60 * SECOND);
+    let fence = now() + 2 * DAY;
+    stage.round(Verb::Claim, |_, _| stale(fence)).await;
+    let lifted = stage.round(Verb::Claim, |_, _| None).await;
+    assert_eq!(lifted.ballot, fence + 1);
+    let next = stage.until_claimed(|_| granted()).await;
+    assert_eq!(next.ballot, fence + 2);
+    assert_eq!(acquiring.await.unwrap().unwrap().token(), fence + 2);
+}
