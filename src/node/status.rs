@@ -46,6 +46,12 @@ pub enum NodeState {
 }
 
 impl NodeState {
+    /// Whether its server was found, and must not take part.
+    #[must_use]
+    pub(crate) const fn is_unfit(&self) -> bool {
+        matches!(self, Self::Replica | Self::Cluster | Self::Duplicate { .. })
+    }
+
     /// Whether the node is admitted: it renews and releases, and votes on claims now or as soon as
     /// its quarantine ends.
     #[must_use]

@@ -21,9 +21,11 @@ use crate::rules::roster::{
 };
 use crate::rules::{NodeSet, Tick};
 
-/// For how long nodes are waited for that are being connected to for the first time; and where
-/// another client of the same list has been enrolled.
+/// For how long a client with nothing enrolled waits for a node that it has not heard lately; for
+/// nodes that come and go, altogether; and where another client of the same list is enrolled, for
+/// those that are being connected to for the first time.
 const TRIED: Duration = Duration::from_secs(5);
+const TRIED_ALL: Duration = Duration::from_secs(15);
 const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
 /// When a round that failed is made again, and when rosters are looked at again while clients of
 /// another list may come.
@@ -58,8 +60,11 @@ struct Book {
     unheard: Arc<Unheard>,
     /// When the last enrolment began that all nodes took.
     listed: Option<Tick>,
-    /// Since when this client waits for nodes that it has not connected to, with nothing enrolled.
+    /// Since when this client waits for nodes that it has not heard, with nothing enrolled and a
+    /// quorum connected.
     tries: Option<Tick>,
+    /// The nodes that answered when it looked and not when it wrote, with nothing enrolled.
+    went: NodeSet,
     /// Since when this client waits for a young server, with nothing enrolled.
     waits: Option<Tick>,
     /// What was enrolled last, as a roster has it: for as long as its entries last this client
@@ -88,6 +93,8 @@ fn came(before: &[Option<String>], now: &[Option<String>]) -> NodeSet {
 struct Choice {
     servers: NodeSet,
     answer: NodeSet,
+    /// Whether nothing is enrolled, nor does anybody vouch for this list.
+    first: bool,
 }
 
 impl Book {
@@ -194,15 +201,17 @@ impl Book {
         let standing = ring.connected.without(self.retired());
         let known = ring.voters.members.has_all(&ring.servers, standing, now);
         if known && self.is_fresh(now) && self.refused(now).next().is_none() {
-            return Ok(Choice { servers: standing, answer: ring.connected });
+            return Ok(Choice { servers: standing, answer: ring.connected, first: false });
         }
         // What is written for nothing keeps others out.
         let may_vouch = self.others_refuse(ring, now).next().is_none();
         let mut answers = ring.look_for(standing, may_vouch).await;
         let mut wanted = ring.connected.without(ring.rejecting()).without(retirees(&answers));
+        let mut first = false;
         if !self.is_fresh(now) {
             let vouched = self.vouched(ring, &answers, now);
-            if let Some(until) = self.waits(ring, vouched, now) {
+            first = vouched.is_none();
+            if let Some(until) = self.waits(ring, &answers, vouched, now) {
                 self.hear(&answers, now, false);
                 return Err(Some(until.min(now + SOON)));
             }
@@ -215,15 +224,15 @@ impl Book {
             }
         }
         self.hear(&answers, now, true);
-        let answer = (0..answers.len()).filter(|&node| answers[node].is_some()).collect();
+        let answer = answered(&answers);
         match self.verdict(ring, wanted, &answers, now) {
             Verdict::Listed(listed) if self.enough(ring, listed, &answers, now) => {
-                Ok(Choice { servers: wanted, answer })
+                Ok(Choice { servers: wanted, answer, first })
             }
             Verdict::Listed(_) => Err(None),
             Verdict::Fit(servers) => {
                 self.drop_out(ring, servers, &answers, now);
-                Ok(Choice { servers, answer })
+                Ok(Choice { servers, answer, first })
             }
             Verdict::Nobody(node) => {
                 self.end(ring, node, &answers, now);
@@ -234,13 +243,14 @@ impl Book {
 
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
     /// some.
-    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer }: Choice) -> bool {
+    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, first }: Choice) -> bool {
         for left in (0..WRITES).rev() {
             let began = ring.voters.host.now();
             let answers = ring.write(chosen, answer).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
             chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
+                Verdict::Listed(_) if first && self.one_went(ring, answer, &answers) => return false,
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
                     return true;
@@ -275,18 +285,36 @@ impl Book {
         vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused)
     }
 
+    /// Whether a node has gone since this client looked, which has nothing enrolled: clients of
+    /// another list may have been enrolled there meanwhile. It is waited for as others are, once.
+    fn one_went(&mut self, ring: &Ring<'_>, answer: NodeSet, answers: &Answers) -> bool {
+        let went = answer.without(answered(answers)).without(ring.rejecting()).without(self.went);
+        self.went = self.went.or(went);
+        !went.is_empty()
+    }
+
     /// Until when nothing is written by a client that has nothing enrolled: clients of another list
-    /// may be found on nodes that are still being connected to, or come back to a server that has
-    /// just started.
-    fn waits(&mut self, ring: &Ring<'_>, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
-        let tried = if vouched.is_some() { TRIED_BRIEFLY } else { TRIED };
-        let until = *self.tries.get_or_insert(now) + tried;
-        if now < until && ring.others_come() {
+    /// may be found on nodes that it has not heard, or come back to a server that has just started.
+    fn waits(&mut self, ring: &Ring<'_>, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
+        if ring.connected.len() < ring.voters.size.quorum() {
+            self.tries = None;
+        } else if let Some(until) = self.tries(ring, answers, vouched, now).filter(|&until| now < until) {
             return Some(until);
         }
         let until = vouched.is_none().then(|| self.newcomer(ring, now)).flatten()?;
         ring.tell_all(&Standing::Newcomer(until));
         Some(until)
+    }
+
+    /// Until when to wait for nodes that did not answer.
+    fn tries(&mut self, ring: &Ring<'_>, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
+        let since = *self.tries.get_or_insert(now);
+        if vouched.is_some() {
+            return ring.others_come().then_some(since + TRIED_BRIEFLY);
+        }
+        let waits = |node: usize| since.max(self.nodes[node].heard().unwrap_or(since)) + TRIED;
+        let last = ring.missing(answers).iter().map(waits).max()?;
+        Some(last.min(since + TRIED_ALL))
     }
 
     /// For how long a server is young still.
@@ -406,7 +434,7 @@ impl Book {
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
     fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
-        (self.listed, self.waits, self.tries) = (Some(began), None, None);
+        (self.listed, self.waits, self.tries, self.went) = (Some(began), None, None, NodeSet::default());
         self.own = Some((ring.roster(chosen), began + ring.longest + LASTS));
         self.silent = if listed == chosen { 0 } else { self.silent.saturating_add(1) };
         // First: a node may have to be doubted for longer.
@@ -439,6 +467,10 @@ impl Book {
         let (roster, lasts) = remembered.or_else(told).or_else(known).unwrap_or_default();
         conflict(ring.common(), &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
     }
+}
+
+fn answered(answers: &Answers) -> NodeSet {
+    (0..answers.len()).filter(|&node| answers[node].is_some()).collect()
 }
 
 /// Who answered that it was retired: its roster binds, and its votes do not count.

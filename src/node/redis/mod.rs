@@ -227,8 +227,7 @@ impl State {
     fn link_for(&self, operation: &Operation, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
         let Link::Up(sender) = &self.link else {
             let state = self.node_state(now);
-            let unfit = matches!(state, NodeState::Replica | NodeState::Cluster | NodeState::Duplicate { .. });
-            let kind = if unfit { FaultKind::Unfit } else { FaultKind::Down };
+            let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
             return Err(Fault::new(kind, state.to_string()));
         };
         match (operation, self.guard.quarantined(now)) {

@@ -76,6 +76,11 @@ impl History {
         self.told = Some(Told { roster: roster.clone(), until, refused: !took });
     }
 
+    /// When it was asked what it answered last, or was connected to for the first time.
+    pub(super) fn heard(&self) -> Option<Tick> {
+        self.last.as_ref().map(|(_, heard)| *heard)
+    }
+
     /// Whether it was retired, when it answered last.
     pub(super) const fn is_retired(&self) -> bool {
         self.retired.is_some()

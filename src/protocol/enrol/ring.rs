@@ -82,6 +82,14 @@ impl<'a> Ring<'a> {
         self.members.iter().enumerate().any(comes)
     }
 
+    /// The nodes from which nothing was heard, though they may have something to say.
+    pub(super) fn missing(&self, answers: &Answers) -> NodeSet {
+        let nodes = &self.voters.nodes;
+        let is =
+            |&node: &usize| answers[node].is_none() && nodes[node].enrols() && !nodes[node].status().state.is_unfit();
+        (0..nodes.len()).filter(is).collect::<NodeSet>().without(self.rejecting())
+    }
+
     /// The nodes that answered with an error.
     pub(super) fn rejecting(&self) -> NodeSet {
         *self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)

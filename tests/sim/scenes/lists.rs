@@ -317,3 +317,36 @@ pub fn revoked_by_who_is_kept_out(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 1, name: 0 });
     script.at(35_000, Cue::Kill(1));
 }
+
+/// The node that two lists share restarts when another client of the first one's list starts, while
+/// the second has the name: it finds nobody there to tell it of the second.
+pub fn a_newcomer_while_the_common_node_restarts(script: &mut Script) {
+    let (starts, _, shared) = a_newcomer_of_another_list(script);
+    let memory = [Memory::Empty, Memory::Kept][script.dice.index(2)];
+    let (goes, down) = (script.about(starts - 400, 500), script.about(50, 1_500));
+    script.at(goes, Cue::Crash { node: shared, memory, down: millis(down) });
+    for at in [100, 1_200, 2_500, 4_000, 7_000] {
+        script.asks(starts + at, 2, asks_for(2_500, 1_000));
+    }
+}
+
+/// Two clients of lists that share one node start at the same moment. One is told by that node that
+/// nobody is there, and cannot reach it any more when it writes.
+pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
+    script.world(5, 1, 3_000, 5_000);
+    script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4], vec![0, 1, 2]];
+    script.at(3_000, Cue::Kill(0));
+    script.jitter = 0;
+    let first = script.about(28_500, 150);
+    script.at(first, Cue::Starts);
+    script.at(28_650, Cue::Starts);
+    let cut = Cue::Cut { process: 2, node: 2, ways: [true; 2], last: millis(1_500) };
+    let nth = script.dice.index(4) as u32;
+    script.once_done_again(Verb::Other, 2, 2, Answer::Other, nth, cut);
+    for process in [1, 2] {
+        for at in [50, 1_200, 2_500, 4_000, 7_000] {
+            script.asks(28_700 + at, process, asks_for(2_500, 4_000));
+        }
+    }
+    script.at(45_000, Cue::Kill(1));
+}

@@ -99,6 +99,8 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_longer_ttl_is_told_while_a_node_forgets),
     scene!(lists::a_rolling_upgrade),
     scene!(lists::revoked_by_who_is_kept_out),
+    scene!(lists::a_newcomer_while_the_common_node_restarts),
+    scene!(lists::the_common_node_goes_when_a_newcomer_has_looked),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
