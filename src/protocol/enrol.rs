@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use self::ring::{Answers, Ring, Said, Unheard};
+use self::ring::{Answers, Lasting, Ring, Said, Unheard};
 use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
@@ -243,14 +243,16 @@ impl Book {
 
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
     /// some.
-    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, first }: Choice) -> bool {
-        for left in (0..WRITES).rev() {
+    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, mut first }: Choice) -> bool {
+        for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
-            let answers = ring.write(chosen, answer).await;
+            let lasting = if first { Lasting::Reserved } else { Lasting::Enrolled };
+            let answers = ring.write(chosen, answer, lasting).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
             chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(_) if first && self.one_went(ring, answer, &answers) => return false,
+                Verdict::Listed(_) if first => first = false,
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
                     return true;

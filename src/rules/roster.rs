@@ -157,11 +157,11 @@ impl Roster {
     }
 
     /// Whether a client of the same list was enrolled here: then that one made sure that no client
-    /// of another list counts votes.
+    /// of another list counts votes. Who has not done that yet tells no ttl.
     #[must_use]
     pub fn vouches(&self, common: Common, servers: &[Option<Server>]) -> bool {
         let known = servers.iter().flatten().filter(|server| server.is_in(self)).count();
-        self.is_of(common) && known >= common.size.quorum() as usize
+        self.is_of(common) && known >= common.size.quorum() as usize && !self.max_ttl.is_zero()
     }
 }
 

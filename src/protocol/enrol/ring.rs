@@ -20,6 +20,16 @@ const OTHERS: Duration = Duration::from_millis(250);
 /// What nodes said: whether they took the servers, and their rosters as they were before.
 pub(super) type Answers = Vec<Option<(bool, Roster)>>;
 
+/// What entries mean that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasting {
+    /// They keep others out, while it is not known yet whether other nodes take them. No ttl is
+    /// told with them, so they vouch for nobody.
+    Reserved,
+    /// Votes may rest on them.
+    Enrolled,
+}
+
 /// What nodes said, in the order in which it came, until it is heard: also where nobody waits for
 /// it any more.
 #[derive(Debug, Default)]
@@ -132,9 +142,13 @@ impl<'a> Ring<'a> {
     }
 
     /// Asks all nodes to take the servers of `chosen`, and waits for these.
-    pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet) -> Answers {
+    pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet, lasting: Lasting) -> Answers {
         let end = self.voters.host.now() + self.patience();
-        let round = self.put(self.enrolment(chosen, self.longest + LASTS));
+        let enrolment = self.enrolment(chosen, self.longest + LASTS);
+        let round = self.put(match lasting {
+            Lasting::Enrolled => enrolment,
+            Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, lasts: LASTS, ..enrolment },
+        });
         self.rest(&round, answer, end).await
     }
 

@@ -14,7 +14,7 @@ fn servers(text: &str) -> Vec<Option<Server>> {
 fn roster(text: &str) -> Roster {
     let servers: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
     let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, PROTOCOL) };
-    Roster { nodes, protocol, servers, ..Roster::default() }
+    Roster { nodes, protocol, max_ttl: Duration::from_secs(1), servers, ..Roster::default() }
 }
 
 fn set(nodes: &[usize]) -> NodeSet {
@@ -103,6 +103,8 @@ fn a_roster_with_a_quorum_of_the_list_vouches_for_the_servers_it_has() {
     assert_eq!(by("a b c<g", &["a b g"]), Some(set(&[0, 1, 2])));
     assert_eq!(by("a b c", &["", "a b g", "b c"]), Some(set(&[0, 1, 2])));
     assert_eq!(by("a b -", &["a b g", "c d e"]), Some(set(&[0, 1])));
+    let reserved = Roster { max_ttl: Duration::ZERO, ..roster("a b c") };
+    assert!(!reserved.vouches(THREE, &servers("a b c")), "whoever wrote it may not have been enrolled");
 }
 
 #[test]

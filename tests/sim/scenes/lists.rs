@@ -332,7 +332,7 @@ pub fn a_newcomer_while_the_common_node_restarts(script: &mut Script) {
 
 /// Two clients of lists that share one node start at the same moment. One is told by that node that
 /// nobody is there, and cannot reach it any more when it writes.
-pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
+fn it_goes_when_a_newcomer_has_looked(script: &mut Script) {
     script.world(5, 1, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4], vec![0, 1, 2]];
     script.at(3_000, Cue::Kill(0));
@@ -343,10 +343,29 @@ pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
     let cut = Cue::Cut { process: 2, node: 2, ways: [true; 2], last: millis(1_500) };
     let nth = script.dice.index(4) as u32;
     script.once_done_again(Verb::Other, 2, 2, Answer::Other, nth, cut);
+}
+
+pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
+    it_goes_when_a_newcomer_has_looked(script);
     for process in [1, 2] {
         for at in [50, 1_200, 2_500, 4_000, 7_000] {
             script.asks(28_700 + at, process, asks_for(2_500, 4_000));
         }
+    }
+    script.at(45_000, Cue::Kill(1));
+}
+
+/// The same, and another client of the one's list starts then, which cannot reach that node either:
+/// what the one wrote to the others is no reason to go on without it.
+pub fn a_newcomer_beside_one_that_is_not_enrolled_yet(script: &mut Script) {
+    it_goes_when_a_newcomer_has_looked(script);
+    script.plan.lists.push(vec![0, 1, 2]);
+    script.asks(28_750, 1, asks_for(2_500, 10_000));
+    let starts = script.about(28_700, 1_500);
+    script.at(starts, Cue::Starts);
+    script.hold_back(3, &[2], starts..starts + 2_000, starts + 2_000);
+    for at in [100, 700, 1_500, 2_500, 4_000, 7_000] {
+        script.asks(starts + at, 3, asks_for(2_500, 1_000));
     }
     script.at(45_000, Cue::Kill(1));
 }
