@@ -20,10 +20,9 @@
 //!   enough for each node. Votes of a server that has been up for less than `max_ttl` do not count;
 //!   other doubts are not there. Nobody is retired, and all have one N, protocol, ttl and `max_ttl`.
 //! * The first client starts at once. Only servers that both lists have restart or fall silent.
-//! * What rosters do not promise is kept out. Where lists share one server only: it neither falls
-//!   silent nor restarts for a client that runs, has not enrolled it, and was not refused by it (a
-//!   client that wrote to the others when that one went would count their votes); a client is
-//!   connected to it one tick after its start at the latest; it is silent for 3 ticks at most.
+//! * What rosters do not promise is kept out. Where lists share one server only, it is silent for one
+//!   tick at most for a client that runs, has not enrolled it, and was not refused by it, and for 3
+//!   ticks at most for others.
 #![allow(clippy::cast_possible_truncation, reason = "numbers are small")]
 
 mod client;

@@ -46,6 +46,7 @@ pub struct Client {
     pub(super) standings: [Standing; LIST],
     pub(super) listed: Option<Tick>,
     pub(super) tries: Option<Tick>,
+    pub(super) went: NodeSet,
     pub(super) waits: Option<Tick>,
     pub(super) own: Option<(Roster, Tick)>,
     pub asking: Option<Asking>,
@@ -69,6 +70,7 @@ impl Client {
             standings: Default::default(),
             listed: None,
             tries: None,
+            went: NodeSet::default(),
             waits: None,
             own: None,
             asking: None,
@@ -114,13 +116,17 @@ impl Client {
         self.comes_anew();
     }
 
-    /// A connection has ended: what was sent over it is lost.
+    /// A connection has ended: what was sent over it is lost. It enrols again, once a round that is
+    /// under way has ended.
     pub fn disconnect(&mut self, node: usize) {
         self.links[node].epoch = None;
         if let Some(asking) = &mut self.asking {
             asking.pending.remove(node);
         }
-        self.comes_anew();
+        if let Some(writing) = &mut self.writing {
+            writing.pending.remove(node);
+        }
+        self.due = true;
     }
 
     /// A round of enrolling begins anew.

@@ -14,9 +14,11 @@ use super::client::Client;
 use super::nodes::{Nodes, TICK, TTL, tick, time};
 use crate::scope::Ticks;
 
-/// For how long nodes are waited for that are being connected to for the first time: 5 s, which is
-/// more than one tick; and where somebody vouches, 0.5 s.
+/// For how long who has nothing enrolled waits for a node that it has not heard lately: 5 s, which is
+/// more than one tick; for nodes that come and go, altogether; and where somebody vouches, for those
+/// that are being connected to for the first time.
 const TRIED: Duration = Duration::from_secs(5);
+const TRIED_ALL: Duration = Duration::from_secs(15);
 const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
 /// How often one round writes at most.
 const WRITES: u8 = 3;
@@ -37,6 +39,9 @@ pub struct Writing {
     answers: Answers,
     /// How often more it may write.
     left: u8,
+    /// Whether nothing is enrolled, nor does anybody vouch for this list: then entries only keep
+    /// others out.
+    first: bool,
 }
 
 /// What is connected when a round begins.
@@ -56,6 +61,10 @@ fn enrolment(servers: &[Option<Server>], chosen: NodeSet, lasts: Duration) -> En
     Enrolment { nodes: size.nodes(), protocol, max_ttl: time(TTL), lasts, servers }
 }
 
+fn answered(answers: &Answers) -> NodeSet {
+    (0..LIST).filter(|&node| answers[node].is_some()).collect()
+}
+
 impl Client {
     /// Begins a round of enrolling. What an earlier one was told is heard.
     pub fn enrol(&mut self, nodes: &mut Nodes) {
@@ -69,7 +78,7 @@ impl Client {
         let known = self.listing.has_all(&ring.servers, ring.connected, now);
         if known && self.is_fresh(now) && self.refused(now).is_empty() {
             let all = ring.connected;
-            self.write(nodes.now, ring, all, all);
+            self.write(nodes.now, ring, (all, all), false);
             // What all have already is written again in one step.
             return all.without(self.silent()).iter().for_each(|node| self.written(nodes, node));
         }
@@ -115,39 +124,44 @@ impl Client {
         for node in ring.connected.without(self.silent()).iter() {
             answers[node] = Some(nodes.enrol(self.list[node], &asked));
         }
-        let mut wanted = ring.connected;
+        let (mut wanted, mut first) = (ring.connected, false);
         if !self.is_fresh(now) {
             let vouched = self.vouched(&ring, &answers, now);
-            if self.waits(&ring, vouched, now) {
+            first = vouched.is_none();
+            if self.waits(&ring, &answers, vouched, now) {
                 return self.hear(&answers, now, false);
             }
             wanted = vouched.map_or(wanted, |vouched| wanted.without(self.young(&ring, vouched, now)));
         }
         self.hear(&answers, now, true);
-        let answer = (0..LIST).filter(|&node| answers[node].is_some()).collect();
+        let answer = answered(&answers);
         match self.verdict(&ring.servers, wanted, &answers, now) {
             Verdict::Listed(listed) if listed.len() >= common().size.quorum() => {
-                self.write(nodes.now, ring, wanted, answer);
+                self.write(nodes.now, ring, (wanted, answer), first);
             }
             Verdict::Listed(_) => {}
             Verdict::Fit(fit) => {
                 self.drop_out(ring.connected, fit);
-                self.write(nodes.now, ring, fit, answer);
+                self.write(nodes.now, ring, (fit, answer), first);
             }
             Verdict::Nobody(_) => self.end(),
         }
     }
 
-    fn write(&mut self, began: Ticks, ring: Ring, chosen: NodeSet, answer: NodeSet) {
+    fn write(&mut self, began: Ticks, ring: Ring, (chosen, answer): (NodeSet, NodeSet), first: bool) {
         let Ring { servers, connected, .. } = ring;
-        let (pending, answers) = (connected, Answers::default());
-        self.writing = Some(Writing { began, servers, connected, chosen, answer, pending, answers, left: WRITES - 1 });
+        let (pending, answers, left) = (connected, Answers::default(), WRITES - 1 + u8::from(first));
+        self.writing = Some(Writing { began, servers, connected, chosen, answer, pending, answers, left, first });
     }
 
     /// What it writes reaches a node.
     pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
         let Some(writing) = &mut self.writing else { return };
-        let asked = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
+        let enrolled = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
+        let asked = match writing.first {
+            true => Enrolment { max_ttl: Duration::ZERO, lasts: LASTS, ..enrolled },
+            false => enrolled,
+        };
         writing.pending.remove(node);
         writing.answers[node] = Some(nodes.enrol(self.list[node], &asked));
     }
@@ -164,15 +178,29 @@ impl Client {
         let (chosen, began) = (writing.chosen, tick(writing.began));
         self.hear(&writing.answers, began, chosen == writing.connected);
         match self.verdict(&writing.servers, chosen, &writing.answers, began) {
+            Verdict::Listed(_) if writing.first && self.one_went(&writing) => {}
+            Verdict::Listed(_) if writing.first => self.again(now, Writing { first: false, ..writing }),
             Verdict::Listed(listed) if listed.len() >= common().size.quorum() => self.enrolled(&writing, listed),
             Verdict::Listed(_) => {}
             Verdict::Fit(fit) if fit != chosen && writing.left > 0 => {
                 self.drop_out(writing.connected, fit);
-                let (pending, left, answers) = (writing.connected, writing.left - 1, Answers::default());
-                self.writing = Some(Writing { began: now, chosen: fit, pending, left, answers, ..writing });
+                self.again(now, Writing { chosen: fit, ..writing });
             }
             Verdict::Fit(_) | Verdict::Nobody(_) => self.end(),
         }
+    }
+
+    /// Writes once more.
+    fn again(&mut self, now: Ticks, writing: Writing) {
+        let (pending, left, answers) = (writing.connected.and(self.connected()), writing.left - 1, Answers::default());
+        self.writing = Some(Writing { began: now, pending, left, answers, ..writing });
+    }
+
+    /// Whether a node has gone since this client looked, for the first time.
+    fn one_went(&mut self, writing: &Writing) -> bool {
+        let went = writing.answer.without(answered(&writing.answers)).without(self.went);
+        self.went = self.went.or(went);
+        !went.is_empty()
     }
 
     /// Which servers a roster has that vouches for this list.
@@ -187,15 +215,26 @@ impl Client {
     }
 
     /// Whether nothing is written yet by a client that has nothing enrolled.
-    fn waits(&mut self, ring: &Ring, vouched: Option<NodeSet>, now: Tick) -> bool {
-        let tried = if vouched.is_some() { TRIED_BRIEFLY } else { TRIED };
-        let until = *self.tries.get_or_insert(now) + tried;
-        if now < until && self.others_come() {
+    fn waits(&mut self, ring: &Ring, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> bool {
+        if ring.connected.len() < common().size.quorum() {
+            self.tries = None;
+        } else if self.tries(answers, vouched, now).is_some_and(|until| now < until) {
             return true;
         }
         let Some(until) = vouched.is_none().then(|| self.newcomer(ring, now)).flatten() else { return false };
         self.standings = std::array::from_fn(|_| Standing::Newcomer(until));
         true
+    }
+
+    /// Until when to wait for nodes that did not answer.
+    fn tries(&mut self, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
+        let since = *self.tries.get_or_insert(now);
+        if vouched.is_some() {
+            return self.others_come().then_some(since + TRIED_BRIEFLY);
+        }
+        let missing = (0..LIST).filter(|&node| answers[node].is_none());
+        let waits = |node: usize| since.max(self.histories[node].heard().unwrap_or(since)) + TRIED;
+        Some(missing.map(waits).max()?.min(since + TRIED_ALL))
     }
 
     /// For how long a server is young still.
@@ -256,7 +295,7 @@ impl Client {
     /// All nodes that answered took the servers that were chosen; those of `listed` are among them.
     fn enrolled(&mut self, writing: &Writing, listed: NodeSet) {
         let (chosen, began) = (writing.chosen, tick(writing.began));
-        (self.listed, self.waits, self.tries) = (Some(began), None, None);
+        (self.listed, self.waits, self.tries, self.went) = (Some(began), None, None, NodeSet::default());
         let Enrolment { nodes, protocol, max_ttl, servers, .. } = enrolment(&writing.servers, chosen, TICK);
         let servers = servers.into_iter().map(|server| server.run).collect();
         let roster = Roster { nodes, protocol, max_ttl, servers, ..Roster::default() };

@@ -82,11 +82,9 @@ impl World {
         let now = self.nodes.now;
         match (self.trouble, scope.fault) {
             (Trouble::Silent(client, node, since), Fault::Silent(lasts)) => {
-                let it = &self.clients[client];
-                // It is waited for for 5 s.
-                let comes = scope.shares_one() && it.links[node].epoch.is_none();
-                let began = if comes { it.since } else { Some(since) };
-                began.is_some_and(|began| now - began >= if comes { 1 } else { lasts })
+                // Who has not enrolled it waits for 5 s.
+                let lasts = if scope.shares_one() && !self.is_known(client, node) { 1 } else { lasts };
+                self.clients[client].since.is_some_and(|began| now - began.max(since) >= lasts)
             }
             (Trouble::Slow(_, since), Fault::Slow(lasts)) => now - since >= lasts,
             _ => false,
@@ -147,39 +145,23 @@ impl World {
         match scope.fault {
             Fault::None => {}
             Fault::Restart => {
-                let may = |server: &usize| (0..2).all(|client| self.may_restart(scope, client, *server));
-                actions.extend(scope.shared().filter(may).map(Action::Restart));
+                actions.extend(scope.shared().map(Action::Restart));
             }
             Fault::Slow(_) => {
                 let runs = |client: &usize| self.clients[*client].since.is_some();
                 actions.extend((0..2).filter(runs).map(Action::Slow));
             }
             Fault::Silent(_) => {
-                let may = |&(client, node): &(usize, usize)| self.may_fall_silent(scope, client, node);
+                let may = |&(client, node): &(usize, usize)| scope.shares(self.clients[client].list[node]);
                 actions.extend(nodes().filter(may).map(|(client, node)| Action::Silence(client, node)));
             }
         }
-    }
-
-    /// Of lists that share one node, it does not restart while somebody starts who has not heard of
-    /// others there, nor is known to it.
-    fn may_restart(&self, scope: &Scope, client: usize, server: usize) -> bool {
-        let it = &self.clients[client];
-        let node = it.list.iter().position(|it| *it == server).unwrap_or_default();
-        !scope.shares_one() || it.since.is_none() || self.is_known(client, node)
     }
 
     /// Whether a client has enrolled this node there, or was refused there.
     fn is_known(&self, client: usize, node: usize) -> bool {
         let it = &self.clients[client];
         it.is_listed(node) || it.refused(tick(self.nodes.now)).contains(node)
-    }
-
-    /// Of lists that share one node, it falls silent before somebody starts, or when it knows the
-    /// client, or the client knows that others use it.
-    fn may_fall_silent(&self, scope: &Scope, client: usize, node: usize) -> bool {
-        let it = &self.clients[client];
-        scope.shares(it.list[node]) && (it.since.is_none() || !scope.shares_one() || self.is_known(client, node))
     }
 
     pub fn take(&mut self, scope: &Scope, action: Action) {
