@@ -155,8 +155,7 @@ impl Quorum {
         // The others get as long again as the quorum took, if the caller's time allows, so that a
         // server behind two addresses is noticed now rather than later.
         let took = host.now().since(began);
-        let settled =
-            self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting));
+        let settled = self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state.is_connecting()));
         let _ = before(host, (host.now() + took).min(began + patience), settled).await;
         self.refuse_duplicates()
     }
@@ -250,7 +249,7 @@ fn admitted(nodes: &[NodeStatus]) -> usize {
 
 /// Whether there may be a connection.
 fn connected(node: &NodeStatus) -> bool {
-    node.state.is_admitted() || matches!(node.state, NodeState::Connecting | NodeState::Unlisted { .. })
+    node.state.is_admitted() || node.state.is_connecting() || matches!(node.state, NodeState::Unlisted { .. })
 }
 
 impl fmt::Debug for Quorum {

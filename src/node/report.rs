@@ -68,6 +68,7 @@ impl NodeState {
             Self::Up => NodeCause::Agreed,
             Self::Quarantined { .. } => NodeCause::Quarantined,
             Self::Connecting => NodeCause::Silent,
+            Self::Waiting { .. } => NodeCause::Quarantined,
             Self::Down { .. } => NodeCause::Down,
             Self::Unlisted { .. } => NodeCause::Unlisted,
             Self::Replica | Self::Cluster | Self::Duplicate { .. } => NodeCause::Unfit,

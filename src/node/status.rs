@@ -23,6 +23,12 @@ pub enum NodeState {
     },
     /// The first attempt to connect has not ended yet.
     Connecting,
+    /// It can be reached. Its votes count once another node of the list was heard, which may know of
+    /// clients of another list; or once this has passed.
+    Waiting {
+        /// For how much longer.
+        left: Duration,
+    },
     /// There is no connection, and why.
     Down {
         /// What the last attempt met.
@@ -46,6 +52,12 @@ pub enum NodeState {
 }
 
 impl NodeState {
+    /// Whether it is not known yet how it is.
+    #[must_use]
+    pub(crate) const fn is_connecting(&self) -> bool {
+        matches!(self, Self::Connecting | Self::Waiting { .. })
+    }
+
     /// Whether its server was found, and must not take part.
     #[must_use]
     pub(crate) const fn is_unfit(&self) -> bool {
@@ -82,6 +94,10 @@ impl fmt::Display for NodeState {
                 )
             }
             Self::Connecting => f.write_str("connecting"),
+            Self::Waiting { left } => {
+                let left = words::left(*left);
+                write!(f, "waits for {left} more: a node of the list that does not answer may know of another list")
+            }
             Self::Unlisted { why } => write!(f, "unlisted: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),
             Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{before, sleep_until};
-use crate::node::{Fault, FaultKind, NodeState, Operation, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
 use crate::rules::roster::{Enrolment, PROTOCOL, Roster};
 
@@ -20,7 +20,7 @@ pub(crate) async fn met(voters: &Voters, nodes: NodeSet, patience: Duration) {
         let node = &voters.nodes[node];
         // Who only looks knows how a node is once it has looked there.
         let unknown = node.member().is_none() || voters.members.onlooker;
-        unknown && node.status().state == NodeState::Connecting
+        unknown && node.status().state.is_connecting()
     };
     let end = voters.host.now() + patience;
     while nodes.iter().any(comes) && voters.host.now() < end {

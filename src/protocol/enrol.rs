@@ -211,8 +211,15 @@ impl Book {
         if !self.is_fresh(now) {
             let vouched = self.vouched(ring, &answers, now);
             first = vouched.is_none();
-            if let Some(until) = self.waits(ring, &answers, vouched, now) {
+            if let Some((until, standing)) = self.waits(ring, &answers, vouched, now) {
                 self.hear(&answers, now, false);
+                match self.verdict(ring, wanted, &answers, now) {
+                    // More answers would not give it a quorum.
+                    Verdict::Nobody(node) if standing == Standing::Waiting(until) => {
+                        self.end(ring, node, &answers, now);
+                    }
+                    _ => ring.tell_all(&standing),
+                }
                 return Err(Some(until.min(now + SOON)));
             }
             match vouched {
@@ -295,17 +302,23 @@ impl Book {
         !went.is_empty()
     }
 
-    /// Until when nothing is written by a client that has nothing enrolled: clients of another list
-    /// may be found on nodes that it has not heard, or come back to a server that has just started.
-    fn waits(&mut self, ring: &Ring<'_>, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
+    /// Until when nothing is written by a client that has nothing enrolled, and why: clients of
+    /// another list may be found on nodes that it has not heard, or come back to a server that has
+    /// just started.
+    fn waits(
+        &mut self,
+        ring: &Ring<'_>,
+        answers: &Answers,
+        vouched: Option<NodeSet>,
+        now: Tick,
+    ) -> Option<(Tick, Standing)> {
         if ring.connected.len() < ring.voters.size.quorum() {
             self.tries = None;
         } else if let Some(until) = self.tries(ring, answers, vouched, now).filter(|&until| now < until) {
-            return Some(until);
+            return Some((until, Standing::Waiting(until)));
         }
         let until = vouched.is_none().then(|| self.newcomer(ring, now)).flatten()?;
-        ring.tell_all(&Standing::Newcomer(until));
-        Some(until)
+        Some((until, Standing::Newcomer(until)))
     }
 
     /// Until when to wait for nodes that did not answer.

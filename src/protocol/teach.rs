@@ -14,7 +14,7 @@ use super::inspect::listed;
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::host::{Host, before, sleep_until};
-use crate::node::{Node, NodeState, Operation, Outcome, Reply};
+use crate::node::{Node, Operation, Outcome, Reply};
 use crate::rules::doubt::Lesson;
 use crate::rules::teaching::{Advice, Records};
 use crate::rules::{Backoff, NodeSet, Tick};
@@ -68,7 +68,7 @@ async fn teach(voters: &Arc<Voters>, failures: u32, rumours: &mut Rumours) -> Ti
 
 /// Whether a node is being connected to: it may know.
 fn others_come(voters: &Voters) -> bool {
-    let comes = |node: &Arc<dyn Node>| node.lesson().is_none() && node.status().state == NodeState::Connecting;
+    let comes = |node: &Arc<dyn Node>| node.lesson().is_none() && node.status().state.is_connecting();
     voters.nodes.iter().any(comes)
 }
 

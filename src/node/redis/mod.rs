@@ -265,6 +265,7 @@ impl State {
                     NodeState::Up => NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer },
                     state => state,
                 },
+                Standing::Waiting(until) if now < *until => NodeState::Waiting { left: until.since(now) },
                 _ => NodeState::Connecting,
             },
             Link::Up(_) => self.memory(now),

@@ -21,6 +21,9 @@ pub enum Standing {
     Listed(Tick),
     /// Not before then: some server is so young that others may come again which have another list.
     Newcomer(Tick),
+    /// Not before then, unless all nodes of the list are heard first: some may know of others which
+    /// have another list.
+    Waiting(Tick),
     /// They do not, because of this.
     Unlisted(Arc<str>),
 }
@@ -32,7 +35,7 @@ impl Standing {
         match self {
             Self::Exempt => true,
             Self::Listed(until) => now < *until,
-            Self::Unknown | Self::Few | Self::Newcomer(_) | Self::Unlisted(_) => false,
+            Self::Unknown | Self::Few | Self::Newcomer(_) | Self::Waiting(_) | Self::Unlisted(_) => false,
         }
     }
 }

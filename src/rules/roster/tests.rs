@@ -146,7 +146,13 @@ fn votes_count_while_the_enrolment_is_fresh() {
     let listed = Standing::Listed(at(10));
     assert!(listed.counts(at(9)) && !listed.counts(at(10)));
     assert!(Standing::Exempt.counts(at(99)));
-    for other in [Standing::Unknown, Standing::Few, Standing::Newcomer(at(1)), Standing::Unlisted("why".into())] {
+    for other in [
+        Standing::Unknown,
+        Standing::Few,
+        Standing::Newcomer(at(1)),
+        Standing::Waiting(at(1)),
+        Standing::Unlisted("why".into()),
+    ] {
         assert!(!other.counts(at(5)), "{other:?}");
     }
 }

@@ -128,8 +128,12 @@ impl Client {
         if !self.is_fresh(now) {
             let vouched = self.vouched(&ring, &answers, now);
             first = vouched.is_none();
-            if self.waits(&ring, &answers, vouched, now) {
-                return self.hear(&answers, now, false);
+            if let Some((until, standing)) = self.waits(&ring, &answers, vouched, now) {
+                self.hear(&answers, now, false);
+                return match self.verdict(&ring.servers, wanted, &answers, now) {
+                    Verdict::Nobody(_) if standing == Standing::Waiting(until) => self.end(),
+                    _ => self.standings = std::array::from_fn(|_| standing.clone()),
+                };
             }
             wanted = vouched.map_or(wanted, |vouched| wanted.without(self.young(&ring, vouched, now)));
         }
@@ -214,16 +218,21 @@ impl Client {
         vouched(common(), &ring.servers, rosters).filter(|_| !refused)
     }
 
-    /// Whether nothing is written yet by a client that has nothing enrolled.
-    fn waits(&mut self, ring: &Ring, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> bool {
+    /// Until when nothing is written by a client that has nothing enrolled, and why.
+    fn waits(
+        &mut self,
+        ring: &Ring,
+        answers: &Answers,
+        vouched: Option<NodeSet>,
+        now: Tick,
+    ) -> Option<(Tick, Standing)> {
         if ring.connected.len() < common().size.quorum() {
             self.tries = None;
-        } else if self.tries(answers, vouched, now).is_some_and(|until| now < until) {
-            return true;
+        } else if let Some(until) = self.tries(answers, vouched, now).filter(|&until| now < until) {
+            return Some((until, Standing::Waiting(until)));
         }
-        let Some(until) = vouched.is_none().then(|| self.newcomer(ring, now)).flatten() else { return false };
-        self.standings = std::array::from_fn(|_| Standing::Newcomer(until));
-        true
+        let until = vouched.is_none().then(|| self.newcomer(ring, now)).flatten()?;
+        Some((until, Standing::Newcomer(until)))
     }
 
     /// Until when to wait for nodes that did not answer.

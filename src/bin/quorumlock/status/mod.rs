@@ -62,7 +62,8 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
 async fn wait(quorum: &Quorum, told: Option<Duration>) {
-    let connecting = || quorum.nodes().iter().any(|node| node.state == NodeState::Connecting);
+    let connecting =
+        || quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Connecting | NodeState::Waiting { .. }));
     let _ = quorum.ready(told.unwrap_or(PATIENCE)).await;
     let end = Instant::now() + FAR;
     while told.is_none() && connecting() && Instant::now() < end {
@@ -367,7 +368,7 @@ pub(crate) fn state(node: &NodeStatus) -> String {
 fn coloured(node: &NodeStatus, text: &str) -> String {
     match node.state {
         NodeState::Up => green(text),
-        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(text),
+        NodeState::Quarantined { .. } | NodeState::Waiting { .. } | NodeState::Connecting => yellow(text),
         _ => red(text),
     }
 }
@@ -378,6 +379,7 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Up => "up",
         NodeState::Quarantined { .. } => "quarantined",
         NodeState::Connecting => "connecting",
+        NodeState::Waiting { .. } => "waiting",
         NodeState::Down { .. } => "down",
         NodeState::Replica => "replica",
         NodeState::Cluster => "cluster",
