@@ -195,6 +195,20 @@ async fn a_process_that_starts_beside_another_does_not_wait_for_a_machine_that_h
 }
 
 #[tokio::test]
+async fn the_first_client_beside_a_dead_machine_waits_for_a_while_and_says_why() {
+    let mut all = servers(3).await;
+    all[2].kill();
+    let nodes: Vec<_> = all.iter().collect();
+    let first = brief(&nodes).open().unwrap();
+    let waits = |node: usize| matches!(first.nodes()[node].state, NodeState::Waiting { .. });
+    eventually("it waits", async || waits(0) && waits(1)).await;
+    let said = first.nodes()[0].state.to_string();
+    assert!(said.contains("may know of another list"), "{said}");
+    first.ready(10 * SECOND).await.unwrap();
+    assert!(first.lock("a").acquire(5 * SECOND).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_node_that_restarts_while_no_client_runs_is_left_out_and_said_to_be() {
     let mut all = servers(3).await;
     let first = brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap();
