@@ -73,12 +73,15 @@ fn apart(old: &Voters, new: &Voters) -> Result<()> {
 async fn dealt(old: &Arc<Voters>, patience: Duration) -> Result<u64> {
     let (rosters, known): (Vec<_>, Vec<_>) = census(old, patience).await.into_iter().unzip();
     stopped(old, &rosters)?;
-    match highest(old, &known)? {
-        0 => Err(Error::new(
+    // With another key prefix they were never taught.
+    let nothing = known.iter().all(|known| matches!(known, Ok((0, _))));
+    match highest(old, &known) {
+        Ok(high) if high > 0 => Ok(high),
+        Err(error) if !nothing => Err(error),
+        _ => Err(Error::new(
             ErrorKind::Unavailable,
             "the old nodes know of no token, so there is nothing to teach; is the key prefix right?",
         )),
-        high => Ok(high),
     }
 }
 

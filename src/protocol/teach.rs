@@ -55,7 +55,7 @@ async fn teach(voters: &Arc<Voters>, failures: u32, rumours: &mut Rumours) -> Ti
         let advised = pupils.iter().map(|&(pupil, lesson)| {
             let advice = rumours.sifted(pupil, lesson, &records, free);
             // Where it is not listed, no vote waits for it, and others may come that know.
-            let last = last && over(lesson) && records.is_listed(pupil);
+            let last = last && over(lesson) && (records.is_listed(pupil) || voters.members.onlooker);
             advise(voters, pupil, lesson, advice, last)
         });
         // All at once: one that hangs must not use up the time of the others.
@@ -125,7 +125,7 @@ async fn told(voters: &Arc<Voters>, pupil: usize, teach: Operation) -> bool {
 async fn records(voters: &Arc<Voters>, of: impl Iterator<Item = usize>) -> Records {
     let mut pupils = NodeSet::default();
     of.for_each(|pupil| pupils.insert(pupil));
-    let asked = Asked { pupils, records: Records::new(voters.size).of_listed(listed(voters)) };
+    let asked = Asked { pupils, records: Records::new(voters.size).of_listed(school(voters)) };
     let round = Round::new(voters.nodes.len(), 0, asked);
     voters.ask(voters.everyone(), &Arc::new(Operation::Record), &round);
     let _ = before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await;
@@ -158,6 +158,17 @@ impl Rumours {
         }
         known.1 = known.1.or(heard);
     }
+}
+
+/// The nodes that teach and are taught: those whose votes clients count. Who only looks may have
+/// another list than they, so it goes by what rosters have, and teaches nobody where they are empty.
+fn school(voters: &Arc<Voters>) -> NodeSet {
+    let in_a_roster = |&node: &usize| {
+        let status = voters.nodes[node].status();
+        // In memory, nodes have no rosters.
+        !voters.members.onlooker || status.run.is_none() || status.listed == Some(true)
+    };
+    listed(voters).iter().filter(in_a_roster).collect()
 }
 
 struct Asked {
