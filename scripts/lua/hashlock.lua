@@ -857,19 +857,26 @@ local function roster(key)
   return it
 end
 
--- Puts the servers of a list in, each in the room of those before it. Whether they fit.
+-- Puts the servers of a list in, each in the room of those before it, and for as long as those had
+-- it: votes may rest on them. Whether they fit.
 local function enter(it, op, ends)
-  local fits = it.size == 0 or it.nodes == op.count and it.protocol == op.ballot
+  local fits, lasts = it.size == 0 or it.nodes == op.count and it.protocol == op.ballot, {}
+  for server in string.gmatch(op.owner, '%S+') do
+    local run = string.match(server, '^[^<]+')
+    lasts[run] = math.max(it.entries[run] or 0, ends)
+    for before in string.gmatch(server, '<([^<]+)') do
+      lasts[run] = math.max(lasts[run], it.entries[before] or 0)
+    end
+  end
   for run in string.gmatch(op.owner, '<([^ <]+)') do
     if it.entries[run] then
       it.entries[run], it.size = nil, it.size - 1
       it.dead[#it.dead + 1] = '/' .. run
     end
   end
-  for server in string.gmatch(op.owner, '%S+') do
-    local run = string.match(server, '^[^<]+')
+  for run, till in pairs(lasts) do
     if not it.entries[run] then it.size = it.size + 1 end
-    it.entries[run] = math.max(it.entries[run] or 0, ends)
+    it.entries[run] = till
   end
   return fits and it.size <= op.count
 end

@@ -40,8 +40,8 @@ pub(super) struct Attempt<'a> {
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
-    /// The highest ballot that was asked with under an earlier owner: it is a fence where its grant
-    /// came too late to be heard. One that was lifted far above the others is remembered nowhere
+    /// The highest ballot that was asked with under an earlier owner, or pushed to it: it is a fence
+    /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
     /// else.
     asked: u64,
     in_line: Option<Arc<InLine>>,
@@ -238,12 +238,12 @@ impl<'a> Attempt<'a> {
         }
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let highest = self.rules.highest();
-        self.asked = self.asked.max(highest);
         self.rules.give_up();
         (self.owner, self.lasts) = (owner(&self.acquisition, self.rules.round()), None);
         // What a node pushes from here on is given back by whoever hears it.
         let turned = |listening: &Listening| listening.turn_to(self.owner.clone(), last.handover);
         let handed = self.listening.as_ref().map(turned).unwrap_or_default();
+        self.asked = self.asked.max(highest).max(handed.top());
         let whom = whom(may_hold, unheard, &handed);
         if !whom.ask.is_empty() {
             let ballot = highest.max(handed.top());

@@ -130,6 +130,7 @@ impl Book {
         let now = voters.host.now();
         let ring = self.ring(voters, now);
         if ring.connected.is_empty() {
+            self.begin_anew();
             return Tick::NEVER;
         }
         if voters.members.onlooker {
@@ -207,15 +208,15 @@ impl Book {
         let may_vouch = self.others_refuse(ring, now).next().is_none();
         let mut answers = ring.look_for(standing, may_vouch).await;
         let mut wanted = ring.connected.without(ring.rejecting()).without(retirees(&answers));
-        let mut first = false;
+        let (mut first, mut answer) = (false, NodeSet::default());
         if !self.is_fresh(now) {
             let vouched = self.vouched(ring, &answers, now);
             first = vouched.is_none();
             if let Some((until, standing)) = self.waits(ring, &answers, vouched, now) {
                 self.hear(&answers, now, false);
                 match self.verdict(ring, wanted, &answers, now) {
-                    // More answers would not give it a quorum.
-                    Verdict::Nobody(node) if standing == Standing::Waiting(until) => {
+                    // Whoever does not answer would not give it a quorum soon.
+                    Verdict::Nobody(node) if standing == Standing::Waiting(until) && !ring.others_come() => {
                         self.end(ring, node, &answers, now);
                     }
                     _ => ring.tell_all(&standing),
@@ -226,12 +227,15 @@ impl Book {
                 // It is in quarantine anyway.
                 Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
                 // This process may have stood still: then the answers are there, and were not read.
-                None if ring.is_silent(&answers) => answers = ring.look_for(standing, false).await,
+                None if ring.is_silent(&answers) => {
+                    answer = answered(&answers);
+                    answers = ring.look_for(standing, false).await;
+                }
                 None => {}
             }
         }
         self.hear(&answers, now, true);
-        let answer = answered(&answers);
+        let answer = answer.or(answered(&answers));
         match self.verdict(ring, wanted, &answers, now) {
             Verdict::Listed(listed) if self.enough(ring, listed, &answers, now) => {
                 Ok(Choice { servers: wanted, answer, first })
@@ -250,16 +254,17 @@ impl Book {
 
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
     /// some.
-    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, mut first }: Choice) -> bool {
+    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, first }: Choice) -> bool {
+        let mut reserves = first;
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
-            let lasting = if first { Lasting::Reserved } else { Lasting::Enrolled };
+            let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
             let answers = ring.write(chosen, answer, lasting).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
             chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(_) if first && self.one_went(ring, answer, &answers) => return false,
-                Verdict::Listed(_) if first => first = false,
+                Verdict::Listed(listed) if reserves && self.enough(ring, listed, &answers, began) => reserves = false,
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
                     return true;
@@ -302,6 +307,11 @@ impl Book {
         !went.is_empty()
     }
 
+    /// It has nothing, and waits for everybody again.
+    fn begin_anew(&mut self) {
+        (self.tries, self.went) = (None, NodeSet::default());
+    }
+
     /// Until when nothing is written by a client that has nothing enrolled, and why: clients of
     /// another list may be found on nodes that it has not heard, or come back to a server that has
     /// just started.
@@ -313,7 +323,7 @@ impl Book {
         now: Tick,
     ) -> Option<(Tick, Standing)> {
         if ring.connected.len() < ring.voters.size.quorum() {
-            self.tries = None;
+            self.begin_anew();
         } else if let Some(until) = self.tries(ring, answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));
         }
@@ -423,6 +433,7 @@ impl Book {
     /// No vote counts any more, because of this node.
     fn end(&mut self, ring: &Ring<'_>, node: usize, answers: &Answers, now: Tick) {
         self.listed = None;
+        self.begin_anew();
         ring.voters.members.unlisted();
         ring.tell_all(&Standing::Unlisted(self.why(ring, node, answers, now).into()));
     }
@@ -449,7 +460,8 @@ impl Book {
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
     fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
-        (self.listed, self.waits, self.tries, self.went) = (Some(began), None, None, NodeSet::default());
+        (self.listed, self.waits) = (Some(began), None);
+        self.begin_anew();
         self.own = Some((ring.roster(chosen), began + ring.longest + LASTS));
         self.silent = if listed == chosen { 0 } else { self.silent.saturating_add(1) };
         // First: a node may have to be doubted for longer.

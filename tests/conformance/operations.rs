@@ -613,6 +613,15 @@ async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
     eventually("c ends", async || node.enrol("").await == Outcome::Listed(roster("a", 30))).await;
 }
 
+/// Votes may rest on the entry of the one before.
+async fn a_successor_has_its_room_for_as_long_as_the_one_before_had_it(node: Bench) {
+    let lasts = Duration::from_millis(100);
+    node.enrol("a c").await;
+    let brief = Operation::Enrol(Enrolment { lasts, max_ttl: Duration::ZERO, ..enrolment("b d<c") });
+    assert_eq!(node.ask(&brief).await, Outcome::Listed(roster("a c", 30)));
+    eventually("b ends", async || node.enrol("").await == Outcome::Listed(roster("a d", 30))).await;
+}
+
 /// An entry that must last for a second is written for six.
 async fn what_is_there_for_as_long_as_it_must_last_is_not_written_again(node: Bench) {
     let second = Duration::from_secs(1);
@@ -765,6 +774,7 @@ both! {
     only_its_own_successor_has_the_room_of_a_server_that_has_gone;
     a_roster_is_looked_at_without_a_change;
     an_entry_ends_by_itself_and_no_shorter_one_ends_it;
+    a_successor_has_its_room_for_as_long_as_the_one_before_had_it;
     what_is_there_for_as_long_as_it_must_last_is_not_written_again;
     what_must_go_is_written_whatever_is_there;
     who_tells_of_locks_above_a_day_is_enrolled_nowhere;

@@ -96,14 +96,17 @@ impl Rostered {
         told && !goes && servers.iter().all(|server| has(&server.run))
     }
 
-    /// Puts the servers of a list in, each in the room of those before it. Whether they fit.
+    /// Puts the servers of a list in, each in the room of those before it, and for as long as those
+    /// had it: votes may rest on them. Whether they fit.
     fn enter(&mut self, enrol: &Enrolment, ends: Duration) -> bool {
         let fits = self.servers.is_empty() || (self.nodes, self.protocol) == (enrol.nodes, enrol.protocol);
+        let had = |server: &Server| {
+            let runs = server.before.iter().chain([&server.run]);
+            runs.filter_map(|run| self.servers.get(run)).copied().max().unwrap_or_default()
+        };
+        let lasts: Vec<_> = enrol.servers.iter().map(|server| (server.run.clone(), had(server).max(ends))).collect();
         enrol.servers.iter().flat_map(|server| &server.before).for_each(|run| _ = self.servers.remove(run));
-        for Server { run, .. } in &enrol.servers {
-            let until = self.servers.entry(run.clone()).or_default();
-            *until = (*until).max(ends);
-        }
+        self.servers.extend(lasts);
         fits && self.servers.len() <= enrol.nodes as usize
     }
 

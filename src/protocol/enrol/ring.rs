@@ -14,6 +14,9 @@ use crate::rules::{NodeSet, Tick};
 /// an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(4);
+/// For how long entries keep others out that are not enrolled yet: longer than it takes to write
+/// them again.
+const RESERVED: Duration = Duration::from_secs(5);
 /// How much longer than a quorum the others may take where this client is vouched for.
 const OTHERS: Duration = Duration::from_millis(250);
 
@@ -147,7 +150,7 @@ impl<'a> Ring<'a> {
         let enrolment = self.enrolment(chosen, self.longest + LASTS);
         let round = self.put(match lasting {
             Lasting::Enrolled => enrolment,
-            Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, lasts: LASTS, ..enrolment },
+            Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolment },
         });
         self.rest(&round, answer, end).await
     }

@@ -20,6 +20,8 @@ use crate::scope::Ticks;
 const TRIED: Duration = Duration::from_secs(5);
 const TRIED_ALL: Duration = Duration::from_secs(15);
 const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
+/// For how long entries keep others out that are not enrolled yet: a little more than a tick.
+const RESERVED: Duration = Duration::from_secs(5);
 /// How often one round writes at most.
 const WRITES: u8 = 3;
 
@@ -39,9 +41,10 @@ pub struct Writing {
     answers: Answers,
     /// How often more it may write.
     left: u8,
-    /// Whether nothing is enrolled, nor does anybody vouch for this list: then entries only keep
-    /// others out.
+    /// Whether nothing is enrolled, nor does anybody vouch for this list.
     first: bool,
+    /// Then the entries that are written first only keep others out.
+    reserves: bool,
 }
 
 /// What is connected when a round begins.
@@ -73,7 +76,7 @@ impl Client {
         let now = tick(nodes.now);
         let ring = self.ring(nodes);
         if ring.connected.is_empty() {
-            return;
+            return self.begin_anew();
         }
         let known = self.listing.has_all(&ring.servers, ring.connected, now);
         if known && self.is_fresh(now) && self.refused(now).is_empty() {
@@ -131,7 +134,7 @@ impl Client {
             if let Some((until, standing)) = self.waits(&ring, &answers, vouched, now) {
                 self.hear(&answers, now, false);
                 return match self.verdict(&ring.servers, wanted, &answers, now) {
-                    Verdict::Nobody(_) if standing == Standing::Waiting(until) => self.end(),
+                    Verdict::Nobody(_) if standing == Standing::Waiting(until) && !self.others_come() => self.end(),
                     _ => self.standings = std::array::from_fn(|_| standing.clone()),
                 };
             }
@@ -155,15 +158,16 @@ impl Client {
     fn write(&mut self, began: Ticks, ring: Ring, (chosen, answer): (NodeSet, NodeSet), first: bool) {
         let Ring { servers, connected, .. } = ring;
         let (pending, answers, left) = (connected, Answers::default(), WRITES - 1 + u8::from(first));
-        self.writing = Some(Writing { began, servers, connected, chosen, answer, pending, answers, left, first });
+        self.writing =
+            Some(Writing { began, servers, connected, chosen, answer, pending, answers, left, first, reserves: first });
     }
 
     /// What it writes reaches a node.
     pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
         let Some(writing) = &mut self.writing else { return };
         let enrolled = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
-        let asked = match writing.first {
-            true => Enrolment { max_ttl: Duration::ZERO, lasts: LASTS, ..enrolled },
+        let asked = match writing.reserves {
+            true => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolled },
             false => enrolled,
         };
         writing.pending.remove(node);
@@ -183,9 +187,9 @@ impl Client {
         self.hear(&writing.answers, began, chosen == writing.connected);
         match self.verdict(&writing.servers, chosen, &writing.answers, began) {
             Verdict::Listed(_) if writing.first && self.one_went(&writing) => {}
-            Verdict::Listed(_) if writing.first => self.again(now, Writing { first: false, ..writing }),
-            Verdict::Listed(listed) if listed.len() >= common().size.quorum() => self.enrolled(&writing, listed),
-            Verdict::Listed(_) => {}
+            Verdict::Listed(listed) if listed.len() < common().size.quorum() => {}
+            Verdict::Listed(_) if writing.reserves => self.again(now, Writing { reserves: false, ..writing }),
+            Verdict::Listed(listed) => self.enrolled(&writing, listed),
             Verdict::Fit(fit) if fit != chosen && writing.left > 0 => {
                 self.drop_out(writing.connected, fit);
                 self.again(now, Writing { chosen: fit, ..writing });
@@ -227,7 +231,7 @@ impl Client {
         now: Tick,
     ) -> Option<(Tick, Standing)> {
         if ring.connected.len() < common().size.quorum() {
-            self.tries = None;
+            self.begin_anew();
         } else if let Some(until) = self.tries(answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));
         }
@@ -284,9 +288,15 @@ impl Client {
         decide(common(), servers, chosen, &said.collect::<Vec<_>>())
     }
 
+    /// It has nothing, and waits for everybody again.
+    fn begin_anew(&mut self) {
+        (self.tries, self.went) = (None, NodeSet::default());
+    }
+
     /// No vote counts any more.
     fn end(&mut self) {
         self.listed = None;
+        self.begin_anew();
         self.listing.clear();
         self.leave_out(NodeSet::first(LIST as u32));
     }
@@ -304,7 +314,8 @@ impl Client {
     /// All nodes that answered took the servers that were chosen; those of `listed` are among them.
     fn enrolled(&mut self, writing: &Writing, listed: NodeSet) {
         let (chosen, began) = (writing.chosen, tick(writing.began));
-        (self.listed, self.waits, self.tries, self.went) = (Some(began), None, None, NodeSet::default());
+        (self.listed, self.waits) = (Some(began), None);
+        self.begin_anew();
         let Enrolment { nodes, protocol, max_ttl, servers, .. } = enrolment(&writing.servers, chosen, TICK);
         let servers = servers.into_iter().map(|server| server.run).collect();
         let roster = Roster { nodes, protocol, max_ttl, servers, ..Roster::default() };

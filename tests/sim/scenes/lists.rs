@@ -369,3 +369,25 @@ pub fn a_newcomer_beside_one_that_is_not_enrolled_yet(script: &mut Script) {
     }
     script.at(45_000, Cue::Kill(1));
 }
+
+/// The first has long locks on two of its nodes, cannot reach the third, and stands still. Another
+/// of its list has short ones: where it tells that one node is another server now, that one has the
+/// room for as long as the one before had it. The third one's list has the other two nodes else.
+pub fn a_successor_is_told_by_who_has_short_locks(script: &mut Script) {
+    script.world(4, 0, 1_000, 2_000);
+    script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 3]];
+    script.at(10, Cue::Starts);
+    script.plan.unlike = vec![(0, millis(40_000), millis(40_000))];
+    (0..2).for_each(|process| script.hold_back(process, &[1], 0..NEVER, NEVER));
+    let long = Some(millis(40_000));
+    script.at(7_300, pause(0, 60_000));
+    script.asks(7_000, 0, Part { ttl: long, renewed: false, ..asks_for(10_000, 60_000) });
+    script.at(7_500, Cue::Starts);
+    let forgot = script.about(9_500, 500);
+    script.at(forgot, forgets(2));
+    let goes = script.about(12_500, 500);
+    script.at(goes, Cue::Kill(1));
+    script.at(goes + 18_000, Cue::Starts);
+    script.asks(goes + 18_100, 2, asks_for(60_000, 5_000));
+    script.at(80_000, Cue::Kill(0));
+}
