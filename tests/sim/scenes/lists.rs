@@ -391,3 +391,23 @@ pub fn a_successor_is_told_by_who_has_short_locks(script: &mut Script) {
     script.asks(goes + 18_100, 2, asks_for(60_000, 5_000));
     script.at(80_000, Cue::Kill(0));
 }
+
+/// The second is refused for a while, and then cut off from all nodes for so long that it forgets by
+/// whom. It comes back to those that only its own list has first.
+pub fn who_was_refused_comes_back_from_elsewhere(script: &mut Script) {
+    script.two_lists(3_000, 5_000);
+    first_alone(script);
+    script.plan.lists.swap(0, 1);
+    script.plan.lists[1] = vec![0, 1, 2];
+    script.asks(1_000, 0, Part { hold: millis(90_000), ..asks_for(5_000, 90_000) });
+    script.at(2_000, Cue::Starts);
+    let away = script.about(22_000, 2_000);
+    for node in 0..3 {
+        let late = if node == 2 { script.about(30_500, 1_500) } else { 30_000 };
+        script.at(away, Cue::Cut { process: 1, node, ways: [true; 2], last: millis(late) });
+    }
+    for at in [30_500, 32_000, 34_000, 37_000] {
+        script.asks(away + at, 1, asks_for(2_500, 1_000));
+    }
+    script.at(95_000, Cue::Kill(0));
+}
