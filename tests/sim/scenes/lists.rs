@@ -397,8 +397,7 @@ pub fn a_successor_is_told_by_who_has_short_locks(script: &mut Script) {
 pub fn who_was_refused_comes_back_from_elsewhere(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     first_alone(script);
-    script.plan.lists.swap(0, 1);
-    script.plan.lists[1] = vec![0, 1, 2];
+    script.plan.lists = vec![vec![2, 3, 4], vec![0, 1, 2], vec![0, 1, 2]];
     script.asks(1_000, 0, Part { hold: millis(90_000), ..asks_for(5_000, 90_000) });
     script.at(2_000, Cue::Starts);
     let away = script.about(22_000, 2_000);
