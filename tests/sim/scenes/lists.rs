@@ -401,10 +401,9 @@ pub fn who_was_refused_comes_back_from_elsewhere(script: &mut Script) {
     script.asks(1_000, 0, Part { hold: millis(90_000), ..asks_for(5_000, 90_000) });
     script.at(2_000, Cue::Starts);
     let away = script.about(22_000, 2_000);
-    for node in 0..3 {
-        let late = if node == 2 { script.about(30_500, 1_500) } else { 30_000 };
-        script.at(away, Cue::Cut { process: 1, node, ways: [true; 2], last: millis(late) });
-    }
+    let late = script.about(away + 30_500, 1_500);
+    script.hold_back(1, &[0, 1], away..away + 30_000, NEVER);
+    script.hold_back(1, &[2], away..late, NEVER);
     for at in [30_500, 32_000, 34_000, 37_000] {
         script.asks(away + at, 1, asks_for(2_500, 1_000));
     }
