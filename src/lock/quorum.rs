@@ -228,6 +228,10 @@ impl Quorum {
                 "no quorum within {patience}: {quorum} of {all} nodes must vote, and {unlisted} are unlisted"
             );
         }
+        let waiting = nodes.iter().filter(|node| matches!(node.state, NodeState::Waiting { .. })).count();
+        if waiting > 0 && waiting + admitted(nodes) >= quorum {
+            return format!("no quorum within {patience}: {waiting} of {all} nodes wait for one that does not answer");
+        }
         format!("no quorum within {patience}: {quorum} of {all} nodes must be up")
     }
 

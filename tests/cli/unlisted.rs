@@ -55,6 +55,20 @@ async fn nor_does_one_that_did_where_another_is_down() {
 }
 
 #[tokio::test]
+async fn the_first_client_beside_a_dead_node_says_what_it_waits_for() {
+    let mut servers = servers(3).await;
+    servers[2].kill();
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
+    assert_eq!(code, 69, "{err}");
+    assert!(err.contains("2 of 3 nodes wait for one that does not answer"), "{err}");
+    assert!(err.contains("may know of another list") && err.contains("--timeout waits longer"), "{err}");
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "20s", "--", "true"]));
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
+    assert_eq!(code, 0, "the one before vouches for it: {err}");
+}
+
+#[tokio::test]
 async fn another_list_counts_for_nothing_nor_does_another_length() {
     let servers = servers(5).await;
     used(&servers[..3]);

@@ -139,7 +139,9 @@ impl Seen {
         let theirs = Some(kinds(theirs.filter_map(|(_, roster)| *roster)));
         // Each may have a part of the list only.
         let kinds = theirs.filter(|kinds| !kinds.is_empty()).unwrap_or_else(|| kinds(all().copied()));
-        format!("clients have {agreed} {kinds}, and locks of up to {}{differing}", exact(longest))
+        // Who is not enrolled yet has not told any.
+        let locks = if longest.is_zero() { String::new() } else { format!(", and locks of up to {}", exact(longest)) };
+        format!("clients have {agreed} {kinds}{locks}{differing}")
     }
 
     fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
