@@ -116,7 +116,7 @@ fn highest(old: &Arc<Voters>, known: &[Said<Known>]) -> Result<u64> {
         };
         let message = format!(
             "{} of the {} old nodes must know which tokens were dealt; nothing was written. Start those that are \
-             down; one that restarted is taught by the others while a client is connected",
+             down; one that restarted is taught by the others while a client of that list runs, such as `quorumlock run`",
             old.size.blocking(),
             old.size.nodes()
         );

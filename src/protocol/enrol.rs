@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use self::ring::{Answers, Lasting, Ring, Said, Unheard};
+use self::ring::{Answers, Lasting, RESERVED, Ring, Said, Unheard};
 use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
@@ -218,8 +218,9 @@ impl Book {
                     // Whoever does not answer would not give it a quorum soon.
                     Verdict::Nobody(node) if standing == Standing::Waiting(until) && !ring.others_come() => {
                         self.end(ring, node, &answers, now);
+                        return Err(None);
                     }
-                    _ => ring.tell_all(&standing),
+                    _ => ring.tell_these(ring.connected.without(ring.rejecting()), &standing),
                 }
                 return Err(Some(until.min(now + SOON)));
             }
@@ -264,7 +265,10 @@ impl Book {
             chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(_) if first && self.one_went(ring, answer, &answers) => return false,
-                Verdict::Listed(listed) if reserves && self.enough(ring, listed, &answers, began) => reserves = false,
+                // A reservation that has ended, while this process stood still, is made again.
+                Verdict::Listed(listed) if reserves && self.enough(ring, listed, &answers, began) => {
+                    reserves = ring.voters.host.now() >= began + RESERVED;
+                }
                 Verdict::Listed(listed) if self.enough(ring, listed, &answers, began) => {
                     self.take(ring, (chosen, listed), began, &answers);
                     return true;
@@ -296,7 +300,8 @@ impl Book {
         let refused = refuses || self.others_refuse(ring, now).next().is_some();
         let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
-        vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused)
+        // Nor where it has written itself, and was not enrolled.
+        vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused && self.went.is_empty())
     }
 
     /// Whether a node has gone since this client looked, which has nothing enrolled: clients of
@@ -304,6 +309,7 @@ impl Book {
     fn one_went(&mut self, ring: &Ring<'_>, answer: NodeSet, answers: &Answers) -> bool {
         let went = answer.without(answered(answers)).without(ring.rejecting()).without(self.went);
         self.went = self.went.or(went);
+        self.tries = self.tries.filter(|_| went.is_empty());
         !went.is_empty()
     }
 
@@ -322,7 +328,8 @@ impl Book {
         vouched: Option<NodeSet>,
         now: Tick,
     ) -> Option<(Tick, Standing)> {
-        if ring.connected.len() < ring.voters.size.quorum() {
+        let answered = answered(answers).without(ring.rejecting()).without(retirees(answers));
+        if answered.len() < ring.voters.size.quorum() {
             self.begin_anew();
         } else if let Some(until) = self.tries(ring, answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));

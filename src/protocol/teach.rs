@@ -161,7 +161,8 @@ impl Rumours {
 }
 
 /// The nodes that teach and are taught: those whose votes clients count. Who only looks may have
-/// another list than they, so it goes by what rosters have, and teaches nobody where they are empty.
+/// another list than they, so it goes by what rosters have: where they are empty it tells what is
+/// known, which only refuses more, and marks nobody as taught.
 fn school(voters: &Arc<Voters>) -> NodeSet {
     let in_a_roster = |&node: &usize| {
         let status = voters.nodes[node].status();

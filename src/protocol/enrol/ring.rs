@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(4);
 /// For how long entries keep others out that are not enrolled yet: longer than it takes to write
 /// them again.
-const RESERVED: Duration = Duration::from_secs(5);
+pub(super) const RESERVED: Duration = Duration::from_secs(5);
 /// How much longer than a quorum the others may take where this client is vouched for.
 const OTHERS: Duration = Duration::from_millis(250);
 
@@ -230,8 +230,12 @@ impl<'a> Ring<'a> {
     }
 
     pub(super) fn tell_all(&self, standing: &Standing) {
+        self.tell_these(self.connected, standing);
+    }
+
+    pub(super) fn tell_these(&self, nodes: NodeSet, standing: &Standing) {
         let nobody = vec![None; self.servers.len()];
-        self.connected.iter().for_each(|node| self.tell(node, standing.clone(), &nobody));
+        nodes.iter().for_each(|node| self.tell(node, standing.clone(), &nobody));
     }
 }
 

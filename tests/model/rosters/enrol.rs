@@ -188,7 +188,10 @@ impl Client {
         match self.verdict(&writing.servers, chosen, &writing.answers, began) {
             Verdict::Listed(_) if writing.first && self.one_went(&writing) => {}
             Verdict::Listed(listed) if listed.len() < common().size.quorum() => {}
-            Verdict::Listed(_) if writing.reserves => self.again(now, Writing { reserves: false, ..writing }),
+            Verdict::Listed(_) if writing.reserves => {
+                let reserves = tick(now) >= began + RESERVED;
+                self.again(now, Writing { reserves, ..writing });
+            }
             Verdict::Listed(listed) => self.enrolled(&writing, listed),
             Verdict::Fit(fit) if fit != chosen && writing.left > 0 => {
                 self.drop_out(writing.connected, fit);
@@ -200,7 +203,8 @@ impl Client {
 
     /// Writes once more.
     fn again(&mut self, now: Ticks, writing: Writing) {
-        let (pending, left, answers) = (writing.connected.and(self.connected()), writing.left - 1, Answers::default());
+        let (pending, left, answers) =
+            (writing.connected.and(self.connected()), writing.left.saturating_sub(1), Answers::default());
         self.writing = Some(Writing { began: now, pending, left, answers, ..writing });
     }
 
@@ -208,6 +212,7 @@ impl Client {
     fn one_went(&mut self, writing: &Writing) -> bool {
         let went = writing.answer.without(answered(&writing.answers)).without(self.went);
         self.went = self.went.or(went);
+        self.tries = self.tries.filter(|_| went.is_empty());
         !went.is_empty()
     }
 
@@ -219,7 +224,7 @@ impl Client {
         let refused = refuses || told.into_iter().any(|(roster, _)| !vouches(roster));
         let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
-        vouched(common(), &ring.servers, rosters).filter(|_| !refused)
+        vouched(common(), &ring.servers, rosters).filter(|_| !refused && self.went.is_empty())
     }
 
     /// Until when nothing is written by a client that has nothing enrolled, and why.
@@ -230,7 +235,7 @@ impl Client {
         vouched: Option<NodeSet>,
         now: Tick,
     ) -> Option<(Tick, Standing)> {
-        if ring.connected.len() < common().size.quorum() {
+        if answered(answers).len() < common().size.quorum() {
             self.begin_anew();
         } else if let Some(until) = self.tries(answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));
