@@ -63,6 +63,8 @@ struct Book {
     /// Since when this client waits for nodes that it has not heard, with nothing enrolled and a
     /// quorum connected.
     tries: Option<Tick>,
+    /// When it looks again at the latest, while it waits for them.
+    due: Tick,
     /// The nodes that answered when it looked and not when it wrote, with nothing enrolled.
     went: NodeSet,
     /// Since when this client waits for a young server, with nothing enrolled.
@@ -231,6 +233,13 @@ impl Book {
                 None if ring.is_silent(&answers) => {
                     answer = answered(&answers);
                     answers = ring.look_for(standing, false).await;
+                    // Then it has waited for nobody yet.
+                    let quorum = ring.voters.size.quorum();
+                    let now_enough = answer.len() < quorum && answered(&answers).len() >= quorum;
+                    if now_enough && !ring.missing(&answers).is_empty() {
+                        self.hear(&answers, now, false);
+                        return Err(Some(now));
+                    }
                 }
                 None => {}
             }
@@ -340,7 +349,9 @@ impl Book {
 
     /// Until when to wait for nodes that did not answer.
     fn tries(&mut self, ring: &Ring<'_>, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
-        let since = *self.tries.get_or_insert(now);
+        // Who stood still has not waited.
+        let since = self.tries.filter(|_| now <= self.due + AGAIN).unwrap_or(now);
+        (self.tries, self.due) = (Some(since), now + ring.patience() + SOON);
         if vouched.is_some() {
             return ring.others_come().then_some(since + TRIED_BRIEFLY);
         }

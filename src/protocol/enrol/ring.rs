@@ -130,7 +130,7 @@ impl<'a> Ring<'a> {
         every(self.patience())
     }
 
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         patience(self.voters.members.node_timeout)
     }
 

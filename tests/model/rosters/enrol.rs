@@ -246,7 +246,9 @@ impl Client {
 
     /// Until when to wait for nodes that did not answer.
     fn tries(&mut self, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
-        let since = *self.tries.get_or_insert(now);
+        // Who stood still has not waited: it looks again within a tick.
+        let since = self.tries.filter(|_| now <= self.due_by + TICK).unwrap_or(now);
+        (self.tries, self.due_by) = (Some(since), now);
         if vouched.is_some() {
             return self.others_come().then_some(since + TRIED_BRIEFLY);
         }

@@ -410,3 +410,42 @@ pub fn who_was_refused_comes_back_from_elsewhere(script: &mut Script) {
     }
     script.at(95_000, Cue::Kill(0));
 }
+
+/// A client of the first list reserves, and stands still before it enrols. One of the second list
+/// has the name when it goes on, and the node that they share does not answer it for a while: what
+/// it has written to the others does not vouch for it.
+pub fn stalled_between_two_writes(script: &mut Script) {
+    script.world(5, 1, 3_000, 5_000);
+    script.plan.lists = vec![vec![2, 3, 4], vec![0, 1, 2], vec![2, 3, 4]];
+    script.at(3_000, Cue::Kill(0));
+    script.jitter = 0;
+    script.at(28_500, Cue::Starts);
+    let nth = script.dice.between(3, 13) as u32;
+    script.once_answered(Verb::Other, 1, Answer::Other, nth, pause(1, 14_000));
+    script.at(40_500, Cue::Starts);
+    script.asks(41_500, 2, asks_for(3_000, 20_000));
+    let goes = script.about(42_300, 150);
+    script.at(goes, Cue::Cut { process: 1, node: 2, ways: [true; 2], last: millis(3_000) });
+    for at in [28_600, 42_600, 43_500, 45_000, 47_500] {
+        script.asks(at, 1, asks_for(2_500, 1_000));
+    }
+    script.at(65_000, Cue::Kill(2));
+    script.plan.lists.push(vec![0, 1, 2]);
+}
+
+/// With the shortest locks entries end soonest: whoever holds one for long keeps the other list out
+/// all the time, whatever restarts.
+pub fn the_shortest_max_ttl(script: &mut Script) {
+    script.two_lists(1_000, 2_000);
+    first_alone(script);
+    script.asks(500, 0, Part { must_keep: true, ..asks_for(3_000, 60_000) });
+    script.at(1_000, Cue::Starts);
+    for at in [5_000, 20_000, 35_000] {
+        let (at, node) = (script.about(at, 8_000), script.dice.index(3));
+        script.at(at, forgets(node));
+    }
+    for at in [4_000, 12_000, 24_000, 31_000, 45_000] {
+        script.asks(at, 1, asks_for(5_000, 1_000));
+    }
+    script.at(65_000, Cue::Kill(0));
+}

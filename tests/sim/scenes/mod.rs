@@ -104,6 +104,8 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_newcomer_beside_one_that_is_not_enrolled_yet),
     scene!(lists::a_successor_is_told_by_who_has_short_locks),
     scene!(lists::who_was_refused_comes_back_from_elsewhere),
+    scene!(lists::stalled_between_two_writes),
+    scene!(lists::the_shortest_max_ttl),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
