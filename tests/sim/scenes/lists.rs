@@ -420,7 +420,7 @@ pub fn stalled_between_two_writes(script: &mut Script) {
     script.at(3_000, Cue::Kill(0));
     script.jitter = 0;
     script.at(28_500, Cue::Starts);
-    let nth = script.dice.between(3, 13) as u32;
+    let nth = script.dice.between(3, 25) as u32;
     script.once_answered(Verb::Other, 1, Answer::Other, nth, pause(1, 14_000));
     script.at(40_500, Cue::Starts);
     script.asks(41_500, 2, asks_for(3_000, 20_000));
