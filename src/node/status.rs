@@ -96,7 +96,7 @@ impl fmt::Display for NodeState {
             Self::Connecting => f.write_str("connecting"),
             Self::Waiting { left } => {
                 let left = words::left(*left);
-                write!(f, "waits for {left} more: a node of the list that does not answer may know of another list")
+                write!(f, "waiting for {left} more: a node of the list that does not answer may know of another list")
             }
             Self::Unlisted { why } => write!(f, "unlisted: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),

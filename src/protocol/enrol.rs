@@ -1,6 +1,7 @@
 //! Enrols the servers of this client's list in the nodes' rosters: only while all nodes that it is
 //! connected to have taken a server lately do that server's votes count.
 
+mod first;
 mod history;
 mod ring;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use self::first::First;
 use self::history::History;
 use self::ring::{Answers, Lasting, RESERVED, Ring, Said, Unheard};
 use super::doubts::Doubts;
@@ -17,16 +19,10 @@ use super::voters::Voters;
 use crate::host::{Host, sleep_until};
 use crate::node::Member;
 use crate::rules::roster::{
-    Answer, EVERY, FRESH, LASTS, Roster, Standing, Verdict, conflict, decide, retired, vouched, young,
+    Answer, EVERY, FRESH, LASTS, Roster, SPARE, Standing, Verdict, conflict, decide, retired, vouched, young,
 };
 use crate::rules::{NodeSet, Tick};
 
-/// For how long a client with nothing enrolled waits for a node that it has not heard lately; for
-/// nodes that come and go, altogether; and where another client of the same list is enrolled, for
-/// those that are being connected to for the first time.
-const TRIED: Duration = Duration::from_secs(5);
-const TRIED_ALL: Duration = Duration::from_secs(15);
-const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
 /// When a round that failed is made again, and when rosters are looked at again while clients of
 /// another list may come.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -60,13 +56,7 @@ struct Book {
     unheard: Arc<Unheard>,
     /// When the last enrolment began that all nodes took.
     listed: Option<Tick>,
-    /// Since when this client waits for nodes that it has not heard, with nothing enrolled and a
-    /// quorum connected.
-    tries: Option<Tick>,
-    /// When it looks again at the latest, while it waits for them.
-    due: Tick,
-    /// The nodes that answered when it looked and not when it wrote, with nothing enrolled.
-    went: NodeSet,
+    first: First,
     /// Since when this client waits for a young server, with nothing enrolled.
     waits: Option<Tick>,
     /// What was enrolled last, as a roster has it: for as long as its entries last this client
@@ -132,7 +122,7 @@ impl Book {
         let now = voters.host.now();
         let ring = self.ring(voters, now);
         if ring.connected.is_empty() {
-            self.begin_anew();
+            self.first.begin_anew();
             return Tick::NEVER;
         }
         if voters.members.onlooker {
@@ -207,7 +197,8 @@ impl Book {
             return Ok(Choice { servers: standing, answer: ring.connected, first: false });
         }
         // What is written for nothing keeps others out.
-        let may_vouch = self.others_refuse(ring, now).next().is_none();
+        let may_vouch = self.others_refuse(ring, now).next().is_none() && !self.first.has_written(now);
+        self.first.looks(now, ring.patience() + SOON);
         let mut answers = ring.look_for(standing, may_vouch).await;
         let mut wanted = ring.connected.without(ring.rejecting()).without(retirees(&answers));
         let (mut first, mut answer) = (false, NodeSet::default());
@@ -222,7 +213,7 @@ impl Book {
                         self.end(ring, node, &answers, now);
                         return Err(None);
                     }
-                    _ => ring.tell_these(ring.connected.without(ring.rejecting()), &standing),
+                    _ => ring.tell_these(answered(&answers), &standing),
                 }
                 return Err(Some(until.min(now + SOON)));
             }
@@ -231,14 +222,13 @@ impl Book {
                 Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
                 // This process may have stood still: then the answers are there, and were not read.
                 None if ring.is_silent(&answers) => {
+                    let few = !ring.is_quorum(&answers);
                     answer = answered(&answers);
                     answers = ring.look_for(standing, false).await;
                     // Then it has waited for nobody yet.
-                    let quorum = ring.voters.size.quorum();
-                    let now_enough = answer.len() < quorum && answered(&answers).len() >= quorum;
-                    if now_enough && !ring.missing(&answers).is_empty() {
+                    if few && ring.is_quorum(&answers) && !ring.missing(&answers).is_empty() {
                         self.hear(&answers, now, false);
-                        return Err(Some(now));
+                        return Err(Some(now + SOON));
                     }
                 }
                 None => {}
@@ -269,6 +259,9 @@ impl Book {
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
             let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
+            if first && !reserves {
+                self.first.writes(began + ring.longest + LASTS + SPARE + ring.patience());
+            }
             let answers = ring.write(chosen, answer, lasting).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
             chosen = chosen.without(retirees(&answers));
@@ -302,29 +295,19 @@ impl Book {
     }
 
     /// Which servers a roster has that vouches for this list. Nobody vouches for who was refused by
-    /// clients of another.
+    /// clients of another, nor for who has written there itself and was not enrolled.
     fn vouched(&self, ring: &Ring<'_>, answers: &Answers, now: Tick) -> Option<NodeSet> {
         let vouches = |roster: &Roster| roster.vouches(ring.common(), &ring.servers);
         let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
         let refused = refuses || self.others_refuse(ring, now).next().is_some();
         let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
-        // Nor where it has written itself, and was not enrolled.
-        vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused && self.went.is_empty())
+        vouched(ring.common(), &ring.servers, rosters).filter(|_| !refused && !self.first.has_written(now))
     }
 
-    /// Whether a node has gone since this client looked, which has nothing enrolled: clients of
-    /// another list may have been enrolled there meanwhile. It is waited for as others are, once.
+    /// Whether a node has gone since this client looked, which has nothing enrolled.
     fn one_went(&mut self, ring: &Ring<'_>, answer: NodeSet, answers: &Answers) -> bool {
-        let went = answer.without(answered(answers)).without(ring.rejecting()).without(self.went);
-        self.went = self.went.or(went);
-        self.tries = self.tries.filter(|_| went.is_empty());
-        !went.is_empty()
-    }
-
-    /// It has nothing, and waits for everybody again.
-    fn begin_anew(&mut self) {
-        (self.tries, self.went) = (None, NodeSet::default());
+        self.first.one_went(answer.without(answered(answers)).without(ring.rejecting()))
     }
 
     /// Until when nothing is written by a client that has nothing enrolled, and why: clients of
@@ -337,9 +320,8 @@ impl Book {
         vouched: Option<NodeSet>,
         now: Tick,
     ) -> Option<(Tick, Standing)> {
-        let answered = answered(answers).without(ring.rejecting()).without(retirees(answers));
-        if answered.len() < ring.voters.size.quorum() {
-            self.begin_anew();
+        if !ring.is_quorum(answers) {
+            self.first.begin_anew();
         } else if let Some(until) = self.tries(ring, answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));
         }
@@ -349,15 +331,11 @@ impl Book {
 
     /// Until when to wait for nodes that did not answer.
     fn tries(&mut self, ring: &Ring<'_>, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
-        // Who stood still has not waited.
-        let since = self.tries.filter(|_| now <= self.due + AGAIN).unwrap_or(now);
-        (self.tries, self.due) = (Some(since), now + ring.patience() + SOON);
         if vouched.is_some() {
-            return ring.others_come().then_some(since + TRIED_BRIEFLY);
+            return self.first.tries_briefly(now, ring.others_come());
         }
-        let waits = |node: usize| since.max(self.nodes[node].heard().unwrap_or(since)) + TRIED;
-        let last = ring.missing(answers).iter().map(waits).max()?;
-        Some(last.min(since + TRIED_ALL))
+        let missing = ring.missing(answers);
+        self.first.tries(now, missing.iter().map(|node| self.nodes[node].heard()))
     }
 
     /// For how long a server is young still.
@@ -451,7 +429,7 @@ impl Book {
     /// No vote counts any more, because of this node.
     fn end(&mut self, ring: &Ring<'_>, node: usize, answers: &Answers, now: Tick) {
         self.listed = None;
-        self.begin_anew();
+        self.first.begin_anew();
         ring.voters.members.unlisted();
         ring.tell_all(&Standing::Unlisted(self.why(ring, node, answers, now).into()));
     }
@@ -478,8 +456,7 @@ impl Book {
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
     fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
-        (self.listed, self.waits) = (Some(began), None);
-        self.begin_anew();
+        (self.listed, self.waits, self.first) = (Some(began), None, First::default());
         self.own = Some((ring.roster(chosen), began + ring.longest + LASTS));
         self.silent = if listed == chosen { 0 } else { self.silent.saturating_add(1) };
         // First: a node may have to be doubted for longer.

@@ -27,6 +27,9 @@
 
 mod client;
 mod enrol;
+#[path = "../../src/protocol/enrol/first.rs"]
+#[allow(dead_code, reason = "its unit tests run elsewhere")]
+mod first;
 #[path = "../../src/protocol/enrol/history.rs"]
 #[allow(dead_code, reason = "nobody is retired here; its unit tests run elsewhere")]
 mod history;

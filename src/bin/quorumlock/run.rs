@@ -64,10 +64,16 @@ fn waits_for_nodes(patience: Duration, quorum: &Quorum) -> String {
 
 /// Why it could not begin, and what waits longer. Who is unlisted says itself what to wait for.
 fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
-    let unlisted = quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Unlisted { .. }));
-    let waited = error.is_unavailable() && !unlisted;
+    let some = |is: fn(&NodeState) -> bool| quorum.nodes().iter().any(|node| is(&node.state));
+    let longer = error.is_unavailable() && !some(|state| matches!(state, NodeState::Unlisted { .. }));
     let failure = Failure::from(error);
-    if waited { failure.and(&format!("{option} waits longer for nodes")) } else { failure }
+    if longer && some(|state| matches!(state, NodeState::Waiting { .. })) {
+        failure.and(&format!("{option} above 6s waits long enough for that; each new try begins to wait anew"))
+    } else if longer {
+        failure.and(&format!("{option} waits longer for nodes"))
+    } else {
+        failure
+    }
 }
 
 /// How long to wait for everything that comes before the command.

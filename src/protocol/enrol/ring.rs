@@ -103,6 +103,13 @@ impl<'a> Ring<'a> {
         (0..nodes.len()).filter(is).collect::<NodeSet>().without(self.rejecting())
     }
 
+    /// Whether so many answered that could vote that they may elect.
+    pub(super) fn is_quorum(&self, answers: &Answers) -> bool {
+        let may_vote = |answer: &Option<(bool, Roster)>| answer.as_ref().is_some_and(|(_, it)| it.retired.is_none());
+        let voters: NodeSet = (0..answers.len()).filter(|&node| may_vote(&answers[node])).collect();
+        voters.without(self.rejecting()).len() >= self.voters.size.quorum()
+    }
+
     /// The nodes that answered with an error.
     pub(super) fn rejecting(&self) -> NodeSet {
         *self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)

@@ -4,6 +4,7 @@ use quorumlock::rules::roster::{Listing, Roster, Standing};
 use quorumlock::rules::{NodeSet, Tick};
 
 use super::enrol::{Writing, common};
+use super::first::First;
 use super::history::History;
 use super::nodes::{Nodes, TTL, tick, time};
 use super::{LIST, Scope};
@@ -45,9 +46,7 @@ pub struct Client {
     pub(super) listing: Listing,
     pub(super) standings: [Standing; LIST],
     pub(super) listed: Option<Tick>,
-    pub(super) tries: Option<Tick>,
-    pub(super) due_by: Tick,
-    pub(super) went: NodeSet,
+    pub(super) first: First,
     pub(super) waits: Option<Tick>,
     pub(super) own: Option<(Roster, Tick)>,
     pub asking: Option<Asking>,
@@ -70,9 +69,7 @@ impl Client {
             listing: Listing::default(),
             standings: Default::default(),
             listed: None,
-            tries: None,
-            due_by: Tick::default(),
-            went: NodeSet::default(),
+            first: First::default(),
             waits: None,
             own: None,
             asking: None,

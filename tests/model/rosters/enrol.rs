@@ -5,21 +5,16 @@ use std::time::Duration;
 
 use quorumlock::node::Member;
 use quorumlock::rules::roster::{
-    Answer, Common, Enrolment, FRESH, LASTS, Roster, Server, Standing, Verdict, decide, of, vouched, young,
+    Answer, Common, Enrolment, FRESH, LASTS, Roster, SPARE, Server, Standing, Verdict, decide, of, vouched, young,
 };
 use quorumlock::rules::{NodeSet, Size, Tick};
 
 use super::LIST;
 use super::client::Client;
+use super::first::First;
 use super::nodes::{Nodes, TICK, TTL, tick, time};
 use crate::scope::Ticks;
 
-/// For how long who has nothing enrolled waits for a node that it has not heard lately: 5 s, which is
-/// more than one tick; for nodes that come and go, altogether; and where somebody vouches, for those
-/// that are being connected to for the first time.
-const TRIED: Duration = Duration::from_secs(5);
-const TRIED_ALL: Duration = Duration::from_secs(15);
-const TRIED_BRIEFLY: Duration = Duration::from_millis(500);
 /// For how long entries keep others out that are not enrolled yet: a little more than a tick.
 const RESERVED: Duration = Duration::from_secs(5);
 /// How often one round writes at most.
@@ -76,7 +71,7 @@ impl Client {
         let now = tick(nodes.now);
         let ring = self.ring(nodes);
         if ring.connected.is_empty() {
-            return self.begin_anew();
+            return self.first.begin_anew();
         }
         let known = self.listing.has_all(&ring.servers, ring.connected, now);
         if known && self.is_fresh(now) && self.refused(now).is_empty() {
@@ -122,6 +117,8 @@ impl Client {
     /// Asks all what they would take, and writes that.
     fn look(&mut self, nodes: &mut Nodes, ring: Ring) {
         let now = tick(nodes.now);
+        // It looks again within a tick.
+        self.first.looks(now, TICK);
         let asked = enrolment(&ring.servers, ring.connected, Duration::ZERO);
         let mut answers = Answers::default();
         for node in ring.connected.without(self.silent()).iter() {
@@ -166,6 +163,9 @@ impl Client {
     pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
         let Some(writing) = &mut self.writing else { return };
         let enrolled = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
+        if writing.first && !writing.reserves {
+            self.first.writes(tick(writing.began) + time(TTL) + LASTS + SPARE);
+        }
         let asked = match writing.reserves {
             true => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolled },
             false => enrolled,
@@ -210,10 +210,7 @@ impl Client {
 
     /// Whether a node has gone since this client looked, for the first time.
     fn one_went(&mut self, writing: &Writing) -> bool {
-        let went = writing.answer.without(answered(&writing.answers)).without(self.went);
-        self.went = self.went.or(went);
-        self.tries = self.tries.filter(|_| went.is_empty());
-        !went.is_empty()
+        self.first.one_went(writing.answer.without(answered(&writing.answers)))
     }
 
     /// Which servers a roster has that vouches for this list.
@@ -224,7 +221,7 @@ impl Client {
         let refused = refuses || told.into_iter().any(|(roster, _)| !vouches(roster));
         let own = self.own.iter().filter(|(_, until)| now < *until).map(|(roster, _)| roster);
         let rosters = answers.iter().flatten().map(|(_, roster)| roster).chain(own);
-        vouched(common(), &ring.servers, rosters).filter(|_| !refused && self.went.is_empty())
+        vouched(common(), &ring.servers, rosters).filter(|_| !refused && !self.first.has_written(now))
     }
 
     /// Until when nothing is written by a client that has nothing enrolled, and why.
@@ -236,7 +233,7 @@ impl Client {
         now: Tick,
     ) -> Option<(Tick, Standing)> {
         if answered(answers).len() < common().size.quorum() {
-            self.begin_anew();
+            self.first.begin_anew();
         } else if let Some(until) = self.tries(answers, vouched, now).filter(|&until| now < until) {
             return Some((until, Standing::Waiting(until)));
         }
@@ -246,15 +243,11 @@ impl Client {
 
     /// Until when to wait for nodes that did not answer.
     fn tries(&mut self, answers: &Answers, vouched: Option<NodeSet>, now: Tick) -> Option<Tick> {
-        // Who stood still has not waited: it looks again within a tick.
-        let since = self.tries.filter(|_| now <= self.due_by + TICK).unwrap_or(now);
-        (self.tries, self.due_by) = (Some(since), now);
         if vouched.is_some() {
-            return self.others_come().then_some(since + TRIED_BRIEFLY);
+            return self.first.tries_briefly(now, self.others_come());
         }
         let missing = (0..LIST).filter(|&node| answers[node].is_none());
-        let waits = |node: usize| since.max(self.histories[node].heard().unwrap_or(since)) + TRIED;
-        Some(missing.map(waits).max()?.min(since + TRIED_ALL))
+        self.first.tries(now, missing.map(|node| self.histories[node].heard()))
     }
 
     /// For how long a server is young still.
@@ -295,15 +288,10 @@ impl Client {
         decide(common(), servers, chosen, &said.collect::<Vec<_>>())
     }
 
-    /// It has nothing, and waits for everybody again.
-    fn begin_anew(&mut self) {
-        (self.tries, self.went) = (None, NodeSet::default());
-    }
-
     /// No vote counts any more.
     fn end(&mut self) {
         self.listed = None;
-        self.begin_anew();
+        self.first.begin_anew();
         self.listing.clear();
         self.leave_out(NodeSet::first(LIST as u32));
     }
@@ -321,8 +309,7 @@ impl Client {
     /// All nodes that answered took the servers that were chosen; those of `listed` are among them.
     fn enrolled(&mut self, writing: &Writing, listed: NodeSet) {
         let (chosen, began) = (writing.chosen, tick(writing.began));
-        (self.listed, self.waits) = (Some(began), None);
-        self.begin_anew();
+        (self.listed, self.waits, self.first) = (Some(began), None, First::default());
         let Enrolment { nodes, protocol, max_ttl, servers, .. } = enrolment(&writing.servers, chosen, TICK);
         let servers = servers.into_iter().map(|server| server.run).collect();
         let roster = Roster { nodes, protocol, max_ttl, servers, ..Roster::default() };

@@ -330,6 +330,30 @@ pub fn a_newcomer_while_the_common_node_restarts(script: &mut Script) {
     }
 }
 
+/// A newcomer is answered by three of its five nodes, of which one was retired; a fourth is silent
+/// until it looks for the second time, and the one that two lists share is down. It has not waited
+/// for that one before a quorum of those that vote answers.
+pub fn a_retired_node_answers_a_newcomer(script: &mut Script) {
+    script.world(9, 1, 3_000, 5_000);
+    script.plan.lists = vec![(0..=4).collect(), (4..=8).collect(), (0..=4).collect()];
+    script.node_timeout(20_000);
+    script.jitter = 0;
+    script.at(1_000, Cue::Retire(0));
+    script.at(3_000, Cue::Kill(0));
+    script.at(28_500, Cue::Starts);
+    script.asks(29_500, 1, asks_for(3_000, 60_000));
+    script.at(33_000, Cue::Starts);
+    let down = script.about(5_600, 1_500);
+    script.at(32_900, Cue::Crash { node: 4, memory: Memory::Empty, down: millis(down) });
+    // It is connected to.
+    let late = script.about(37_050, 500);
+    script.hold_one_way(2, &[1], 1, 33_004..late, late);
+    for at in [4_300, 5_000, 5_200, 5_500, 7_000, 10_000] {
+        script.asks(33_000 + at, 2, asks_for(2_500, 1_000));
+    }
+    script.at(53_000, Cue::Kill(1));
+}
+
 /// Two clients of lists that share one node start at the same moment. One is told by that node that
 /// nobody is there, and cannot reach it any more when it writes.
 fn it_goes_when_a_newcomer_has_looked(script: &mut Script) {

@@ -100,6 +100,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_rolling_upgrade),
     scene!(lists::revoked_by_who_is_kept_out),
     scene!(lists::a_newcomer_while_the_common_node_restarts),
+    scene!(lists::a_retired_node_answers_a_newcomer),
     scene!(lists::the_common_node_goes_when_a_newcomer_has_looked),
     scene!(lists::a_newcomer_beside_one_that_is_not_enrolled_yet),
     scene!(lists::a_successor_is_told_by_who_has_short_locks),
