@@ -924,12 +924,12 @@ end
 -- From then on its clients count no vote of it. Its roster goes on: clients of other lists must
 -- find each other out there.
 function verbs.retire()
-  local key = KEYS[1] .. ':retired'
+  local key, it = KEYS[1] .. ':retired', roster(KEYS[1] .. ':roster')
   local since = call('GET', key)
   -- First: without memory left Redis refuses a script's SET, unless the script has written before.
   call('DEL', key)
   call('SET', key, since or digits(now))
-  return tell_roster('retired', roster(KEYS[1] .. ':roster'))
+  return tell_roster('retired', it)
 end
 
 function verbs.reset()

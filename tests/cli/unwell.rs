@@ -248,8 +248,10 @@ async fn which_nodes_have_another_roster_than_most_is_told() {
     assert!(fields.parse::<u32>().unwrap() > 3, "{fields}");
     assert_eq!(servers[2].command(&["HSET", roster, "n", "5"]), "0");
     let (_, out, _) = done(over(&servers).arg("status"));
-    let differs =
-        format!("clients have one list of 3 nodes by protocol 2, and locks of up to 2 s; {} differ", servers[2].url());
+    let differs = format!(
+        "clients have one list of 3 nodes by protocol 2, and locks of up to 2 s; the roster of {} differs",
+        servers[2].url()
+    );
     assert!(out.contains(&differs), "{out}");
 }
 

@@ -299,6 +299,16 @@ async fn a_foreign_key_in_a_rosters_place_is_named() {
 }
 
 #[tokio::test]
+async fn who_is_told_that_a_node_refused_to_be_retired_finds_it_as_it_was() {
+    let server = &servers(1).await[0];
+    let looks = brief(&[server]).onlooker().open().unwrap();
+    server.command(&["SET", "quorumlock:node:roster", "x"]);
+    let error = looks.retire(&server.url()).await.unwrap_err();
+    assert!(error.to_string().contains("the node refused it"), "{error}");
+    assert_eq!(server.command(&["EXISTS", "quorumlock:node:retired"]), "0");
+}
+
+#[tokio::test]
 async fn a_node_without_memory_can_be_retired() {
     let server = &servers(1).await[0];
     let looks = brief(&[server]).onlooker().connect().await.unwrap();

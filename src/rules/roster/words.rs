@@ -21,7 +21,8 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     if roster.nodes != ours {
         return format!(
             "{node} is used by clients of another list: theirs has {} nodes, this one {ours} (theirs {}; this one \
-             {}); give all the same list, or stop the others and wait {lasts:.0?} after the last has stopped",
+             {}; see `quorumlock members show`); give all the same list, or stop the others and wait {lasts:.0?} after \
+             the last has stopped",
             roster.nodes,
             named(&roster.servers),
             named(&runs(mine))
@@ -29,8 +30,8 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     }
     let strangers = unknown(roster, mine);
     format!(
-        "{node} is used by clients of {} that this one does not know ({}; this list has {}): if these restarted while \
-         no client ran, or are down, wait {:.0?}; if they are of another list, give all the same list, or stop the \
+        "{node} is used by clients of {} that this one does not know ({}; this list has {}; see `quorumlock members \
+         show`): if these restarted while no client ran, or are down, wait {:.0?}; if they are of another list, give all the same list, or stop the \
          others and wait {lasts:.0?} after the last has stopped",
         servers(strangers.len()),
         strangers.join(", "),

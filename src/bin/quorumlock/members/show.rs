@@ -105,7 +105,9 @@ impl Seen {
     fn list_line(&self, list: &List, letter: char) -> String {
         let mut runs: Vec<_> = list.servers.iter().collect();
         runs.sort_by_key(|run| self.place(run));
-        let servers: Vec<_> = runs.into_iter().map(|run| self.known(run)).collect();
+        let missing = (list.nodes as usize).saturating_sub(runs.len());
+        let missing = (missing > 0).then(|| format!("({missing} more, which no roster has yet)"));
+        let servers: Vec<_> = runs.into_iter().map(|run| self.known(run)).chain(missing).collect();
         format!("list {letter}, of {} nodes, protocol {}:\n  {}", list.nodes, list.protocol, servers.join("\n  "))
     }
 

@@ -132,7 +132,11 @@ impl Seen {
             Agreement::But(these) => ("one list", these),
         };
         let labels: Vec<_> = differs.iter().map(|node| &*self.nodes[node].node).collect();
-        let differing = if labels.is_empty() { String::new() } else { format!("; {} differ", labels.join(", ")) };
+        let differing = match labels.as_slice() {
+            [] => String::new(),
+            [one] => format!("; the roster of {one} differs"),
+            some => format!("; the rosters of {} differ", some.join(", ")),
+        };
         let all = || rosters.iter().flatten().filter(|roster| roster.nodes > 0);
         let longest = all().map(|roster| roster.max_ttl).max().unwrap_or_default();
         let theirs = rosters.iter().enumerate().filter(|(node, _)| !differs.contains(*node));
