@@ -11,7 +11,7 @@ use super::held::{Dropped, Held, Leases};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
 use crate::host::{before, can_wait, sleep_until};
-use crate::protocol::{Open, Won};
+use crate::protocol::Grant;
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Verdict};
 use crate::words::{about, exact};
@@ -34,7 +34,7 @@ impl Lease {
     /// The lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.claim.names[0].text()
+        self.0.name().text()
     }
 
     /// The fencing token: greater than that of everyone who held this lock before. Storage that
@@ -42,7 +42,7 @@ impl Lease {
     /// paused and does not know that its lock has passed on.
     #[must_use]
     pub fn token(&self) -> u64 {
-        self.0.claim.ballot
+        self.0.grant.token()
     }
 
     /// What is left of the validity, zero if the lock is not held any more. It is counted from
@@ -180,11 +180,9 @@ impl Deref for LockGuard {
 }
 
 impl LockGuard {
-    /// The guard of a round that was won, and what makes a shutdown wait for it until it is
-    /// dropped.
-    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Self, Open) {
-        let (held, open) = Held::begin(leases, rules, won);
-        (Self { lease: Lease(held), holds: true }, open)
+    /// The guard of a round that was won.
+    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant) -> Self {
+        Self { lease: Lease(Held::begin(leases, rules, grant)), holds: true }
     }
 
     /// A view that can be given away; it does not keep the lock.

@@ -10,8 +10,8 @@ use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
-use crate::node::{Claim, Release};
-use crate::protocol::{Cleanup, Holding, Listening, Open, Place, Renewing, Voters, Whom, Won};
+use crate::node::Name;
+use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Voters};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
@@ -34,9 +34,7 @@ pub(crate) struct Leases {
 pub(super) struct Held {
     leases: Arc<Leases>,
     rules: Arc<Rules>,
-    pub(super) claim: Claim,
-    /// The highest ballot that nodes were asked with for its owner: its release hides all of them.
-    highest: u64,
+    pub(super) grant: Grant,
     state: Mutex<State>,
     pub(super) ended: CancellationToken,
 }
@@ -46,10 +44,6 @@ struct State {
     tenure: Tenure,
     holds: u32,
     timers: [Option<Key>; 2],
-    /// The place in the process's queue, kept as long as the lock is.
-    place: Option<Place>,
-    /// The ear for nodes that offer a turn after all.
-    listening: Option<Listening>,
     /// Cancelled when it is over, however it ends, if anybody watches for that.
     over: Option<CancellationToken>,
     /// What the nodes said to the last renewal, unless it succeeded.
@@ -59,7 +53,6 @@ struct State {
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
 struct Stopped {
     _open: Open,
-    listening: Option<Listening>,
     _over: Option<DropGuard>,
 }
 
@@ -68,39 +61,29 @@ const EXPIRE: usize = 1;
 
 impl Held {
     /// Begins the lease of a round that was won.
-    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, won: Won) -> (Arc<Self>, Open) {
-        let Won { claim, grant, place, listening, open } = won;
-        let voters = &leases.voters;
-        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, grant, voters.host.now());
-        let state = State {
-            tenure,
-            holds: 1,
-            timers: [None; 2],
-            place: Some(place),
-            listening,
-            over: None,
-            failed: Vec::new(),
-        };
+    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant) -> Arc<Self> {
+        let (voters, won) = (&leases.voters, *grant.won());
+        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, voters.host.now());
+        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new() };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
-            claim,
-            highest: grant.highest,
+            grant,
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
         voters.meters.held();
         let mut state = held.state();
-        held.set(&mut state, EXPIRE, grant.deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
+        held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
         // What was handed over has its full time by a renewal only.
-        if rules.auto_renew || grant.handed_over {
-            let first = tenure.first_renewal(grant.handed_over, voters.round_trip());
+        if rules.auto_renew || won.handed_over {
+            let first = tenure.first_renewal(won.handed_over, voters.round_trip());
             held.set(&mut state, RENEW, first, Event::Renew(Arc::downgrade(&held)));
         }
         // A doubt that came before this lease could be found by it.
-        held.rest_without(&mut state, voters.hints.doubts().since(grant.t0));
+        held.rest_without(&mut state, voters.hints.doubts().since(won.t0));
         drop(state);
-        (held, open)
+        held
     }
 
     /// What is left of the validity; zero once it is over, released or lost.
@@ -146,13 +129,8 @@ impl Held {
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
-        Ok(self.count(&state))
-    }
-
-    /// Sets the hold count on all nodes. Sent under the lock: nodes see counts in the order in
-    /// which they were set.
-    fn count(&self, state: &State) -> Holding {
-        Holding::start(&self.leases.voters, &self.claim, state.holds)
+        // Sent under the lock: nodes see counts in the order in which they were set.
+        Ok(self.grant.count(state.holds))
     }
 
     /// Gives one hold up; with the last, the lock is released. The release that was sent, if it
@@ -163,7 +141,7 @@ impl Held {
         match state.tenure.phase() {
             Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => {
                 // Nobody waits for it: a wrong count frees nothing and keeps nothing.
-                self.count(&state);
+                self.grant.count(state.holds);
                 Dropped::StillHeld
             }
             Phase::Held if state.tenure.release(self.now()) => self.release(state),
@@ -193,7 +171,7 @@ impl Held {
         // from being told, and no node from being asked to release.
         self.freed(since);
         self.leases.voters.meters.lost(reason.as_str());
-        tracing::warn!(name = ?self.claim.names[0], token = self.claim.ballot, reason = reason.as_str(), "lock lost");
+        tracing::warn!(name = ?self.name(), token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
@@ -242,7 +220,7 @@ impl Held {
             return None;
         }
         // Sent under the lock: no renewal follows a release.
-        let renewing = Renewing::start(&self.leases.voters, &self.claim, state.holds);
+        let renewing = self.grant.renew(state.holds);
         // A renewal heals nodes that knew nothing of the claim.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.deadline().min(renewing.t0() + self.rules.round_timeout);
@@ -300,7 +278,7 @@ impl Held {
 
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.lost().map_or("it was released", LostReason::explanation);
-        let message = format!("the lock on {:?} is not held any more: {reason}", self.claim.names[0]);
+        let message = format!("the lock on {:?} is not held any more: {reason}", self.name());
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }
 
@@ -334,27 +312,16 @@ impl Held {
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
-        Stopped {
-            _open: open,
-            listening: state.listening.take(),
-            _over: state.over.take().map(CancellationToken::drop_guard),
-        }
+        Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
-    /// Releases what has ended on every node.
+    /// Gives back on every node what has ended.
     fn end(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
-        let mut stopped = self.stop(&mut state);
-        let voters = &self.leases.voters;
-        let whom = Whom { ask: voters.everyone(), insist: state.tenure.may_hold(), unheard: NodeSet::default() };
-        // Sent before the place is given up: the next in this process asks behind this release, on
-        // the same connections.
-        let (ballot, next) = (self.highest, voters.next_ballot(self.highest));
-        let release = Release { ballot, next, ..Release::of(&self.claim) };
-        let cleanup = Cleanup::start(voters, release, whom);
-        stopped.listening.take().into_iter().for_each(|listening| cleanup.ends(listening));
-        let place = state.place.take();
+        let stopped = self.stop(&mut state);
+        let returned = self.grant.give_back(state.tenure.may_hold());
+        let cleanup = returned.cleanup.clone();
         drop(state);
-        drop((place, stopped));
+        drop((returned, stopped));
         cleanup
     }
 
@@ -362,6 +329,10 @@ impl Held {
         if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
             self.leases.schedule.remove(key);
         }
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.grant.names()[0]
     }
 
     fn now(&self) -> Tick {

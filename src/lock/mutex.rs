@@ -10,7 +10,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
 use crate::node::Name;
-use crate::protocol::{Claimant, Patience, Won};
+use crate::protocol::{Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
 
 /// A lock on one name, held by at most one at a time across all clients of the same nodes.
@@ -148,8 +148,8 @@ impl QuorumLock {
 
     /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
     /// be lost with the others: it is released, and the shutdown waits until that has been sent.
-    fn hold(&self, won: Won) -> Result<LockGuard> {
-        let (guard, open) = LockGuard::new(&self.inner.leases, &self.rules, won);
+    fn hold(&self, (grant, open): (Grant, Open)) -> Result<LockGuard> {
+        let guard = LockGuard::new(&self.inner.leases, &self.rules, grant);
         if self.inner.shut.is_cancelled() {
             drop(guard);
             drop(open);
@@ -158,7 +158,7 @@ impl QuorumLock {
         Ok(guard)
     }
 
-    async fn try_until(&self, patience: Patience) -> Result<Won> {
+    async fn try_until(&self, patience: Patience) -> Result<(Grant, Open)> {
         let names = self.names.as_ref().map_err(Error::config)?;
         let leases = &self.inner.leases;
         let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::{Attempt, Victory};
+use super::attempt::Attempt;
+use super::grant::Grant;
 use super::leftovers::Open;
-use super::listening::Listening;
 use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
 use super::voters::Voters;
@@ -15,10 +15,10 @@ use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
-use crate::node::{Claim, Name, Outcome, Queued, Reply, Stance};
+use crate::node::{Name, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
-use crate::rules::{ClaimTally, Decision, Grant, Tick, Verdict};
+use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -36,21 +36,6 @@ impl Patience {
             Self::Until(end) => Some(end),
         }
     }
-}
-
-/// A round that was won.
-#[derive(Debug)]
-pub(crate) struct Won {
-    /// The claim that a quorum granted.
-    pub(crate) claim: Claim,
-    /// What it was granted, and until when.
-    pub(crate) grant: Grant,
-    /// The place in the process's queue, which the holder keeps.
-    pub(crate) place: Place,
-    /// The ear for nodes that offer a turn after all.
-    pub(crate) listening: Option<Listening>,
-    /// Until it is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
-    pub(crate) open: Open,
 }
 
 /// Who wants what.
@@ -86,7 +71,7 @@ enum How {
 impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was
     /// granted is released, and the places in all lines are given up.
-    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Won> {
+    pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         // A try waits for its enrolment and its turn together no longer than for a round.
         let whole = self.voters.host.now() + self.rules.round_timeout;
         self.enrolled(patience, whole).await?;
@@ -97,18 +82,11 @@ impl Claimant<'_> {
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        let grant = self.granted(&mut attempt, &place, ticket, patience).await?;
-        let Some(Victory { claim, grant, listening, open }) = attempt.won(grant) else { return Err(Error::closed()) };
-        Ok(Won { claim, grant, place: place.served(self.rules.fair), listening, open })
+        let won = self.granted(&mut attempt, &place, ticket, patience).await?;
+        attempt.won(won, place).ok_or_else(Error::closed)
     }
 
-    async fn granted(
-        &self,
-        attempt: &mut Attempt<'_>,
-        place: &Place,
-        ticket: u64,
-        patience: Patience,
-    ) -> Result<Grant> {
+    async fn granted(&self, attempt: &mut Attempt<'_>, place: &Place, ticket: u64, patience: Patience) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
         let mut before = None;
         let mut waiting = place.is_held().then(|| Waiting::new(self.voters));
@@ -116,9 +94,9 @@ impl Claimant<'_> {
             let turn = attempt.turn();
             let limit = self.limit(rounds, patience);
             let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
-                Ok(grant) => {
+                Ok(won) => {
                     self.note_turn(turn, true);
-                    return Ok(grant);
+                    return Ok(won);
                 }
                 Err(defeat) => defeat,
             };
@@ -138,9 +116,9 @@ impl Claimant<'_> {
                 // again.
                 let fails = failed.soon || !hinted || attempt.heard().is_none_or(|heard| heard.is_news());
                 failures = if fails { failures.saturating_add(1) } else { 0 };
-                if let Some(grant) = handed {
+                if let Some(won) = handed {
                     self.note_handover(attempt);
-                    return Ok(grant);
+                    return Ok(won);
                 }
                 // Nodes that are far away grant when nearer ones have refused, again and again:
                 // each waiter would keep one.
@@ -182,7 +160,7 @@ impl Claimant<'_> {
     }
 
     /// Waits for a random while, where no hints are to be had.
-    async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Grant> {
+    async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         None
     }
@@ -269,7 +247,7 @@ impl Claimant<'_> {
         ticket: u64,
         limit: Tick,
         patience: Patience,
-    ) -> Result<Result<Grant, Defeat>> {
+    ) -> Result<Result<Won, Defeat>> {
         loop {
             let round = attempt.ask(self.stance(ticket, patience))?;
             let decision = self.decision(attempt, &round, limit).await;
@@ -277,11 +255,11 @@ impl Claimant<'_> {
             self.voters.meters.round(named(decision, verdict), round.look(ClaimTally::is_split));
             self.note_round_trip(attempt, &round);
             match decision {
-                Some(Decision::Won(grant)) => {
-                    if grant.handed_over {
+                Some(Decision::Won(won)) => {
+                    if won.handed_over {
                         self.note_handover(attempt);
                     }
-                    return Ok(Ok(grant));
+                    return Ok(Ok(won));
                 }
                 Some(Decision::Lift) => {}
                 Some(Decision::Failed(_)) | None => {

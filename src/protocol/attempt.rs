@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ear::{Heard, Offered};
+use super::grant::{Grant, Line};
 use super::holding::WonInLine;
 use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
+use super::queue::Place;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::Voters;
@@ -17,7 +19,7 @@ use crate::node::vote::told;
 use crate::node::{Claim, Name, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
-use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Grant, NodeSet, Terms, Tick, Validity};
+use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
 /// on every node that did not explicitly refuse, and every line is left.
@@ -48,15 +50,6 @@ pub(super) struct Attempt<'a> {
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
     _open: Open,
-}
-
-/// How an attempt ended that was won.
-#[derive(Debug)]
-pub(super) struct Victory {
-    pub(super) claim: Claim,
-    pub(super) grant: Grant,
-    pub(super) listening: Option<Listening>,
-    pub(super) open: Open,
 }
 
 impl<'a> Attempt<'a> {
@@ -149,7 +142,7 @@ impl<'a> Attempt<'a> {
         match self.rules.decide_by(now, &handed, &electorate) {
             // The votes are looked at after `now` was read, and this task may have stood still in
             // between: what counts is the time after the last of them.
-            Some(Decision::Won(grant)) if !self.rules.holds(&grant, self.voters.host.now()) => {
+            Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
             decision => decision,
@@ -259,11 +252,12 @@ impl<'a> Attempt<'a> {
         *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
     }
 
-    /// The round was won with `grant`.
-    pub(super) fn won(mut self, grant: Grant) -> Option<Victory> {
+    /// The round was won, by who has this place in the process's queue. Until what is returned with
+    /// the grant is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
+    pub(super) fn won(mut self, won: Won, place: Place) -> Option<(Grant, Open)> {
         let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.in_line = None;
-        claim.ballot = grant.ballot;
+        claim.ballot = won.ballot;
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
         let listening = self.listening.take();
@@ -271,7 +265,8 @@ impl<'a> Attempt<'a> {
             listening.hold(refused.then(|| self.in_line_with(&claim, round)));
         }
         let open = self.voters.open_cleanup();
-        Some(Victory { claim, grant, listening, open })
+        let line = Line { place: place.served(self.limits.fair), listening };
+        Some((Grant::new(self.voters, claim, won, line), open))
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {

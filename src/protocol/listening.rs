@@ -54,7 +54,7 @@ impl Watch {
 
 /// One acquisition that listens. Dropping it stops listening.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(super) struct Listening {
     hints: Arc<Hints>,
     number: u64,
     ear: Arc<Ear>,

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 
 /// How the first in line fares, for those behind it.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Head {
+pub(super) enum Head {
     /// It has not heard yet.
     #[default]
     Trying,
@@ -56,7 +56,7 @@ impl Queue {
     }
 
     /// Joins the line of `name`.
-    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
+    pub(super) fn join(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
         let mut lines = self.lines();
         let line = match lines.entry(name.clone()) {
             Slot::Occupied(slot) => slot.into_mut(),
@@ -103,7 +103,7 @@ impl Entry {
 
 /// A place in a line. Dropping it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(super) struct Place {
     queue: Arc<Queue>,
     name: Arc<str>,
     entry: Arc<Entry>,
@@ -113,7 +113,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Takes the turn if nobody else has it.
-    pub(crate) fn try_turn(&mut self) -> bool {
+    pub(super) fn try_turn(&mut self) -> bool {
         let free = self.entry.turn.try_acquire().map(SemaphorePermit::forget).is_ok();
         self.begin(free);
         self.first
@@ -123,7 +123,7 @@ impl Place {
     ///
     /// # Cancel safety
     /// Safe; the place is kept until it is dropped, but the wait begins anew at the line's end.
-    pub(crate) async fn turn(&mut self) {
+    pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
         self.begin(free);
@@ -138,7 +138,7 @@ impl Place {
 
     /// It has the lock. If the next may ask already, it is the next one's turn: it stands in the
     /// nodes' queues by the time the lock is free.
-    pub(crate) fn served(mut self, next: bool) -> Self {
+    pub(super) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
         self.tell(Head::Holding);
@@ -149,7 +149,7 @@ impl Place {
     }
 
     /// Whether a caller in this process holds the lock.
-    pub(crate) fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.entry.holders.load(Ordering::Acquire) > 0
     }
 
@@ -161,18 +161,18 @@ impl Place {
     }
 
     /// Tells those behind how the first fares.
-    pub(crate) fn tell(&self, head: Head) {
+    pub(super) fn tell(&self, head: Head) {
         *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
         self.entry.news.notify_waiters();
     }
 
     /// How the first in line fares.
-    pub(crate) fn head(&self) -> Head {
+    pub(super) fn head(&self) -> Head {
         self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until the first in line has heard from the nodes, or has gone.
-    pub(crate) async fn news(&self) {
+    pub(super) async fn news(&self) {
         loop {
             let news = self.entry.news.notified();
             tokio::pin!(news);

@@ -15,20 +15,20 @@ use crate::rules::{NodeSet, ReleaseTally, Tick};
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whom {
+pub(super) struct Whom {
     /// Those that are asked.
-    pub(crate) ask: NodeSet,
+    pub(super) ask: NodeSet,
     /// Those of them that may hold something, and are asked again if they do not confirm. What was
     /// never sent needs no second try: a node that is down for long would gather them.
-    pub(crate) insist: NodeSet,
+    pub(super) insist: NodeSet,
     /// Those whose answer to the claim had not come when it was given up: a hold found there is a
     /// late grant.
-    pub(crate) unheard: NodeSet,
+    pub(super) unheard: NodeSet,
 }
 
 impl Whom {
     /// Asks `ask`, and insists.
-    pub(crate) fn all(ask: NodeSet) -> Self {
+    pub(super) fn all(ask: NodeSet) -> Self {
         Self { ask, insist: ask, unheard: NodeSet::default() }
     }
 }
@@ -62,7 +62,7 @@ struct State {
 
 impl Cleanup {
     /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
-    pub(crate) fn start(voters: &Arc<Voters>, release: Release, whom: Whom) -> Arc<Self> {
+    pub(super) fn start(voters: &Arc<Voters>, release: Release, whom: Whom) -> Arc<Self> {
         Self::start_for(voters, release, whom, Weak::new())
     }
 
@@ -93,7 +93,7 @@ impl Cleanup {
 
     /// It is for an acquisition that has ended: what nodes push to that before they carry this out
     /// needs no other release.
-    pub(crate) fn ends(self: &Arc<Self>, listening: Listening) {
+    pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         self.ends_owner(&listening);
         listening.end();
         let mut state = self.state();

@@ -16,7 +16,7 @@ use super::voters::Voters;
 use crate::config::Rules;
 use crate::host::sleep_until;
 use crate::rules::waiting::{gathering, poll};
-use crate::rules::{Decision, Grant, Tick};
+use crate::rules::{Decision, Tick, Won};
 
 /// What is known of the round that failed.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +41,13 @@ pub(super) async fn until_worth_asking(
     rules: &Rules,
     failed: Failed,
     end: Tick,
-) -> Option<Grant> {
+) -> Option<Won> {
     let began = voters.host.now();
     let gathering = gathering(voters.round_trip(), failed.failures, voters.host.random());
     attempt.listen();
     loop {
         match attempt.decide(voters.host.now()) {
-            Some(Decision::Won(grant)) => return Some(grant),
+            Some(Decision::Won(won)) => return Some(won),
             // All that is missing is one ballot.
             Some(Decision::Lift) if attempt.heard().is_some_and(|heard| heard.pushed.is_some()) => return None,
             _ => {}

@@ -46,7 +46,7 @@ pub struct Ask<V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A quorum granted in time: the name is held.
-    Won(Grant),
+    Won(Won),
     /// Ask again at once under the same owner, with a higher ballot.
     Lift,
     /// The round cannot be won.
@@ -55,7 +55,7 @@ pub enum Decision {
 
 /// A round that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Grant {
+pub struct Won {
     /// When the ask or the registrations began that its votes answer, the first of them.
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
@@ -160,7 +160,7 @@ impl<V: Votes> Acquisition<V> {
         let open = electorate.of(tally.unheard().without(tally.silent_nodes()), ask.t0);
         let decision = match tally.verdict()? {
             Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
-                Decision::Won(self.grant(ask, voters))
+                Decision::Won(self.won(ask, voters))
             }
             // Whoever is still to answer may make a quorum of those that are listed.
             Verdict::Won if self.in_time(ask.t0, now) && voters.or(open).len() >= self.terms.size.quorum() => {
@@ -192,27 +192,27 @@ impl<V: Votes> Acquisition<V> {
         })
     }
 
-    fn carried(&self, carried: &Carried, handed: &Handovers) -> Grant {
+    fn carried(&self, carried: &Carried, handed: &Handovers) -> Won {
         let Carried { t0, ballot, pushed, deadline, least, voters } = *carried;
         let (highest, may_hold) = (self.highest.max(handed.top()), self.sent().or(handed.pushed()));
-        Grant { t0, ballot, highest, handed_over: pushed, deadline, least, voters, may_hold }
+        Won { t0, ballot, highest, handed_over: pushed, deadline, least, voters, may_hold }
     }
 
-    /// Whether a grant is worth having at `now` still: its votes count, and enough of it is left.
+    /// Whether what was won is worth having at `now` still: its votes count, and enough of it is left.
     #[must_use]
-    pub fn holds(&self, grant: &Grant, now: Tick) -> bool {
-        now < grant.deadline.minus(grant.least) && now < grant.t0 + MAX_ROUND
+    pub fn holds(&self, won: &Won, now: Tick) -> bool {
+        now < won.deadline.minus(won.least) && now < won.t0 + MAX_ROUND
     }
 
     fn in_time(&self, t0: Tick, now: Tick) -> bool {
         self.terms.validity.suffices(t0, now, self.terms.min_validity)
     }
 
-    fn grant(&self, ask: &Ask<V>, voters: NodeSet) -> Grant {
+    fn won(&self, ask: &Ask<V>, voters: NodeSet) -> Won {
         let Ask { t0, ballot, .. } = *ask;
         let (deadline, least) = (self.terms.validity.deadline(t0), self.terms.min_validity);
         let (may_hold, highest) = (self.sent(), self.highest);
-        Grant { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
+        Won { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
     }
 
     /// The nodes that may have heard of any claim of the present owner.

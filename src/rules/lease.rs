@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::acquisition::Grant;
+use super::acquisition::Won;
 use super::node_set::NodeSet;
 use super::renewal::{Renewal, RenewalTally, due, within};
 use super::tally::Size;
@@ -111,8 +111,8 @@ pub struct Tenure {
 impl Tenure {
     /// Begins at `now`, with a round that was won.
     #[must_use]
-    pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, grant: Grant, now: Tick) -> Self {
-        let Grant { deadline, voters, may_hold, .. } = grant;
+    pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
+        let Won { deadline, voters, may_hold, .. } = won;
         let phase = Phase::Held;
         Self { size, validity, max_hold, since: now, phase, deadline, voters, may_hold, failures: 0 }
     }
@@ -275,8 +275,8 @@ mod tests {
         voters.insert(1);
         let deadline = validity.deadline(at(0));
         let (least, may_hold) = (Duration::ZERO, voters);
-        let grant = Grant { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold };
-        Tenure::new(Size::of(3), validity, max_hold, grant, at(10))
+        let won = Won { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold };
+        Tenure::new(Size::of(3), validity, max_hold, won, at(10))
     }
 
     fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {

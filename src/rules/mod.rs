@@ -23,7 +23,7 @@ pub mod tick;
 pub mod validity;
 pub mod waiting;
 
-pub use acquisition::{Acquisition, Ask, Decision, Grant, Votes};
+pub use acquisition::{Acquisition, Ask, Decision, Votes, Won};
 pub use backoff::Backoff;
 pub use ballot::Ballots;
 pub use combination::Terms;

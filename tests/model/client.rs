@@ -9,8 +9,8 @@ use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::rules::ballot::{dealt, lifted};
 use quorumlock::rules::handover::{Registered, Stamp};
 use quorumlock::rules::{
-    Acquisition, Ask, ClaimTally, Decision, Drift, Grant, Handovers, NodeSet, Phase, Renewal, RenewalTally,
-    RestartGuard, Size, Tenure, Terms, Tick, Validity,
+    Acquisition, Ask, ClaimTally, Decision, Drift, Handovers, NodeSet, Phase, Renewal, RenewalTally, RestartGuard,
+    Size, Tenure, Terms, Tick, Validity, Won,
 };
 
 use crate::lessons::{Prepared, record};
@@ -347,12 +347,12 @@ impl Client {
         }
     }
 
-    fn hold(&mut self, scope: &Scope, grant: Grant, rules: &Acquisition<ClaimTally>, now: Ticks) {
+    fn hold(&mut self, scope: &Scope, won: Won, rules: &Acquisition<ClaimTally>, now: Ticks) {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
-        let tenure = Tenure::new(Size::of(NODES as u32), validity, None, grant, tick(now));
-        (self.held_round, self.held_highest) = (rules.round(), grant.highest);
+        let tenure = Tenure::new(Size::of(NODES as u32), validity, None, won, tick(now));
+        (self.held_round, self.held_highest) = (rules.round(), won.highest);
         self.handed = Handovers::default();
-        self.state = State::Holding { tenure, token: grant.ballot, renewal: None };
+        self.state = State::Holding { tenure, token: won.ballot, renewal: None };
     }
 
     /// Whether a round was given up, and the next has not been asked for.
