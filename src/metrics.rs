@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 
+use crate::rules::LostReason;
+
 /// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005,
 /// 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
 pub const BUCKETS: [f64; 16] =
@@ -105,40 +107,72 @@ pub(crate) fn hint_counters() -> (Counter, Counter) {
 /// counter that appears with its first event goes from nothing to one, which `increase()` does not
 /// see.
 #[derive(Debug)]
-pub(crate) struct Family<M>(Box<[(&'static str, M)]>);
+pub(crate) struct Family<L, M>(Box<[(L, M)]>);
 
-impl<M> Family<M> {
-    pub(crate) fn new<'a>(
-        values: impl IntoIterator<Item = &'a &'static str>,
-        register: impl Fn(&'static str) -> M,
-    ) -> Self {
-        Self(values.into_iter().map(|&value| (value, register(value))).collect())
+impl<L: Copy + PartialEq, M> Family<L, M> {
+    pub(crate) fn new(values: impl IntoIterator<Item = L>, register: impl Fn(L) -> M) -> Self {
+        Self(values.into_iter().map(|value| (value, register(value))).collect())
     }
 
-    pub(crate) fn get(&self, value: &'static str) -> Option<&M> {
+    pub(crate) fn get(&self, value: L) -> Option<&M> {
         self.0.iter().find(|(known, _)| *known == value).map(|(_, metric)| metric)
     }
 }
 
-impl Family<Counter> {
-    pub(crate) fn count(&self, value: &'static str) {
+impl<L: Copy + PartialEq> Family<L, Counter> {
+    pub(crate) fn count(&self, value: L) {
         if let Some(counter) = self.get(value) {
             counter.increment(1);
         }
     }
 }
 
+/// The values of a label.
+macro_rules! labels {
+    ($(#[$what:meta])* $name:ident { $($value:ident = $text:literal),* }) => {
+        $(#[$what])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($value),* }
+
+        impl $name {
+            const ALL: &'static [Self] = &[$(Self::$value),*];
+
+            const fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $text),* }
+            }
+        }
+    };
+}
+
+labels! {
+    /// How an acquisition ended.
+    Ended {
+        Acquired = "acquired", Contended = "contended", Timeout = "timeout", Unavailable = "unavailable",
+        Cancelled = "cancelled", Error = "error"
+    }
+}
+
+labels! {
+    /// What a round of claims came to.
+    RoundEnded { Won = "won", Failed = "failed", Stale = "stale", Timeout = "timeout" }
+}
+
+labels! {
+    /// What a renewal came to.
+    RenewalEnded { Extended = "extended", Lost = "lost", Unclear = "unclear" }
+}
+
 /// What is recorded of a quorum.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    acquire: Family<Histogram>,
+    acquire: Family<Ended, Histogram>,
     queue_wait: Histogram,
     held_time: Histogram,
-    rounds: Family<Counter>,
+    rounds: Family<RoundEnded, Counter>,
     split: Counter,
-    renewals: Family<Counter>,
+    renewals: Family<RenewalEnded, Counter>,
     margin: Histogram,
-    lost: Family<Counter>,
+    lost: Family<LostReason, Counter>,
     held: Gauge,
     waiting: Gauge,
     late_grants: Counter,
@@ -155,25 +189,22 @@ impl Meters {
         describe();
         Self {
             acquire: Family::new(
-                &["acquired", "contended", "timeout", "unavailable", "cancelled", "error"],
-                |outcome| metrics::histogram!(ACQUIRE, "outcome" => outcome),
+                Ended::ALL.iter().copied(),
+                |outcome| metrics::histogram!(ACQUIRE, "outcome" => outcome.as_str()),
             ),
             queue_wait: metrics::histogram!(QUEUE_WAIT),
             held_time: metrics::histogram!(HELD_TIME),
             rounds: Family::new(
-                &["won", "failed", "stale", "timeout"],
-                |verdict| metrics::counter!(ROUNDS, "verdict" => verdict),
+                RoundEnded::ALL.iter().copied(),
+                |verdict| metrics::counter!(ROUNDS, "verdict" => verdict.as_str()),
             ),
             split: metrics::counter!(SPLIT),
             renewals: Family::new(
-                &["extended", "lost", "unclear"],
-                |outcome| metrics::counter!(RENEWALS, "outcome" => outcome),
+                RenewalEnded::ALL.iter().copied(),
+                |outcome| metrics::counter!(RENEWALS, "outcome" => outcome.as_str()),
             ),
             margin: metrics::histogram!(MARGIN),
-            lost: Family::new(
-                &["expired", "refused", "max_hold", "closed"],
-                |reason| metrics::counter!(LOST, "reason" => reason),
-            ),
+            lost: Family::new(LostReason::ALL, |reason| metrics::counter!(LOST, "reason" => reason.as_str())),
             held: metrics::gauge!(HELD),
             waiting: metrics::gauge!(WAITING),
             late_grants: metrics::counter!(LATE_GRANTS),
@@ -186,7 +217,7 @@ impl Meters {
         }
     }
 
-    pub(crate) fn acquire(&self, outcome: &'static str, took: Duration) {
+    pub(crate) fn acquire(&self, outcome: Ended, took: Duration) {
         if let Some(histogram) = self.acquire.get(outcome) {
             histogram.record(took);
         }
@@ -196,14 +227,14 @@ impl Meters {
         self.queue_wait.record(took);
     }
 
-    pub(crate) fn round(&self, verdict: &'static str, split: bool) {
+    pub(crate) fn round(&self, verdict: RoundEnded, split: bool) {
         self.rounds.count(verdict);
         if split {
             self.split.increment(1);
         }
     }
 
-    pub(crate) fn renewal(&self, outcome: &'static str) {
+    pub(crate) fn renewal(&self, outcome: RenewalEnded) {
         self.renewals.count(outcome);
     }
 
@@ -211,7 +242,7 @@ impl Meters {
         self.margin.record(left);
     }
 
-    pub(crate) fn lost(&self, reason: &'static str) {
+    pub(crate) fn lost(&self, reason: LostReason) {
         self.lost.count(reason);
     }
 

@@ -10,6 +10,7 @@ use super::schedule::{Event, Key, Schedule};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
+use crate::metrics::RenewalEnded;
 use crate::node::Name;
 use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Voters};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
@@ -170,7 +171,7 @@ impl Held {
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
         // from being told, and no node from being asked to release.
         self.freed(since);
-        self.leases.voters.meters.lost(reason.as_str());
+        self.leases.voters.meters.lost(reason);
         tracing::warn!(name = ?self.name(), token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
@@ -267,11 +268,11 @@ impl Held {
         let meters = &self.leases.voters.meters;
         match renewed {
             Renewed::Extended { margin, .. } => {
-                meters.renewal("extended");
+                meters.renewal(RenewalEnded::Extended);
                 meters.margin(margin);
             }
-            Renewed::Unclear { .. } => meters.renewal("unclear"),
-            Renewed::Lost(LostReason::Refused) => meters.renewal("lost"),
+            Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
+            Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
             Renewed::Lost(_) | Renewed::Over => {}
         }
     }

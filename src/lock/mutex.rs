@@ -9,6 +9,7 @@ use super::inner::Inner;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
+use crate::metrics::Ended;
 use crate::node::Name;
 use crate::protocol::{Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
@@ -132,7 +133,7 @@ impl QuorumLock {
 
     async fn timed(&self, patience: Patience) -> Result<LockGuard> {
         self.inner.usable()?;
-        let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: "cancelled" };
+        let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: Ended::Cancelled };
         let won = tokio::select! {
             biased;
             () = self.inner.shut.cancelled() => None,
@@ -140,7 +141,7 @@ impl QuorumLock {
         };
         let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|won| self.hold(won));
         timing.outcome = match &acquired {
-            Ok(_) => "acquired",
+            Ok(_) => Ended::Acquired,
             Err(error) => outcome(error.kind()),
         };
         acquired
@@ -177,7 +178,7 @@ impl fmt::Debug for QuorumLock {
 struct Timing<'a> {
     inner: &'a Inner,
     since: Tick,
-    outcome: &'static str,
+    outcome: Ended,
 }
 
 impl Drop for Timing<'_> {
@@ -186,11 +187,11 @@ impl Drop for Timing<'_> {
     }
 }
 
-const fn outcome(kind: ErrorKind) -> &'static str {
+const fn outcome(kind: ErrorKind) -> Ended {
     match kind {
-        ErrorKind::Contended => "contended",
-        ErrorKind::Timeout => "timeout",
-        ErrorKind::Unavailable => "unavailable",
-        _ => "error",
+        ErrorKind::Contended => Ended::Contended,
+        ErrorKind::Timeout => Ended::Timeout,
+        ErrorKind::Unavailable => Ended::Unavailable,
+        _ => Ended::Error,
     }
 }

@@ -15,6 +15,7 @@ use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
+use crate::metrics::RoundEnded;
 use crate::node::{Name, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
@@ -47,6 +48,12 @@ pub(crate) struct Claimant<'a> {
     pub(crate) rules: &'a Rules,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
+}
+
+/// What one round came to.
+enum RoundEnd {
+    Won(Won),
+    Defeated(Defeat),
 }
 
 /// A round that was not won.
@@ -94,11 +101,11 @@ impl Claimant<'_> {
             let turn = attempt.turn();
             let limit = self.limit(rounds, patience);
             let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
-                Ok(won) => {
+                RoundEnd::Won(won) => {
                     self.note_turn(turn, true);
                     return Ok(won);
                 }
-                Err(defeat) => defeat,
+                RoundEnd::Defeated(defeat) => defeat,
             };
             self.note_turn(turn, false);
             waiting.get_or_insert_with(|| Waiting::new(self.voters));
@@ -241,13 +248,7 @@ impl Claimant<'_> {
 
     /// One round: a claim, with higher ballots where nodes call one stale. It is won as well by
     /// what is handed over meanwhile.
-    async fn round(
-        &self,
-        attempt: &mut Attempt<'_>,
-        ticket: u64,
-        limit: Tick,
-        patience: Patience,
-    ) -> Result<Result<Won, Defeat>> {
+    async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
             let round = attempt.ask(self.stance(ticket, patience))?;
             let decision = self.decision(attempt, &round, limit).await;
@@ -259,7 +260,7 @@ impl Claimant<'_> {
                     if won.handed_over {
                         self.note_handover(attempt);
                     }
-                    return Ok(Ok(won));
+                    return Ok(RoundEnd::Won(won));
                 }
                 Some(Decision::Lift) => {}
                 Some(Decision::Failed(_)) | None => {
@@ -267,7 +268,7 @@ impl Claimant<'_> {
                     if how != How::Late {
                         self.diagnose(attempt, &round, limit, patience).await;
                     }
-                    return Ok(Err(Defeat { round, before: None, how }));
+                    return Ok(RoundEnd::Defeated(Defeat { round, before: None, how }));
                 }
             }
         }
@@ -367,13 +368,13 @@ const fn out_of_time(patience: Patience) -> ErrorKind {
     }
 }
 
-const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> &'static str {
+const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> RoundEnded {
     match verdict {
-        _ if matches!(decision, Some(Decision::Won(_))) => "won",
-        Some(Verdict::Won) => "won",
-        Some(Verdict::Stale) => "stale",
-        Some(Verdict::Failed) => "failed",
-        None => "timeout",
+        _ if matches!(decision, Some(Decision::Won(_))) => RoundEnded::Won,
+        Some(Verdict::Won) => RoundEnded::Won,
+        Some(Verdict::Stale) => RoundEnded::Stale,
+        Some(Verdict::Failed) => RoundEnded::Failed,
+        None => RoundEnded::Timeout,
     }
 }
 

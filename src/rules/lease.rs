@@ -32,6 +32,8 @@ pub enum LostReason {
 }
 
 impl LostReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed];
+
     /// The reason's name in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
-        let all = [LostReason::Expired, LostReason::Refused, LostReason::MaxHold, LostReason::Closed];
+        let all = LostReason::ALL;
         assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
         let words = ["validity ended", "taken away", "max_hold", "shut down"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));

@@ -25,7 +25,7 @@ use super::{Job, Shared, State};
 use crate::host::before;
 use crate::node::Request;
 use crate::node::operation::{Operation, Verb};
-use crate::node::reply::{Fault, FaultKind, Outcome, Reply, ReplyTo};
+use crate::node::reply::{Fault, FaultKind, Reply, ReplyTo};
 use crate::node::trust::{trusted, unlisted};
 use crate::rules::Tick;
 use crate::rules::doubt::Trust;
@@ -411,7 +411,7 @@ impl Batcher {
         let Job { request, submitted } = job;
         let verb = request.operation.verb();
         self.shared.meters.round_trip(verb, received.since(submitted));
-        self.shared.meters.answered(verb, reply.as_ref().map_or_else(|fault| fault.kind().as_str(), Outcome::as_str));
+        self.shared.meters.answered(verb, reply.as_ref().map_err(Fault::kind));
         request.reply.send(reply);
     }
 

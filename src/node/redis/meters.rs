@@ -7,6 +7,7 @@ use metrics::{Counter, Gauge, Histogram, SharedString};
 
 use crate::metrics::{Family, NODE_QUARANTINED, NODE_UP, OUTCOMES, ROUND_TRIP};
 use crate::node::operation::Verb;
+use crate::node::reply::{FaultKind, Outcome};
 
 /// The answers to each verb, apart from faults, which any can meet.
 const fn answers(verb: Verb) -> &'static [&'static str] {
@@ -46,7 +47,7 @@ const VERBS: usize = Verb::ALL.len();
 #[derive(Debug)]
 pub(super) struct NodeMeters {
     round_trips: [Histogram; VERBS],
-    outcomes: [Family<Counter>; VERBS],
+    outcomes: [Family<&'static str, Counter>; VERBS],
     up: Gauge,
     quarantined: Gauge,
 }
@@ -61,7 +62,7 @@ impl NodeMeters {
         let round_trip =
             |verb: Verb| metrics::histogram!(ROUND_TRIP, "node" => node.clone(), "operation" => verb.as_str());
         let outcomes = |verb: Verb| {
-            Family::new(answers(verb).iter().chain(&FAULTS), |outcome| {
+            Family::new(answers(verb).iter().chain(&FAULTS).copied(), |outcome| {
                 let operation = verb.as_str();
                 metrics::counter!(OUTCOMES, "node" => node.clone(), "operation" => operation, "outcome" => outcome)
             })
@@ -69,8 +70,8 @@ impl NodeMeters {
         Self { round_trips: Verb::ALL.map(round_trip), outcomes: Verb::ALL.map(outcomes), up, quarantined }
     }
 
-    pub(super) fn answered(&self, verb: Verb, outcome: &'static str) {
-        self.outcomes[verb as usize].count(outcome);
+    pub(super) fn answered(&self, verb: Verb, reply: Result<&Outcome, FaultKind>) {
+        self.outcomes[verb as usize].count(reply.map_or_else(FaultKind::as_str, Outcome::as_str));
     }
 
     pub(super) fn round_trip(&self, verb: Verb, took: Duration) {
@@ -89,7 +90,6 @@ impl NodeMeters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::reply::{FaultKind, Outcome};
 
     #[test]
     fn every_answer_has_a_counter() {

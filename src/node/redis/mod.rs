@@ -218,7 +218,7 @@ impl Shared {
     }
 
     fn fail(&self, request: Request, fault: Fault) {
-        self.meters.answered(request.operation.verb(), fault.kind().as_str());
+        self.meters.answered(request.operation.verb(), Err(fault.kind()));
         request.reply.send(Err(fault));
     }
 }
