@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use self::first::First;
+use self::first::{First, is_late};
 use self::history::History;
-use self::ring::{Answers, Lasting, RESERVED, Ring, Said, Unheard};
+use self::ring::{Answers, Lasting, RESERVED, Ring, Said, Unheard, answered, retirees};
 use super::doubts::Doubts;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
@@ -57,8 +57,6 @@ struct Book {
     /// When the last enrolment began that all nodes took.
     listed: Option<Tick>,
     first: First,
-    /// Since when this client waits for a young server, with nothing enrolled.
-    waits: Option<Tick>,
     /// What was enrolled last, as a roster has it: for as long as its entries last this client
     /// vouches for itself.
     own: Option<(Roster, Tick)>,
@@ -86,6 +84,16 @@ struct Choice {
     servers: NodeSet,
     answer: NodeSet,
     /// Whether nothing is enrolled, nor does anybody vouch for this list.
+    first: bool,
+}
+
+/// What nodes said when they were asked what they would take.
+struct Looked {
+    answers: Answers,
+    /// The nodes whose servers are to be written.
+    wanted: NodeSet,
+    /// The nodes that answered once.
+    answer: NodeSet,
     first: bool,
 }
 
@@ -196,55 +204,101 @@ impl Book {
         if known && self.is_fresh(now) && self.refused(now).next().is_none() {
             return Ok(Choice { servers: standing, answer: ring.connected, first: false });
         }
+        let looked = match self.is_fresh(now) {
+            true => self.look_again(ring, standing).await?,
+            false => self.look_first(ring, standing, now).await?,
+        };
+        self.hear(&looked.answers, now, true);
+        self.chosen(ring, looked, now)
+    }
+
+    /// Of a client that has something enrolled: it waits for all, so that far nodes are not left
+    /// out for long where nearer ones have changed.
+    async fn look_again(&mut self, ring: &Ring<'_>, standing: NodeSet) -> Result<Looked, Option<Tick>> {
+        let answers = self.ask(ring, standing, false).await?;
+        let (wanted, answer) = (ring.wanted(&answers), answered(&answers));
+        Ok(Looked { answers, wanted, answer, first: false })
+    }
+
+    /// Of a client that has nothing enrolled.
+    async fn look_first(&mut self, ring: &Ring<'_>, standing: NodeSet, now: Tick) -> Result<Looked, Option<Tick>> {
         // What is written for nothing keeps others out.
         let may_vouch = self.others_refuse(ring, now).next().is_none() && !self.first.has_written(now);
         self.first.looks(now, ring.patience() + SOON);
-        let mut answers = ring.look_for(standing, may_vouch).await;
-        let mut wanted = ring.connected.without(ring.rejecting()).without(retirees(&answers));
-        let (mut first, mut answer) = (false, NodeSet::default());
-        if !self.is_fresh(now) {
-            let vouched = self.vouched(ring, &answers, now);
-            first = vouched.is_none();
-            if let Some((until, standing)) = self.waits(ring, &answers, vouched, now) {
-                self.hear(&answers, now, false);
-                match self.verdict(ring, wanted, &answers, now) {
-                    // Whoever does not answer would not give it a quorum soon.
-                    Verdict::Nobody(node) if standing == Standing::Waiting(until) && !ring.others_come() => {
-                        self.end(ring, node, &answers, now);
-                        return Err(None);
-                    }
-                    _ => ring.tell_these(answered(&answers), &standing),
+        let mut answers = self.ask(ring, standing, may_vouch).await?;
+        let mut wanted = ring.wanted(&answers);
+        let vouched = self.vouched(ring, &answers, now);
+        if let Some((until, standing)) = self.waits(ring, &answers, vouched, now) {
+            return Err(self.wait(ring, (until, standing), &answers, now));
+        }
+        let (first, mut answer) = (vouched.is_none(), answered(&answers));
+        match vouched {
+            // It is in quarantine anyway.
+            Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
+            // This process may have stood still: then the answers are there, and were not read.
+            None if ring.is_silent(&answers) => {
+                let few = !ring.is_quorum(&answers);
+                answers = self.ask(ring, standing, false).await?;
+                answer = answer.or(answered(&answers));
+                // Then it has waited for nobody yet.
+                if few && ring.is_quorum(&answers) && !ring.missing(&answers).is_empty() {
+                    self.hear(&answers, now, false);
+                    return Err(Some(now + SOON));
                 }
-                return Err(Some(until.min(now + SOON)));
             }
-            match vouched {
-                // It is in quarantine anyway.
-                Some(vouched) => wanted = wanted.without(self.young(ring, vouched, now)),
-                // This process may have stood still: then the answers are there, and were not read.
-                None if ring.is_silent(&answers) => {
-                    let few = !ring.is_quorum(&answers);
-                    answer = answered(&answers);
-                    answers = ring.look_for(standing, false).await;
-                    // Then it has waited for nobody yet.
-                    if few && ring.is_quorum(&answers) && !ring.missing(&answers).is_empty() {
-                        self.hear(&answers, now, false);
-                        return Err(Some(now + SOON));
-                    }
-                }
-                None => {}
+            None => {}
+        }
+        Ok(Looked { answers, wanted, answer, first })
+    }
+
+    /// Asks all what they would take. Who stood still meanwhile looks again: what was told may have
+    /// ended, and what it has enrolled.
+    async fn ask(&mut self, ring: &Ring<'_>, wanted: NodeSet, may_vouch: bool) -> Result<Answers, Option<Tick>> {
+        let began = ring.voters.host.now();
+        let answers = ring.look_for(wanted, may_vouch).await;
+        let now = ring.voters.host.now();
+        if is_late(now, began + ring.patience()) {
+            self.hear(&answers, began, false);
+            return Err(Some(now));
+        }
+        Ok(answers)
+    }
+
+    /// Says that it waits. When to look again.
+    fn wait(
+        &mut self,
+        ring: &Ring<'_>,
+        (until, standing): (Tick, Standing),
+        answers: &Answers,
+        now: Tick,
+    ) -> Option<Tick> {
+        self.hear(answers, now, false);
+        match self.verdict(ring, ring.wanted(answers), answers, now) {
+            // Whoever does not answer would not give it a quorum soon.
+            Verdict::Nobody(node) if standing == Standing::Waiting(until) && !ring.others_come() => {
+                self.end(ring, node, answers, now);
+                None
+            }
+            _ => {
+                ring.tell_these(answered(answers), &standing);
+                Some(until.min(now + SOON))
             }
         }
-        self.hear(&answers, now, true);
-        let answer = answer.or(answered(&answers));
+    }
+
+    /// As many of those that are wanted as all would take.
+    fn chosen(&mut self, ring: &Ring<'_>, looked: Looked, now: Tick) -> Result<Choice, Option<Tick>> {
+        let Looked { answers, wanted, answer, first } = looked;
         match self.verdict(ring, wanted, &answers, now) {
             Verdict::Listed(listed) if self.enough(ring, listed, &answers, now) => {
                 Ok(Choice { servers: wanted, answer, first })
             }
-            Verdict::Listed(_) => Err(None),
-            Verdict::Fit(servers) => {
+            // Others may be in rosters that nobody has told.
+            Verdict::Fit(servers) if self.is_fresh(now) || ring.is_quorum(&answers) => {
                 self.drop_out(ring, servers, &answers, now);
                 Ok(Choice { servers, answer, first })
             }
+            Verdict::Listed(_) | Verdict::Fit(_) => Err(None),
             Verdict::Nobody(node) => {
                 self.end(ring, node, &answers, now);
                 Err(None)
@@ -259,8 +313,8 @@ impl Book {
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
             let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
-            if first && !reserves {
-                self.first.writes(began + ring.longest + LASTS + SPARE + ring.patience());
+            if !self.is_fresh(began) {
+                self.first.writes(began + ring.lasts(lasting) + SPARE + ring.patience());
             }
             let answers = ring.write(chosen, answer, lasting).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
@@ -351,16 +405,9 @@ impl Book {
 
     /// Until when to wait for a young server.
     fn newcomer(&mut self, ring: &Ring<'_>, now: Tick) -> Option<Tick> {
-        let Some(left) = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max() else {
-            self.waits = None;
-            return None;
-        };
-        // One that restarts again and again delays a start by so long once, but for those who were
-        // refused.
-        let waits = *self.waits.get_or_insert(now) + young(ring.voters.members.max_ttl);
-        let limit = if self.refused(now).next().is_some() { Tick::NEVER } else { waits };
-        let until = (now + left).min(limit);
-        (now < until).then_some(until)
+        let left = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max();
+        let once = self.refused(now).next().is_none().then(|| young(ring.voters.members.max_ttl));
+        self.first.young(now, left, once)
     }
 
     /// The nodes that refused lately.
@@ -456,7 +503,7 @@ impl Book {
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.
     fn take(&mut self, ring: &Ring<'_>, (chosen, listed): (NodeSet, NodeSet), began: Tick, answers: &Answers) {
-        (self.listed, self.waits, self.first) = (Some(began), None, First::default());
+        (self.listed, self.first) = (Some(began), First::default());
         self.own = Some((ring.roster(chosen), began + ring.longest + LASTS));
         self.silent = if listed == chosen { 0 } else { self.silent.saturating_add(1) };
         // First: a node may have to be doubted for longer.
@@ -489,14 +536,4 @@ impl Book {
         let (roster, lasts) = remembered.or_else(told).or_else(known).unwrap_or_default();
         conflict(ring.common(), &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
     }
-}
-
-fn answered(answers: &Answers) -> NodeSet {
-    (0..answers.len()).filter(|&node| answers[node].is_some()).collect()
-}
-
-/// Who answered that it was retired: its roster binds, and its votes do not count.
-fn retirees(answers: &Answers) -> NodeSet {
-    let is = |node: &usize| answers[*node].as_ref().is_some_and(|(_, roster)| roster.retired.is_some());
-    (0..answers.len()).filter(is).collect()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use quorumlock::{NodeCause, NodeState, Quorum, QuorumBuilder};
 
 use crate::common::eventually;
+use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -206,6 +207,44 @@ async fn the_first_client_beside_a_dead_machine_waits_for_a_while_and_says_why()
     assert!(said.contains("may know of another list"), "{said}");
     first.ready(10 * SECOND).await.unwrap();
     assert!(first.lock("a").acquire(5 * SECOND).await.is_ok());
+}
+
+/// Three servers, and a way to the second one that takes much longer than those to the others.
+async fn one_is_far() -> (Vec<Server>, Proxy) {
+    let all = servers(3).await;
+    let far = Proxy::start(all[1].port()).await;
+    far.both(Way::Delay(SECOND / 5));
+    (all, far)
+}
+
+/// A client of these, by that way.
+fn by(all: &[Server], far: &Proxy) -> QuorumBuilder {
+    let urls = [all[0].url(), far.url(), all[2].url()];
+    Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(5 * SECOND).connect_timeout(10 * SECOND)
+}
+
+#[tokio::test]
+async fn a_far_node_votes_while_a_near_one_that_restarted_does_not() {
+    let (mut all, far) = one_is_far().await;
+    let first = by(&all, &far).max_ttl(8 * SECOND).connect().await.unwrap();
+    let all_vote = || first.nodes().iter().all(|node| node.state == NodeState::Up);
+    eventually("all vote", async || all_vote()).await;
+    all[2].kill();
+    all[2].restart().await;
+    let votes_not = || matches!(first.nodes()[2].state, NodeState::Quarantined { .. });
+    eventually("one is quarantined", async || votes_not()).await;
+    while votes_not() {
+        drop(first.lock("a").acquire(3 * SECOND).await.expect("the others vote"));
+    }
+}
+
+#[tokio::test]
+async fn a_far_node_votes_for_who_comes_when_a_near_one_was_retired() {
+    let (all, far) = one_is_far().await;
+    let first = by(&all, &far).connect().await.unwrap();
+    first.retire(&all[2].url()).await.unwrap();
+    let second = by(&all, &far).connect().await.unwrap();
+    assert!(second.lock("a").acquire(5 * SECOND).await.is_ok());
 }
 
 #[tokio::test]

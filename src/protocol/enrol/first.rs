@@ -25,6 +25,8 @@ pub(super) struct First {
     went: NodeSet,
     /// Until when nodes may have entries that it wrote itself, and was not enrolled by.
     wrote: Option<Tick>,
+    /// Since when it waits for young servers.
+    waits: Option<Tick>,
 }
 
 impl First {
@@ -35,7 +37,9 @@ impl First {
 
     /// It looks, for so long at most. Who stood still since it looked last has not waited.
     pub(super) fn looks(&mut self, now: Tick, patience: Duration) {
-        self.tries = self.tries.filter(|_| now <= self.due + LATE);
+        if is_late(now, self.due) {
+            (self.tries, self.waits) = (None, None);
+        }
         self.due = now + patience;
     }
 
@@ -62,7 +66,20 @@ impl First {
         !gone.is_empty()
     }
 
-    /// It writes entries that vouch for its list, and last until then at most.
+    /// Until when to wait for servers that are young for `left` more. One that restarts again and
+    /// again delays a start by `most` once, where that is given.
+    pub(super) fn young(&mut self, now: Tick, left: Option<Duration>, most: Option<Duration>) -> Option<Tick> {
+        let Some(left) = left else {
+            self.waits = None;
+            return None;
+        };
+        let waits = *self.waits.get_or_insert(now);
+        let until = (now + left).min(most.map_or(Tick::NEVER, |most| waits + most));
+        (now < until).then_some(until)
+    }
+
+    /// It writes entries that last until then at most: where others have told a ttl, or it tells
+    /// one itself, they vouch for its list.
     pub(super) fn writes(&mut self, until: Tick) {
         self.wrote = self.wrote.max(Some(until));
     }
@@ -71,6 +88,11 @@ impl First {
     pub(super) fn has_written(&self, now: Tick) -> bool {
         self.wrote.is_some_and(|until| now < until)
     }
+}
+
+/// Whether a process that was to go on by then must have stood still.
+pub(super) fn is_late(now: Tick, due: Tick) -> bool {
+    now > due + LATE
 }
 
 #[cfg(test)]
@@ -99,8 +121,22 @@ mod tests {
         assert_eq!(first.tries(at(0), [None].into_iter()), Some(at(5_000)));
         first.looks(at(3_250), patience);
         assert_eq!(first.tries(at(3_250), [None].into_iter()), Some(at(5_000)));
+        assert_eq!(first.young(at(3_250), Some(patience), Some(patience)), Some(at(5_250)));
         first.looks(at(6_501), patience);
         assert_eq!(first.tries(at(6_501), [None].into_iter()), Some(at(11_501)));
+        assert_eq!(first.young(at(6_501), Some(patience), Some(patience)), Some(at(8_501)));
+    }
+
+    #[test]
+    fn a_server_that_restarts_again_and_again_delays_a_start_once_but_for_who_was_refused() {
+        let (left, most) = (Duration::from_secs(3), Some(Duration::from_secs(3)));
+        let mut first = First::default();
+        assert_eq!(first.young(at(0), Some(left), most), Some(at(3_000)));
+        assert_eq!(first.young(at(2_000), Some(left), most), Some(at(3_000)));
+        assert_eq!(first.young(at(3_000), Some(left), most), None);
+        assert_eq!(first.young(at(3_000), Some(left), None), Some(at(6_000)));
+        assert_eq!(first.young(at(3_100), None, most), None);
+        assert_eq!(first.young(at(4_000), Some(left), most), Some(at(7_000)));
     }
 
     #[test]

@@ -105,9 +105,13 @@ impl<'a> Ring<'a> {
 
     /// Whether so many answered that could vote that they may elect.
     pub(super) fn is_quorum(&self, answers: &Answers) -> bool {
-        let may_vote = |answer: &Option<(bool, Roster)>| answer.as_ref().is_some_and(|(_, it)| it.retired.is_none());
-        let voters: NodeSet = (0..answers.len()).filter(|&node| may_vote(&answers[node])).collect();
-        voters.without(self.rejecting()).len() >= self.voters.size.quorum()
+        let voters = answered(answers).without(retirees(answers)).without(self.rejecting());
+        voters.len() >= self.voters.size.quorum()
+    }
+
+    /// The nodes that are to be written, as far as they can be.
+    pub(super) fn wanted(&self, answers: &Answers) -> NodeSet {
+        self.connected.without(self.rejecting()).without(retirees(answers))
     }
 
     /// The nodes that answered with an error.
@@ -146,7 +150,7 @@ impl<'a> Ring<'a> {
     pub(super) async fn look_for(&self, wanted: NodeSet, may_vouch: bool) -> Answers {
         let is_vouched = |answers: &Answers| {
             let rosters = answers.iter().flatten().map(|(_, roster)| roster);
-            may_vouch && vouched(self.common(), &self.servers, rosters).is_some()
+            may_vouch && self.is_quorum(answers) && vouched(self.common(), &self.servers, rosters).is_some()
         };
         self.told_soon(self.enrolment(wanted, Duration::ZERO), is_vouched).await
     }
@@ -154,12 +158,20 @@ impl<'a> Ring<'a> {
     /// Asks all nodes to take the servers of `chosen`, and waits for these.
     pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet, lasting: Lasting) -> Answers {
         let end = self.voters.host.now() + self.patience();
-        let enrolment = self.enrolment(chosen, self.longest + LASTS);
+        let enrolment = self.enrolment(chosen, self.lasts(lasting));
         let round = self.put(match lasting {
             Lasting::Enrolled => enrolment,
-            Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolment },
+            Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, ..enrolment },
         });
         self.rest(&round, answer, end).await
+    }
+
+    /// For how long entries last at least that are written.
+    pub(super) fn lasts(&self, lasting: Lasting) -> Duration {
+        match lasting {
+            Lasting::Enrolled => self.longest + LASTS,
+            Lasting::Reserved => RESERVED,
+        }
     }
 
     fn enrolment(&self, chosen: NodeSet, lasts: Duration) -> Enrolment {
@@ -194,9 +206,15 @@ impl<'a> Ring<'a> {
 
     /// Asks all that are connected.
     fn put(&self, enrolment: Enrolment) -> Arc<Round<Answered>> {
-        let enough = self.connected.len().min(self.voters.size.quorum());
-        let (nodes, asked, unheard) = (NodeSet::default(), self.voters.host.now(), self.unheard.clone());
-        let round = Round::new(self.voters.nodes.len(), 0, Answered { nodes, enough, asked, unheard });
+        let answered = Answered {
+            nodes: NodeSet::default(),
+            voters: 0,
+            quorum: self.voters.size.quorum(),
+            all: self.connected.len(),
+            asked: self.voters.host.now(),
+            unheard: self.unheard.clone(),
+        };
+        let round = Round::new(self.voters.nodes.len(), 0, answered);
         self.voters.ask(self.connected, &Arc::new(Operation::Enrol(enrolment)), &round);
         round
     }
@@ -264,6 +282,17 @@ fn answer(reply: &Reply) -> Option<(bool, Roster)> {
     }
 }
 
+/// The nodes that answered.
+pub(super) fn answered(answers: &Answers) -> NodeSet {
+    (0..answers.len()).filter(|&node| answers[node].is_some()).collect()
+}
+
+/// Who answered that it was retired: its roster binds, and its votes do not count.
+pub(super) fn retirees(answers: &Answers) -> NodeSet {
+    let is = |node: &usize| answers[*node].as_ref().is_some_and(|(_, roster)| roster.retired.is_some());
+    (0..answers.len()).filter(is).collect()
+}
+
 fn told(round: &Round<Answered>) -> Answers {
     round.replies(|replies| replies.iter().map(|reply| answer(reply.as_ref()?)).collect())
 }
@@ -271,8 +300,11 @@ fn told(round: &Round<Answered>) -> Answers {
 /// Who has answered.
 struct Answered {
     nodes: NodeSet,
-    /// How many are a quorum, or all that are asked.
-    enough: u32,
+    /// How many of them may vote.
+    voters: u32,
+    quorum: u32,
+    /// How many are asked.
+    all: u32,
     asked: Tick,
     unheard: Arc<Unheard>,
 }
@@ -283,12 +315,13 @@ impl Count for Answered {
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         self.nodes.insert(node);
         if let Some(answer) = answer(reply) {
+            self.voters += u32::from(answer.1.retired.is_none());
             self.unheard.push(Said { node, answer, asked: self.asked });
         }
     }
 
     fn verdict(&self) -> Option<()> {
-        (self.nodes.len() >= self.enough).then_some(())
+        (self.voters >= self.quorum || self.nodes.len() >= self.all).then_some(())
     }
 }
 

@@ -47,7 +47,6 @@ pub struct Client {
     pub(super) standings: [Standing; LIST],
     pub(super) listed: Option<Tick>,
     pub(super) first: First,
-    pub(super) waits: Option<Tick>,
     pub(super) own: Option<(Roster, Tick)>,
     pub asking: Option<Asking>,
     /// It has claimed.
@@ -70,7 +69,6 @@ impl Client {
             standings: Default::default(),
             listed: None,
             first: First::default(),
-            waits: None,
             own: None,
             asking: None,
             claimed: false,

@@ -143,11 +143,11 @@ impl Client {
             Verdict::Listed(listed) if listed.len() >= common().size.quorum() => {
                 self.write(nodes.now, ring, (wanted, answer), first);
             }
-            Verdict::Listed(_) => {}
-            Verdict::Fit(fit) => {
+            Verdict::Fit(fit) if self.is_fresh(now) || answer.len() >= common().size.quorum() => {
                 self.drop_out(ring.connected, fit);
                 self.write(nodes.now, ring, (fit, answer), first);
             }
+            Verdict::Listed(_) | Verdict::Fit(_) => {}
             Verdict::Nobody(_) => self.end(),
         }
     }
@@ -161,15 +161,16 @@ impl Client {
 
     /// What it writes reaches a node.
     pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
+        let fresh = self.writing.as_ref().is_some_and(|writing| self.is_fresh(tick(writing.began)));
         let Some(writing) = &mut self.writing else { return };
         let enrolled = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
-        if writing.first && !writing.reserves {
-            self.first.writes(tick(writing.began) + time(TTL) + LASTS + SPARE);
-        }
         let asked = match writing.reserves {
             true => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolled },
             false => enrolled,
         };
+        if !fresh {
+            self.first.writes(tick(writing.began) + asked.lasts + SPARE);
+        }
         writing.pending.remove(node);
         writing.answers[node] = Some(nodes.enrol(self.list[node], &asked));
     }
@@ -263,14 +264,9 @@ impl Client {
 
     /// Until when to wait for a young server.
     fn newcomer(&mut self, ring: &Ring, now: Tick) -> Option<Tick> {
-        let Some(left) = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max() else {
-            self.waits = None;
-            return None;
-        };
-        let waits = *self.waits.get_or_insert(now) + young(time(TTL));
-        let limit = if self.refused(now).is_empty() { waits } else { Tick::NEVER };
-        let until = (now + left).min(limit);
-        (now < until).then_some(until)
+        let left = ring.connected.iter().filter_map(|node| self.young_for(ring, node, now)).max();
+        let once = self.refused(now).is_empty().then(|| young(time(TTL)));
+        self.first.young(now, left, once)
     }
 
     fn hear(&mut self, answers: &Answers, now: Tick, forgiven: bool) {
@@ -309,7 +305,7 @@ impl Client {
     /// All nodes that answered took the servers that were chosen; those of `listed` are among them.
     fn enrolled(&mut self, writing: &Writing, listed: NodeSet) {
         let (chosen, began) = (writing.chosen, tick(writing.began));
-        (self.listed, self.waits, self.first) = (Some(began), None, First::default());
+        (self.listed, self.first) = (Some(began), First::default());
         let Enrolment { nodes, protocol, max_ttl, servers, .. } = enrolment(&writing.servers, chosen, TICK);
         let servers = servers.into_iter().map(|server| server.run).collect();
         let roster = Roster { nodes, protocol, max_ttl, servers, ..Roster::default() };
