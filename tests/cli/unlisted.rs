@@ -61,7 +61,7 @@ async fn the_first_client_beside_a_dead_node_says_what_it_waits_for() {
     let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
     assert_eq!(code, 69, "{err}");
     assert!(err.contains("2 of 3 nodes wait for one that does not answer"), "{err}");
-    assert!(err.contains("may know of another list") && err.contains("--timeout above 6s waits long enough"), "{err}");
+    assert!(err.contains("may know of another list") && err.contains("--timeout above 6 s waits long enough"), "{err}");
     let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "20s", "--", "true"]));
     assert_eq!(code, 0, "{err}");
     let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));

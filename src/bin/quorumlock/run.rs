@@ -23,6 +23,8 @@ const TTL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The library's default, for one try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a first client waits for a silent node, and what a connection takes.
+const SILENT: Duration = Duration::from_secs(6);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and
@@ -47,7 +49,9 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
     match unless_told(&mut signals, connecting).await {
-        Ok(ready) => ready.map_err(|error| no_quorum(error, &quorum, wait.option(settings.connect_timeout)))?,
+        Ok(ready) => {
+            ready.map_err(|error| no_quorum(error, &quorum, patience, wait.option(settings.connect_timeout)))?;
+        }
         Err(signal) => return Ok(process::ended_by(signal)),
     }
     let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
@@ -63,13 +67,16 @@ fn waits_for_nodes(patience: Duration, quorum: &Quorum) -> String {
 }
 
 /// Why it could not begin, and what waits longer. Who is unlisted says itself what to wait for.
-fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
-    let some = |is: fn(&NodeState) -> bool| quorum.nodes().iter().any(|node| is(&node.state));
-    let longer = error.is_unavailable() && !some(|state| matches!(state, NodeState::Unlisted { .. }));
+fn no_quorum(error: Error, quorum: &Quorum, patience: Duration, option: &str) -> Failure {
+    let nodes = quorum.nodes();
+    let count = |is: fn(&NodeState) -> bool| nodes.iter().filter(|node| is(&node.state)).count();
+    let waiting = count(|state| matches!(state, NodeState::Waiting { .. }));
+    let waits = waiting > 0 && 2 * (waiting + count(NodeState::is_admitted)) > nodes.len();
+    let longer = error.is_unavailable() && count(|state| matches!(state, NodeState::Unlisted { .. })) == 0;
     let failure = Failure::from(error);
-    if longer && some(|state| matches!(state, NodeState::Waiting { .. })) {
-        failure.and(&format!("{option} above 6s waits long enough for that; each new try begins to wait anew"))
-    } else if longer {
+    if waits && patience < SILENT {
+        failure.and(&format!("{option} above {} waits long enough for that; each try waits anew", exact(SILENT)))
+    } else if waits || longer {
         failure.and(&format!("{option} waits longer for nodes"))
     } else {
         failure
