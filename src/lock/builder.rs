@@ -97,7 +97,7 @@ impl QuorumBuilder {
     }
 
     /// Says to nodes that it speaks this protocol, as a later version would: for tests of upgrades.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     #[doc(hidden)]
     pub const fn protocol(mut self, protocol: u32) -> Self {
         self.settings.protocol = protocol;
@@ -165,7 +165,7 @@ impl QuorumBuilder {
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, or for no node or more than 64.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub fn over_dialers(
         self,
         host: Arc<dyn Host>,

@@ -4,7 +4,7 @@
 //! request's [`ReplyTo`]. What was submitted to one node is carried out in the order of submission
 //! as long as the connection stays the same; nothing is withdrawn because a caller went away.
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "unstable")]
 pub mod fault;
 pub mod hint;
 pub mod memory;
