@@ -9,15 +9,15 @@ use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity};
 use crate::words::exact;
 
-/// The shortest ttl: below it, drift and round trips leave nothing to believe in.
+/// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
-/// The longest ttl, where the restart guard does not set a shorter one: nodes enrol nobody with
-/// longer locks.
+/// The longest ttl, 24 h, where the restart guard does not set a shorter one: nodes enrol nobody
+/// with longer locks.
 pub const MAX_TTL: Duration = LONGEST;
-/// The most nodes.
+/// The most nodes of a quorum.
 pub const MAX_NODES: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,5 +1,7 @@
 //! What the library takes from the machine it runs on: time, randomness, tasks and its name. The
 //! only module that reads a clock.
+//!
+//! Public with the feature `unstable` only: any release may change it.
 
 use std::fmt;
 use std::future::Future;

@@ -41,8 +41,8 @@
 //!   [`release`](LockGuard::release).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
-//! * [`rules`] holds the rules in pure form, [`node`] the port to one node, [`host`] what is taken
-//!   from the machine.
+//! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
+//!   node, `host` what is taken from the machine.
 //!
 //! # What is promised
 //!
@@ -102,27 +102,52 @@
 //!   clocks. Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
 //!
 //! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or
-//! close its port. By then nothing that it forgot is still held. [`rules::doubt`] has the whole
-//! list about nodes.
+//! close its port. By then nothing that it forgot is still held.
+//! [`Doubt`](Doubt#what-cannot-be-seen) has the whole list about nodes.
 //!
 //! # Runtime
 //!
 //! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one
 //! connection a node, and keeps two small tasks a node and one a quorum. When the last handle and
 //! guard are dropped, nothing stays.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! * `cli`: the `quorumlock` command, for `cargo install`.
+//! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
+//!   and hooks for simulations. **Any release may change or remove them.**
 
-pub mod config;
-pub mod error;
-pub mod host;
+// A type that a public signature names is exported here.
+#![warn(unnameable_types)]
+
+mod config;
+mod error;
 mod lease;
 mod lock;
 pub mod metrics;
-pub mod node;
 mod protocol;
-pub mod rules;
 mod words;
 
-pub use config::LockOptions;
+#[cfg(feature = "unstable")]
+pub mod host;
+#[cfg(feature = "unstable")]
+pub mod node;
+#[cfg(feature = "unstable")]
+pub mod rules;
+
+#[cfg(not(feature = "unstable"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
+mod host;
+#[cfg(not(feature = "unstable"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
+mod node;
+#[cfg(not(feature = "unstable"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
+mod rules;
+
+pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
 pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};

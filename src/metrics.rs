@@ -29,6 +29,7 @@ pub enum Kind {
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
@@ -87,8 +88,8 @@ table! {
         "Grants that came after their round had failed, and were released";
 }
 
-/// Describes all metrics to the installed recorder. Connecting does this.
-pub fn describe() {
+/// Describes all metrics to the installed recorder.
+fn describe() {
     for metric in METRICS {
         match metric.kind {
             Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),

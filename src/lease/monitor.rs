@@ -37,7 +37,7 @@ impl Leases {
     }
 
     /// How many timers are set, for tests that look for leaks.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub(crate) fn timers(&self) -> usize {
         self.schedule.len()
     }

@@ -27,9 +27,16 @@ pub struct QuorumBuilder {
 }
 
 impl QuorumBuilder {
-    /// Adds one node: `redis://[user[:password]@]host[:port][/database]`, `rediss://...` for TLS,
-    /// or `redis+unix:///path/to/socket`. Each must be a master of its own, independent of the
-    /// others. See [`redis::Endpoint`].
+    /// Adds one node, which must be a master of its own, independent of the others. Its address is
+    /// one of
+    ///
+    /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
+    /// * `rediss://...`, the same over TLS, checked against the system's certificates
+    ///   (`SSL_CERT_FILE` names others),
+    /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
+    ///
+    /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
+    /// Neither is ever shown.
     ///
     /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep,
     /// can fill this process's memory or end it by a stack overflow: redis-protocol 6, which fred
@@ -82,7 +89,7 @@ impl QuorumBuilder {
     ///
     /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`,
     /// eviction), and some of what happened before this client first saw the node. See [what cannot
-    /// be seen](crate::rules::doubt#what-cannot-be-seen).
+    /// be seen](crate::Doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
@@ -97,7 +104,7 @@ impl QuorumBuilder {
     }
 
     /// Says to nodes that it speaks this protocol, as a later version would: for tests of upgrades.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     #[doc(hidden)]
     pub const fn protocol(mut self, protocol: u32) -> Self {
         self.settings.protocol = protocol;
@@ -165,7 +172,7 @@ impl QuorumBuilder {
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, or for no node or more than 64.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub fn over_dialers(
         self,
         host: Arc<dyn Host>,
@@ -219,7 +226,7 @@ impl QuorumBuilder {
     pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
         let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
-        self.over(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
+        self.with_nodes(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
     /// A quorum over nodes and a host of the caller's: for simulations and for other kinds of
@@ -227,7 +234,12 @@ impl QuorumBuilder {
     ///
     /// # Errors
     /// `Config` if a setting makes no sense, or for no node or more than 64.
+    #[cfg(feature = "unstable")]
     pub fn over(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
+        self.with_nodes(host, nodes)
+    }
+
+    fn with_nodes(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let hints = Hints::new(client(&*host), host.clone());

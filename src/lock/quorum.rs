@@ -182,14 +182,14 @@ impl Quorum {
 
     /// How many names have callers, how many timers are set, and how many callers listen for hints:
     /// none when nothing is held or waited for.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {
         (self.0.queue.len(), self.0.leases.timers(), self.0.leases.voters.hints.ears_in_use())
     }
 
     /// Waits until no release is under way.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
         self.0.leases.voters.cleaned().await;
     }

@@ -51,7 +51,7 @@ impl MemoryNode {
 
     /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
     /// keeps its fence.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub fn forget(&self, name: &super::Name) {
         self.store().forget(name);
     }

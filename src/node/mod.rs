@@ -3,8 +3,10 @@
 //! A [`Node`] takes a [`Request`] without blocking and answers it later, exactly once, through the
 //! request's [`ReplyTo`]. What was submitted to one node is carried out in the order of submission
 //! as long as the connection stays the same; nothing is withdrawn because a caller went away.
+//!
+//! Public with the feature `unstable` only: any release may change it.
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "unstable")]
 pub mod fault;
 pub mod hint;
 pub mod memory;

@@ -196,7 +196,7 @@ impl Outcome {
     }
 
     /// Notes over which connection it came.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub(crate) const fn of_generation(&mut self, generation: u64) {
         if let Self::Held { queued: Some(queued), .. } | Self::Reserved { queued: Some(queued), .. } = self {
             queued.stamp.generation = generation;

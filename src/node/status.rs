@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::doubt::Doubt;
-use crate::rules::roster::{Roster, Seen};
+use crate::rules::roster::{Agreement, Counted, Roster, Seen, agreement, counted};
 use crate::words;
 
 /// Whether a node takes part.
@@ -146,7 +146,7 @@ pub struct NodeStatus {
 impl NodeStatus {
     /// What it comes to on a list of nodes.
     #[must_use]
-    pub fn seen(&self) -> Seen<'_> {
+    pub(crate) fn seen(&self) -> Seen<'_> {
         Seen { label: &self.node, run: self.run.as_deref(), roster: self.latest() }
     }
 
@@ -174,5 +174,23 @@ impl NodeStatus {
             roster: None,
             listed: None,
         }
+    }
+}
+
+impl Counted {
+    /// Whose votes a client would count that comes now with this list, by the rosters that its
+    /// nodes told last. [`Members::counted`](crate::Members::counted) has asked all of them.
+    #[must_use]
+    pub fn of(nodes: &[NodeStatus]) -> Self {
+        counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>())
+    }
+}
+
+impl Agreement {
+    /// Whether these nodes have one list, by the rosters that they told last. Those of retired
+    /// nodes are among them; [`Members::agreement`](crate::Members::agreement) leaves those out.
+    #[must_use]
+    pub fn of(nodes: &[NodeStatus]) -> Self {
+        agreement(&nodes.iter().map(NodeStatus::latest).collect::<Vec<_>>())
     }
 }

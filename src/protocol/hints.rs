@@ -83,7 +83,7 @@ impl Hints {
     }
 
     /// How many listen.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub(crate) fn ears_in_use(&self) -> usize {
         self.ears().len()
     }

@@ -73,7 +73,7 @@ impl Queue {
     }
 
     /// How many names have a line.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, feature = "unstable"))]
     pub(crate) fn len(&self) -> usize {
         self.lines().len()
     }

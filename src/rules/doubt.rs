@@ -10,36 +10,7 @@
 //! [`MAX_ROUND`], so `1.02 * MAX_ROUND` later (two clocks that run apart by 1 %, with room) there
 //! is no such round any more. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
 //!
-//! # What cannot be seen
-//!
-//! - Memory that goes while the process stays, until the next connection: `FLUSHALL`, `FLUSHDB`.
-//!   And in part for ever: a `DEL` by hand, eviction under another policy than `noeviction`.
-//! - A server that restarted **before** this client first saw it, and whose wall clock was then set
-//!   forward: it tells an uptime that is too long.
-//! - A clock that was stepped **before** this client first saw it, or forth and back between two
-//!   answers to this client.
-//! - A master that became a replica and a master again between two probes (5 s), if no write
-//!   reached it as a replica.
-//! - A replica that was promoted **before** this client first saw it: it tells its own uptime.
-//!   Clients that knew the address before do see it.
-//! - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the
-//!   old one. Only its clock can give it away, if that is still wrong when it first answers.
-//! - A step of the clock that is smaller than what drift could have done since the last answer: 1 %
-//!   of that time, which a probe every 5 s keeps under 50 ms, and one round trip.
-//! - A clock that is corrected without a step and faster than by 1 %, until the difference is one
-//!   that can be seen.
-//! - An address that leads clients to different servers at the same time, after a failover that
-//!   left the old server running: one client holds on
-//!   the old one, and another is granted by the new one once `max_ttl` is over.
-//! - A server that takes over behind open connections (a proxy) in the same round trip in which
-//!   another client connects to the old one and loads the
-//!   script for it: it knows that script then, and is seen at the next probe only.
-//! - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a
-//!   snapshot, that takes over **behind an open connection** is seen at the next probe only.
-//!
-//! After any of these, keep the node away from clients (stop it, or close its port) for `max_ttl`;
-//! then nothing that it forgot is held any more. Storage that checks fencing tokens is safe from
-//! all of them.
+//! [`Doubt`] lists what a client cannot see.
 
 mod offset;
 #[cfg(test)]
@@ -51,7 +22,40 @@ use self::offset::Offset;
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
 
-/// Why a node's claims do not count at present.
+/// Why a node's votes on claims do not count at present.
+///
+/// # What cannot be seen
+///
+/// A client judges a node by its answers. It does not notice:
+///
+/// - Memory that goes while the process stays, until the next connection: `FLUSHALL`, `FLUSHDB`.
+///   And in part for ever: a `DEL` by hand, eviction under another policy than `noeviction`.
+/// - A server that restarted **before** this client first saw it, and whose wall clock was then set
+///   forward: it tells an uptime that is too long.
+/// - A clock that was stepped **before** this client first saw it, or forth and back between two
+///   answers to this client.
+/// - A master that became a replica and a master again between two probes (5 s), if no write
+///   reached it as a replica.
+/// - A replica that was promoted **before** this client first saw it: it tells its own uptime.
+///   Clients that knew the address before do see it.
+/// - A machine that is restored, memory and all, from a snapshot of when it ran: its run id is the
+///   old one. Only its clock can give it away, if that is still wrong when it first answers.
+/// - A step of the clock that is smaller than what drift could have done since the last answer: 1 %
+///   of that time, which a probe every 5 s keeps under 50 ms, and one round trip.
+/// - A clock that is corrected without a step and faster than by 1 %, until the difference is one
+///   that can be seen.
+/// - An address that leads clients to different servers at the same time, after a failover that
+///   left the old server running: one client holds on the old one, and another is granted by the
+///   new one once `max_ttl` is over.
+/// - A server that takes over behind open connections (a proxy) in the same round trip in which
+///   another client connects to the old one and loads the script for it: it knows that script then,
+///   and is seen at the next probe only.
+/// - Before Redis 7 scripts are replicated and saved: there a replica, or a server restored from a
+///   snapshot, that takes over **behind an open connection** is seen at the next probe only.
+///
+/// After any of these, keep the node away from clients (stop it, or close its port) for `max_ttl`;
+/// then nothing that it forgot is held any more. Storage that checks fencing tokens is safe from
+/// all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -60,7 +64,7 @@ pub enum Doubt {
     /// Its clock was stepped.
     ClockStepped,
     /// This client or one of the servers has just started, and clients of another list may come
-    /// back to that server: see [`roster`](super::roster).
+    /// back to that server.
     Newcomer,
 }
 

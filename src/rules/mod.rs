@@ -6,6 +6,8 @@
 //!
 //! The repository's `docs/protocol.md` says what the rules do together, why that is safe, and which
 //! check fails without each.
+//!
+//! Public with the feature `unstable` only: any release may change it.
 
 pub mod acquisition;
 pub mod backoff;

@@ -115,6 +115,8 @@ pub struct Enrolment {
 
 /// What a node's roster holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+// Simulated nodes make them up, and take them apart.
+#[cfg_attr(not(feature = "unstable"), non_exhaustive)]
 pub struct Roster {
     /// How many nodes the list of its clients has; zero where it is empty.
     pub nodes: u32,
@@ -149,7 +151,7 @@ impl Roster {
     /// Whether a node with this roster takes these servers of a client whose longest ttl is not
     /// above [`LONGEST`]: the rule of the script.
     #[must_use]
-    pub fn takes(&self, common: Common, servers: &[&Server]) -> bool {
+    pub(crate) fn takes(&self, common: Common, servers: &[&Server]) -> bool {
         let mut runs: BTreeSet<&str> = self.servers.iter().map(String::as_str).collect();
         servers.iter().flat_map(|server| &server.before).for_each(|run| _ = runs.remove(run.as_str()));
         runs.extend(servers.iter().map(|server| server.run.as_str()));
@@ -159,7 +161,7 @@ impl Roster {
     /// Whether a client of the same list was enrolled here: then that one made sure that no client
     /// of another list counts votes. Who has not done that yet tells no ttl.
     #[must_use]
-    pub fn vouches(&self, common: Common, servers: &[Option<Server>]) -> bool {
+    pub(crate) fn vouches(&self, common: Common, servers: &[Option<Server>]) -> bool {
         let known = servers.iter().flatten().filter(|server| server.is_in(self)).count();
         self.is_of(common) && known >= common.size.quorum() as usize && !self.max_ttl.is_zero()
     }

@@ -14,15 +14,7 @@ pub(super) enum Address {
     Unix { path: PathBuf },
 }
 
-/// One server's address.
-///
-/// * `redis://[user[:password]@]host[:port][/database]`, plain text,
-/// * `rediss://...`, the same over TLS, checked against the system's certificates (`SSL_CERT_FILE`
-///   names others),
-/// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
-///
-/// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded. Neither
-/// is ever shown.
+/// One server's address, as [`QuorumBuilder::node`](crate::QuorumBuilder::node) takes it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub(super) address: Address,
@@ -43,8 +35,8 @@ impl Endpoint {
     /// Reads an address.
     ///
     /// # Errors
-    /// `Config` for anything that is not an address as above. What is refused is never repeated
-    /// whole, since it may hold a password.
+    /// `Config` for anything else. What is refused is never repeated whole, since it may hold a
+    /// password.
     pub fn parse(text: &str) -> Result<Self> {
         let url = Url::parse(text.trim()).map_err(|error| no_url(text, error))?;
         match url.scheme() {

@@ -22,9 +22,9 @@ mod script;
 mod supervisor;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "unstable")]
 pub mod transport;
-#[cfg(not(feature = "test-util"))]
+#[cfg(not(feature = "unstable"))]
 #[allow(unreachable_pub, reason = "public for simulations only")]
 pub(crate) mod transport;
 
@@ -335,7 +335,7 @@ impl RedisNode {
     ///
     /// # Errors
     /// `Config` if the address is none.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "unstable")]
     pub fn alone(address: &str, host: Arc<dyn Host>, listener: Arc<dyn Listener>) -> crate::error::Result<Self> {
         let settings = Settings {
             timeout: Duration::from_secs(10),

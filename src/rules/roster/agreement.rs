@@ -7,6 +7,7 @@ use crate::rules::node_set::NodeSet;
 
 /// Whether nodes have one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Agreement {
     /// No roster has a server: no client is enrolled.
     Nobody,

@@ -17,6 +17,7 @@ pub struct Seen<'a> {
 
 /// What the nodes of a list count for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counted {
     /// Those whose votes count, or will once they are up and their quarantine has ended.
     pub nodes: NodeSet,

@@ -216,7 +216,7 @@ impl Client {
 
     /// Which servers a roster has that vouches for this list.
     fn vouched(&self, ring: &Ring, answers: &Answers, now: Tick) -> Option<NodeSet> {
-        let vouches = |roster: &Roster| roster.vouches(common(), &ring.servers);
+        let vouches = |roster: &Roster| vouched(common(), &ring.servers, [roster].into_iter()).is_some();
         let refuses = answers.iter().flatten().any(|(took, roster)| !took && !vouches(roster));
         let told = self.histories.iter().filter_map(|history| history.refused(now));
         let refused = refuses || told.into_iter().any(|(roster, _)| !vouches(roster));

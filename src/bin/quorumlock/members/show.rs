@@ -73,7 +73,7 @@ impl Seen {
             _ if self.counted.why.is_some() => DIFFERS,
             Agreement::Nobody if self.silent() > 0 => DIFFERS,
             Agreement::One | Agreement::Nobody => 0,
-            Agreement::But(_) | Agreement::Several => DIFFERS,
+            _ => DIFFERS,
         }
     }
 
@@ -150,11 +150,6 @@ impl Seen {
             Agreement::Nobody => {
                 "nobody has a list: no client is enrolled, and clients of any list may come".to_owned()
             }
-            Agreement::Several => format!(
-                "the nodes have several lists: give all clients the same list, or stop those of all others and wait \
-                 {} after the last has stopped",
-                left(self.binds())
-            ),
             Agreement::But(nodes) => {
                 let names: Vec<_> = nodes.iter().map(|node| &*self.members.nodes[node].node).collect();
                 let empty = nodes
@@ -162,6 +157,11 @@ impl Seen {
                     .all(|node| matches!(&self.members.nodes[node].roster, Ok(it) if it.servers.is_empty()));
                 format!("{} {} from the others: {}", names.join(" and "), differ(names.len()), self.what_to_do(empty))
             }
+            _ => format!(
+                "the nodes have several lists: give all clients the same list, or stop those of all others and wait \
+                 {} after the last has stopped",
+                left(self.binds())
+            ),
         }
     }
 
@@ -284,7 +284,7 @@ const fn word(agreement: Agreement) -> &'static str {
         Agreement::Nobody => "nobody",
         Agreement::One => "one",
         Agreement::But(_) => "but",
-        Agreement::Several => "several",
+        _ => "several",
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::rules::roster::agreement;
 use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Quorum, Roster};
 use serde_json::{Value, json};
 
@@ -122,14 +121,14 @@ impl Seen {
     /// What clients have in common, as rosters tell.
     fn clients(&self) -> String {
         let rosters: Vec<_> = self.nodes.iter().map(NodeStatus::latest).collect();
-        let (agreed, differs) = match agreement(&rosters) {
+        let (agreed, differs) = match Agreement::of(&self.nodes) {
             _ if rosters.iter().flatten().count() < self.verdict().quorum() => {
                 return "too few nodes told whose votes count".to_owned();
             }
             Agreement::Nobody => return "no client is enrolled".to_owned(),
-            Agreement::Several => ("several lists", NodeSet::default()),
             Agreement::One => ("one list", NodeSet::default()),
             Agreement::But(these) => ("one list", these),
+            _ => ("several lists", NodeSet::default()),
         };
         let labels: Vec<_> = differs.iter().map(|node| &*self.nodes[node].node).collect();
         let differing = match labels.as_slice() {

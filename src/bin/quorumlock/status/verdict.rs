@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use quorumlock::rules::roster::counted;
 use quorumlock::{Counted, Inspected, Inspection, NodeState, NodeStatus};
 
 use crate::duration::{exact, left};
@@ -18,7 +17,7 @@ pub(super) struct Verdict<'a> {
 
 impl<'a> Verdict<'a> {
     pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
-        let mut counted = counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>());
+        let mut counted = Counted::of(nodes);
         // Of the votes of a server that has not told its roster, nothing is known.
         let told = (0..nodes.len()).filter(|&node| nodes[node].run.is_none() || nodes[node].roster.is_some());
         counted.nodes = counted.nodes.and(told.collect());
