@@ -354,24 +354,51 @@ pub fn a_retired_node_answers_a_newcomer(script: &mut Script) {
     script.at(53_000, Cue::Kill(1));
 }
 
+/// One of three nodes is far from a client and the others near, of which one restarts: the far one
+/// votes while that is in quarantine.
+pub fn a_far_node_beside_one_that_restarts(script: &mut Script) {
+    script.world(3, 1, 5_000, 12_000);
+    (script.plan.regions, script.plan.far) = (2, millis(200));
+    let at = script.about(5_000, 4_000);
+    let near = [0, 2][script.dice.index(2)];
+    script.at(at, forgets(near));
+    for after in [1_000, 5_000, 9_000] {
+        script.asks(at + after, 0, Part { must: true, ..asks_for(3_000, 200) });
+    }
+}
+
+/// One of the near ones was retired: who comes counts the far one.
+pub fn a_far_node_beside_one_that_was_retired(script: &mut Script) {
+    script.world(3, 1, 5_000, 12_000);
+    (script.plan.regions, script.plan.far) = (2, millis(200));
+    let near = [0, 2][script.dice.index(2)];
+    script.at(3_000, Cue::Retire(near));
+    let comes = script.about(16_000, 4_000);
+    for _ in 0..2 {
+        script.at(comes, Cue::Starts);
+    }
+    script.asks(comes + 3_000, 1, Part { must: true, ..asks_for(3_000, 200) });
+    script.asks(comes + 4_000, 2, Part { must: true, ..asks_for(3_000, 200) });
+}
+
 /// Two clients of lists that share one node start at the same moment. One is told by that node that
 /// nobody is there, and cannot reach it any more when it writes.
-fn it_goes_when_a_newcomer_has_looked(script: &mut Script) {
+fn it_goes_when_a_newcomer_has_looked(script: &mut Script, at: u64) {
     script.world(5, 1, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4], vec![0, 1, 2]];
     script.at(3_000, Cue::Kill(0));
     script.jitter = 0;
     // Both look within some milliseconds.
-    let first = script.about(28_646, 6);
+    let first = script.about(at - 4, 6);
     script.at(first, Cue::Starts);
-    script.at(28_650, Cue::Starts);
+    script.at(at, Cue::Starts);
     let cut = Cue::Cut { process: 2, node: 2, ways: [true, false], last: millis(1_500) };
     let nth = script.dice.index(4) as u32;
     script.once_done_again(Verb::Other, 2, 2, Answer::Other, nth, cut);
 }
 
 pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
-    it_goes_when_a_newcomer_has_looked(script);
+    it_goes_when_a_newcomer_has_looked(script, 28_650);
     for process in [1, 2] {
         for at in [50, 1_200, 2_500, 4_000, 7_000] {
             script.asks(28_700 + at, process, asks_for(2_500, 4_000));
@@ -380,10 +407,25 @@ pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
     script.at(45_000, Cue::Kill(1));
 }
 
+/// The same when the nodes have restarted since the last client of the one's list has gone, and know
+/// for how long its locks last: with that, what the one reserves looks as if it was enrolled.
+pub fn what_was_reserved_where_a_ttl_is_known(script: &mut Script) {
+    it_goes_when_a_newcomer_has_looked(script, 16_650);
+    for node in 0..3 {
+        script.at(5_000, Cue::Crash { node, memory: Memory::Kept, down: millis(100) });
+    }
+    for process in [1, 2] {
+        for at in [50, 300, 600, 1_200, 2_500, 4_000, 7_000] {
+            script.asks(16_700 + at, process, asks_for(2_500, 4_000));
+        }
+    }
+    script.at(33_000, Cue::Kill(1));
+}
+
 /// The same, and another client of the one's list starts then, which cannot reach that node either:
 /// what the one wrote to the others is no reason to go on without it.
 pub fn a_newcomer_beside_one_that_is_not_enrolled_yet(script: &mut Script) {
-    it_goes_when_a_newcomer_has_looked(script);
+    it_goes_when_a_newcomer_has_looked(script, 28_650);
     script.plan.lists.push(vec![0, 1, 2]);
     script.asks(28_750, 1, asks_for(2_500, 10_000));
     let starts = script.about(28_700, 1_500);
