@@ -212,10 +212,10 @@ impl Book {
         self.chosen(ring, looked, now)
     }
 
-    /// Of a client that has something enrolled: it waits for all, so that far nodes are not left
-    /// out for long where nearer ones have changed.
+    /// Of a client that has something enrolled: it waits for all unless somebody refuses, so that
+    /// far nodes are not left out for long where nearer ones have changed.
     async fn look_again(&mut self, ring: &Ring<'_>, standing: NodeSet) -> Result<Looked, Option<Tick>> {
-        let answers = self.ask(ring, standing, false).await?;
+        let answers = self.asked(ring, ring.look_again(standing)).await?;
         let (wanted, answer) = (ring.wanted(&answers), answered(&answers));
         Ok(Looked { answers, wanted, answer, first: false })
     }
@@ -225,7 +225,7 @@ impl Book {
         // What is written for nothing keeps others out.
         let may_vouch = self.others_refuse(ring, now).next().is_none() && !self.first.has_written(now);
         self.first.looks(now, ring.patience() + SOON);
-        let mut answers = self.ask(ring, standing, may_vouch).await?;
+        let mut answers = self.asked(ring, ring.look_for(standing, may_vouch)).await?;
         let mut wanted = ring.wanted(&answers);
         let vouched = self.vouched(ring, &answers, now);
         if let Some((until, standing)) = self.waits(ring, &answers, vouched, now) {
@@ -238,7 +238,7 @@ impl Book {
             // This process may have stood still: then the answers are there, and were not read.
             None if ring.is_silent(&answers) => {
                 let few = !ring.is_quorum(&answers);
-                answers = self.ask(ring, standing, false).await?;
+                answers = self.asked(ring, ring.look_for(standing, false)).await?;
                 answer = answer.or(answered(&answers));
                 // Then it has waited for nobody yet.
                 if few && ring.is_quorum(&answers) && !ring.missing(&answers).is_empty() {
@@ -251,11 +251,11 @@ impl Book {
         Ok(Looked { answers, wanted, answer, first })
     }
 
-    /// Asks all what they would take. Who stood still meanwhile looks again: what was told may have
-    /// ended, and what it has enrolled.
-    async fn ask(&mut self, ring: &Ring<'_>, wanted: NodeSet, may_vouch: bool) -> Result<Answers, Option<Tick>> {
+    /// What all say. Who stood still meanwhile looks again: what was told may have ended, and what
+    /// it has enrolled.
+    async fn asked(&mut self, ring: &Ring<'_>, looks: impl Future<Output = Answers>) -> Result<Answers, Option<Tick>> {
         let began = ring.voters.host.now();
-        let answers = ring.look_for(wanted, may_vouch).await;
+        let answers = looks.await;
         let now = ring.voters.host.now();
         if is_late(now, began + ring.patience()) {
             self.hear(&answers, began, false);
