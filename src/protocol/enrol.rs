@@ -313,7 +313,7 @@ impl Book {
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
             let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
-            if !self.is_fresh(began) {
+            if first {
                 self.first.writes(began + ring.lasts(lasting) + SPARE + ring.patience());
             }
             let answers = ring.write(chosen, answer, lasting).await;

@@ -161,14 +161,13 @@ impl Client {
 
     /// What it writes reaches a node.
     pub fn written(&mut self, nodes: &mut Nodes, node: usize) {
-        let fresh = self.writing.as_ref().is_some_and(|writing| self.is_fresh(tick(writing.began)));
         let Some(writing) = &mut self.writing else { return };
         let enrolled = enrolment(&writing.servers, writing.chosen, time(TTL) + LASTS);
         let asked = match writing.reserves {
             true => Enrolment { max_ttl: Duration::ZERO, lasts: RESERVED, ..enrolled },
             false => enrolled,
         };
-        if !fresh {
+        if writing.first {
             self.first.writes(tick(writing.began) + asked.lasts + SPARE);
         }
         writing.pending.remove(node);
