@@ -212,12 +212,14 @@ impl Book {
         self.chosen(ring, looked, now)
     }
 
-    /// Of a client that has something enrolled: it waits for all unless somebody refuses, so that
-    /// far nodes are not left out for long where nearer ones have changed.
+    /// Of a client that has something enrolled. It writes soon: clients of another list may come to
+    /// a node that has restarted. Then it waits for all, so that far nodes are not left out where
+    /// nearer ones have changed.
     async fn look_again(&mut self, ring: &Ring<'_>, standing: NodeSet) -> Result<Looked, Option<Tick>> {
-        let answers = self.asked(ring, ring.look_again(standing)).await?;
-        let (wanted, answer) = (ring.wanted(&answers), answered(&answers));
-        Ok(Looked { answers, wanted, answer, first: false })
+        let may_vouch = self.others_refuse(ring, ring.voters.host.now()).next().is_none();
+        let answers = self.asked(ring, ring.look_for(standing, may_vouch)).await?;
+        let wanted = ring.wanted(&answers);
+        Ok(Looked { answers, wanted, answer: ring.connected, first: false })
     }
 
     /// Of a client that has nothing enrolled.
@@ -238,6 +240,7 @@ impl Book {
             // This process may have stood still: then the answers are there, and were not read.
             None if ring.is_silent(&answers) => {
                 let few = !ring.is_quorum(&answers);
+                self.first.looks(ring.voters.host.now(), ring.patience() + SOON);
                 answers = self.asked(ring, ring.look_for(standing, false)).await?;
                 answer = answer.or(answered(&answers));
                 // Then it has waited for nobody yet.
@@ -298,7 +301,11 @@ impl Book {
                 self.drop_out(ring, servers, &answers, now);
                 Ok(Choice { servers, answer, first })
             }
-            Verdict::Listed(_) | Verdict::Fit(_) => Err(None),
+            Verdict::Listed(_) => Err(None),
+            Verdict::Fit(_) => {
+                ring.tell_these(answered(&answers), &Standing::Few);
+                Err(None)
+            }
             Verdict::Nobody(node) => {
                 self.end(ring, node, &answers, now);
                 Err(None)
@@ -309,9 +316,13 @@ impl Book {
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
     /// some.
     async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, first }: Choice) -> bool {
-        let mut reserves = first;
+        let (mut reserves, was_fresh) = (first, self.is_fresh(ring.voters.host.now()));
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
+            // It stood still: what it has enrolled may have ended.
+            if was_fresh && !self.is_fresh(began) {
+                return false;
+            }
             let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
             if first {
                 self.first.writes(began + ring.lasts(lasting) + SPARE + ring.patience());

@@ -155,17 +155,6 @@ impl<'a> Ring<'a> {
         self.told_soon(self.enrolment(wanted, Duration::ZERO), is_vouched).await
     }
 
-    /// Asks all nodes the same, and waits for all; not for long once one refuses: what it does not
-    /// take must not decide any more.
-    pub(super) async fn look_again(&self, wanted: NodeSet) -> Answers {
-        let host = &self.voters.host;
-        let end = host.now() + self.patience();
-        let round = self.put(self.enrolment(wanted, Duration::ZERO));
-        let told = |it: &Answered| (it.refused || self.connected.without(it.nodes).is_empty()).then_some(());
-        let _ = before(host, end, round.until(told)).await;
-        self.rest(&round, self.connected, end.min(host.now() + OTHERS)).await
-    }
-
     /// Asks all nodes to take the servers of `chosen`, and waits for these.
     pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet, lasting: Lasting) -> Answers {
         let end = self.voters.host.now() + self.patience();
@@ -222,7 +211,6 @@ impl<'a> Ring<'a> {
             voters: 0,
             quorum: self.voters.size.quorum(),
             all: self.connected.len(),
-            refused: false,
             asked: self.voters.host.now(),
             unheard: self.unheard.clone(),
         };
@@ -317,8 +305,6 @@ struct Answered {
     quorum: u32,
     /// How many are asked.
     all: u32,
-    /// Whether one of them has no room.
-    refused: bool,
     asked: Tick,
     unheard: Arc<Unheard>,
 }
@@ -330,7 +316,6 @@ impl Count for Answered {
         self.nodes.insert(node);
         if let Some(answer) = answer(reply) {
             self.voters += u32::from(answer.1.retired.is_none());
-            self.refused |= !answer.0;
             self.unheard.push(Said { node, answer, asked: self.asked });
         }
     }
