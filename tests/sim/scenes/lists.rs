@@ -410,7 +410,7 @@ pub fn the_common_node_goes_when_a_newcomer_has_looked(script: &mut Script) {
 /// The same when the nodes have restarted since the last client of the one's list has gone, and know
 /// for how long its locks last: with that, what the one reserves looks as if it was enrolled.
 pub fn what_was_reserved_where_a_ttl_is_known(script: &mut Script) {
-    it_goes_when_a_newcomer_has_looked(script, 16_650, 4_000);
+    it_goes_when_a_newcomer_has_looked(script, 16_650, 3_000);
     for node in 0..3 {
         script.at(5_000, Cue::Crash { node, memory: Memory::Kept, down: millis(100) });
     }
