@@ -146,7 +146,7 @@ pub struct NodeStatus {
 impl NodeStatus {
     /// What it comes to on a list of nodes.
     #[must_use]
-    pub(crate) fn seen(&self) -> Seen<'_> {
+    fn seen(&self) -> Seen<'_> {
         Seen { label: &self.node, run: self.run.as_deref(), roster: self.latest() }
     }
 

@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::host::before;
 use crate::node::{Fault, FaultKind, Inspection, Name, NodeState, NodeStatus, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
-use crate::rules::roster::{Counted, counted};
+use crate::rules::roster::Counted;
 
 /// Counts answers, whatever they are.
 struct Answers {
@@ -77,10 +77,6 @@ fn statuses(voters: &Voters) -> Vec<NodeStatus> {
     voters.nodes.iter().map(|node| node.status()).collect()
 }
 
-fn by_rosters(nodes: &[NodeStatus]) -> Counted {
-    counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>())
-}
-
 fn listed_of(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
     // In memory, nodes have no rosters.
     if nodes.iter().all(|node| node.run.is_none()) {
@@ -92,13 +88,13 @@ fn listed_of(voters: &Voters, nodes: &[NodeStatus]) -> NodeSet {
     // Who only looks knows nothing of the votes of a server that has not told its roster.
     let told = |node: &NodeStatus| !voters.members.onlooker || node.roster.is_some();
     let told: NodeSet = (0..nodes.len()).filter(|&node| told(&nodes[node])).collect();
-    by_rosters(nodes).nodes.and(told)
+    Counted::of(nodes).nodes.and(told)
 }
 
 /// Why clients count too few votes with this list, as far as rosters were told. (What a client that
 /// enrols its servers met is in its nodes' states.)
 pub(crate) fn kept_out(voters: &Voters) -> Option<String> {
-    let Counted { nodes, why } = by_rosters(&statuses(voters));
+    let Counted { nodes, why } = Counted::of(&statuses(voters));
     why.filter(|_| nodes.len() < voters.size.quorum() && !voters.nodes.iter().any(|node| node.enrols()))
 }
 

@@ -31,8 +31,8 @@ pub fn conflict(common: Common, mine: &[Option<Server>], node: &str, roster: &Ro
     let strangers = unknown(roster, mine);
     format!(
         "{node} is used by clients of {} that this one does not know ({}; this list has {}; see `quorumlock members \
-         show`): if these restarted while no client ran, or are down, wait {:.0?}; if they are of another list, give all the same list, or stop the \
-         others and wait {lasts:.0?} after the last has stopped",
+         show`): if these restarted while no client ran, or are down, wait {:.0?}; if they are of another list, give \
+         all the same list, or stop the others and wait {lasts:.0?} after the last has stopped",
         servers(strangers.len()),
         strangers.join(", "),
         named(&runs(mine)),

@@ -1,5 +1,6 @@
-//! How a client enrols: `Book` of `src/protocol/enrol.rs` once more, as steps between which others
-//! take theirs.
+//! How a client enrols: `Book` of `src/protocol/enrol.rs` and `enrol/choosing.rs` once more, as
+//! steps between which others take theirs. Nobody stands still within a step, so what guards against
+//! that is not here.
 
 use std::time::Duration;
 
