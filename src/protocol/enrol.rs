@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::choosing::Choice;
-use self::first::First;
+use self::first::{First, is_late};
 use self::history::History;
 use self::ring::{Answers, Lasting, RESERVED, Ring, Said, Unheard, answered, retirees};
 use super::doubts::Doubts;
@@ -123,7 +123,7 @@ impl Book {
         }
         self.were_retired = self.retired();
         let listed = match self.choice(&ring, now).await {
-            Ok(choice) => Ok(self.enrol(&ring, choice).await),
+            Ok(choice) => Ok(self.enrol(&ring, choice, now).await),
             Err(again) => Err(again),
         };
         self.tell_retired(&ring);
@@ -181,15 +181,17 @@ impl Book {
     }
 
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
-    /// some.
-    async fn enrol(&mut self, ring: &Ring<'_>, Choice { servers: mut chosen, answer, first }: Choice) -> bool {
+    /// some. What it rests on was asked `last`.
+    async fn enrol(&mut self, ring: &Ring<'_>, choice: Choice, mut last: Tick) -> bool {
+        let Choice { servers: mut chosen, answer, first } = choice;
         let (mut reserves, was_fresh) = (first, self.is_fresh(ring.voters.host.now()));
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
-            // It stood still: what it has enrolled may have ended.
-            if was_fresh && !self.is_fresh(began) {
+            // It stood still: what it has enrolled may have ended, or what vouched for it.
+            if (was_fresh && !self.is_fresh(began)) || (!first && is_late(began, last + ring.patience())) {
                 return false;
             }
+            last = began;
             let lasting = if reserves { Lasting::Reserved } else { Lasting::Enrolled };
             if first {
                 self.first.writes(began + ring.lasts(lasting) + SPARE + ring.patience());

@@ -247,6 +247,28 @@ async fn a_far_node_votes_for_who_comes_when_a_near_one_was_retired() {
     assert!(second.lock("a").acquire(5 * SECOND).await.is_ok());
 }
 
+/// Who knows which server was there before cannot tell the others for a while.
+#[tokio::test]
+async fn what_a_far_node_refused_is_asked_again_until_it_takes_it() {
+    let (mut all, far) = one_is_far().await;
+    let ways = futures::future::join_all(all.iter().map(|node| Proxy::start(node.port()))).await;
+    let long = |builder: QuorumBuilder| builder.ttl(120 * SECOND);
+    let urls: Vec<_> = ways.iter().map(Proxy::url).collect();
+    let before = long(Quorum::builder().nodes(urls).max_ttl(Duration::ZERO)).connect().await.unwrap();
+    eventually("it has enrolled", async || before.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+    ways.iter().for_each(|way| {
+        way.refuse(true);
+        way.reset();
+    });
+    all[2].kill();
+    all[2].restart().await;
+    let comes = long(by(&all, &far)).connect().await.unwrap();
+    eventually("the new one is left out", async || unlisted(&comes, 2)).await;
+    ways.iter().for_each(|way| way.refuse(false));
+    eventually("it is told who was before it", async || before.nodes()[2].state == NodeState::Up).await;
+    eventually("all vote", async || comes.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+}
+
 #[tokio::test]
 async fn a_node_that_restarts_while_no_client_runs_is_left_out_and_said_to_be() {
     let mut all = servers(3).await;

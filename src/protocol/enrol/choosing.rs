@@ -34,7 +34,7 @@ impl Book {
             return Ok(Choice { servers: standing, answer: ring.connected, first: false });
         }
         let looked = match self.is_fresh(now) {
-            true => self.look_again(ring, standing).await?,
+            true => self.look_again(ring, standing, now).await?,
             false => self.look_first(ring, standing, now).await?,
         };
         self.hear(&looked.answers, now, true);
@@ -44,11 +44,14 @@ impl Book {
     /// Of a client that has something enrolled. It writes soon: clients of another list may come to
     /// a node that has restarted. Then it waits for all, so that far nodes are not left out where
     /// nearer ones have changed.
-    async fn look_again(&mut self, ring: &Ring<'_>, standing: NodeSet) -> Result<Looked, Option<Tick>> {
-        let may_vouch = self.others_refuse(ring, ring.voters.host.now()).next().is_none();
+    async fn look_again(&mut self, ring: &Ring<'_>, standing: NodeSet, now: Tick) -> Result<Looked, Option<Tick>> {
+        // What was refused is forgiven only where it is asked and answered again.
+        let may_vouch = self.refused(now).next().is_none();
         let answers = self.asked(ring, ring.look_for(standing, may_vouch)).await?;
+        let is_brief = ring.voters.host.now() < now + ring.patience();
+        let answer = if is_brief { ring.connected } else { answered(&answers) };
         let wanted = ring.wanted(&answers);
-        Ok(Looked { answers, wanted, answer: ring.connected, first: false })
+        Ok(Looked { answers, wanted, answer, first: false })
     }
 
     /// Of a client that has nothing enrolled.
@@ -131,8 +134,9 @@ impl Book {
                 Ok(Choice { servers, answer, first })
             }
             Verdict::Listed(_) => Err(None),
-            Verdict::Fit(_) => {
-                ring.tell_these(answered(&answers), &Standing::Few);
+            Verdict::Fit(servers) => {
+                ring.tell_these(answered(&answers).and(servers), &Standing::Few);
+                self.leave_out(ring, servers, &answers, now);
                 Err(None)
             }
             Verdict::Nobody(node) => {

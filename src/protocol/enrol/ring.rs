@@ -155,7 +155,8 @@ impl<'a> Ring<'a> {
         self.told_soon(self.enrolment(wanted, Duration::ZERO), is_vouched).await
     }
 
-    /// Asks all nodes to take the servers of `chosen`, and waits for these.
+    /// Asks all nodes to take the servers of `chosen`, and waits for these; for all, where too few
+    /// of them take it, and nobody refuses it.
     pub(super) async fn write(&self, chosen: NodeSet, answer: NodeSet, lasting: Lasting) -> Answers {
         let end = self.voters.host.now() + self.patience();
         let enrolment = self.enrolment(chosen, self.lasts(lasting));
@@ -163,7 +164,11 @@ impl<'a> Ring<'a> {
             Lasting::Enrolled => enrolment,
             Lasting::Reserved => Enrolment { max_ttl: Duration::ZERO, ..enrolment },
         });
-        self.rest(&round, answer, end).await
+        let answers = self.rest(&round, answer, end).await;
+        // A far node is not among those that were waited for where a quorum without it vouched.
+        let (took, said) = (took(&answers), answered(&answers));
+        let few = took.and(chosen).len() < self.voters.size.quorum() && said.without(took).is_empty();
+        if few { self.rest(&round, self.connected, end).await } else { answers }
     }
 
     /// For how long entries last at least that are written.
@@ -285,6 +290,11 @@ fn answer(reply: &Reply) -> Option<(bool, Roster)> {
 /// The nodes that answered.
 pub(super) fn answered(answers: &Answers) -> NodeSet {
     (0..answers.len()).filter(|&node| answers[node].is_some()).collect()
+}
+
+/// The nodes that took what was asked.
+fn took(answers: &Answers) -> NodeSet {
+    (0..answers.len()).filter(|&node| answers[node].as_ref().is_some_and(|(took, _)| *took)).collect()
 }
 
 /// Who answered that it was retired: its roster binds, and its votes do not count.

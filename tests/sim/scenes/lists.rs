@@ -381,6 +381,22 @@ pub fn a_far_node_beside_one_that_was_retired(script: &mut Script) {
     script.asks(comes + 4_000, 2, Part { must: true, ..asks_for(3_000, 200) });
 }
 
+/// One node of five hangs, and another is left out, since it restarted while nobody was there who
+/// could tell the others; nodes may take long for an answer. The three that are left vote all the
+/// time.
+pub fn one_hangs_beside_one_that_is_left_out(script: &mut Script) {
+    script.world(5, 1, 3_000, 20_000);
+    script.node_timeout(20_000);
+    script.at(5_000, Cue::Kill(0));
+    script.at(5_500, forgets(4));
+    script.at(7_000, Cue::Starts);
+    let hangs = script.about(10_000, 2_000);
+    script.hold_back(1, &[3], hangs..NEVER, NEVER);
+    for after in (0..22).map(|nth| nth * 1_000) {
+        script.asks(16_000 + after, 1, Part { must: true, ..asks_for(900, 10) });
+    }
+}
+
 /// Two clients of lists that share one node start at the same moment. One is told by that node that
 /// nobody is there, and cannot reach it any more when it writes.
 fn it_goes_when_a_newcomer_has_looked(script: &mut Script, at: u64, last: u64) {

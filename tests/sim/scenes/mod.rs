@@ -103,6 +103,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_retired_node_answers_a_newcomer),
     scene!(lists::what_was_reserved_where_a_ttl_is_known),
     scene!(lists::a_far_node_beside_one_that_restarts),
+    scene!(lists::one_hangs_beside_one_that_is_left_out),
     scene!(lists::a_far_node_beside_one_that_was_retired),
     scene!(lists::the_common_node_goes_when_a_newcomer_has_looked),
     scene!(lists::a_newcomer_beside_one_that_is_not_enrolled_yet),
