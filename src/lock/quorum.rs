@@ -225,7 +225,8 @@ impl Quorum {
         let unlisted = nodes.iter().filter(|node| matches!(node.state, NodeState::Unlisted { .. })).count();
         if unlisted > 0 && unlisted + admitted(nodes) >= quorum {
             return format!(
-                "no quorum within {patience}: {quorum} of {all} nodes must vote, and {unlisted} are unlisted"
+                "no quorum within {patience}: {quorum} of {all} nodes must vote, and {unlisted} {} unlisted",
+                if unlisted == 1 { "is" } else { "are" }
             );
         }
         let waiting = nodes.iter().filter(|node| matches!(node.state, NodeState::Waiting { .. })).count();

@@ -220,7 +220,7 @@ impl fmt::Display for Outcome {
             Self::Lost { holder } => write!(f, "held by {holder}"),
             Self::Granted { .. } => f.write_str("voted for this client"),
             Self::Extended => f.write_str("renewed it"),
-            Self::Healed => f.write_str("did not hold it, and holds it again now"),
+            Self::Healed => f.write_str("had lost it, and has it again, which is no vote for it"),
             other => f.write_str(other.as_str()),
         }
     }

@@ -23,7 +23,7 @@ async fn who_retires_so_many_that_no_quorum_is_left_is_asked_first() {
     assert!(code == 0 && out.contains("2 of 3 nodes vote then") && !err.contains("[y/N]"), "{out}{err}");
     let (code, out, err) = done(&mut retire(1));
     assert!(code == 1 && out.is_empty() && err.contains("nothing was retired"), "{code} {out}{err}");
-    let lost = "1 of 3 nodes votes then: clients of this list acquire nothing, and running locks are lost";
+    let lost = "1 of 3 nodes votes then: clients of this list acquire nothing, and lose the locks that they hold";
     assert!(err.contains(lost) && err.contains("say --yes") && !err.contains("[y/N]"), "{err}");
     assert_eq!(done(over(&servers).args(["members", "show"])).0, 0, "it was not");
     let (code, out, _) = done(retire(1).arg("--json"));
@@ -74,7 +74,7 @@ async fn a_node_that_restarted_just_now_does_not_vote_then() {
     assert!(code == 1 && out.is_empty() && err.contains("nothing was retired"), "{code} {out}{err}");
     let (_, rest) =
         err.split_once("1 of 3 nodes votes then: clients of this list acquire nothing for another ").expect(&err);
-    assert!(rest.contains(" s, since 1 is quarantined, and running locks are lost"), "{err}");
+    assert!(rest.contains(" s, since 1 is quarantined, and lose the locks that they hold"), "{err}");
 }
 
 #[tokio::test]

@@ -67,8 +67,8 @@ fn replaced(node: &str, roster: &Roster, mine: &[Option<Server>], lasts: Duratio
     let before = unknown(roster, mine).join(", ");
     format!(
         "this server restarted or was replaced while no client of this list ran, or others use another list: the roster of \
-         {node} has {before} in its place; nothing needs to be done, its votes count {lasts:.0?} after the last client has \
-         stopped that was running before, and the others' count now"
+         {node} has {before} in its place; its votes count {lasts:.0?} after the last client has stopped that was running \
+         before; nothing needs to be done where the others are a quorum"
     )
 }
 

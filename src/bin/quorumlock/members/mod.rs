@@ -118,7 +118,7 @@ impl fmt::Display for Left {
                     format!(" for another {}, since {} quarantined", shown_left(wait), are(self.quarantines.len()))
                 });
                 let quarantined = quarantined.unwrap_or_default();
-                write!(f, ": clients of this list acquire nothing{quarantined}, and running locks are lost")
+                write!(f, ": clients of this list acquire nothing{quarantined}, and lose the locks that they hold")
             }
         }
     }

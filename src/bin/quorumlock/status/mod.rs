@@ -233,6 +233,7 @@ impl Seen {
             "evicts": node.evicts,
             "out_of_memory": node.out_of_memory,
             "no_wake_ups": node.no_wake_ups,
+            "counts": verdict.counts(index),
             "listed": node.listed,
             "roster": node.roster.as_ref().map(|roster| json!({
                 "n": roster.nodes,
