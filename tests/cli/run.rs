@@ -74,6 +74,53 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
 }
 
 #[tokio::test]
+async fn who_does_not_want_to_wait_tries_once() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let tried = |options: &[&str]| done(&mut run(&servers, "job", options, "echo ran", folder.path()));
+    assert_eq!(tried(&["-n"]).1, "ran\n");
+    servers.iter().for_each(|server| server.take("job", "somebody/else"));
+    for option in ["-n", "--no-wait"] {
+        let (code, out, err) = tried(&[option]);
+        assert_eq!((code, out.as_str()), (75, ""), "{err}");
+        assert!(err.contains("held by somebody/else") && !err.contains("waiting for"), "{err}");
+    }
+}
+
+#[tokio::test]
+async fn no_wait_overrides_the_files_timeout() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    servers[0].take("job", "somebody/else");
+    let file = folder.path().join("nodes.toml");
+    std::fs::write(&file, format!("timeout = \"1h\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url())).unwrap();
+    let mut command = over(&[]);
+    let (code, _, err) = done(command.args(["run", "job", "-n", "--config"]).arg(&file).args(["--", "true"]));
+    assert_eq!(code, 75, "{err}");
+}
+
+#[tokio::test]
+async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let tried = |options: &[&str]| done(&mut run(&servers, "job", options, "exit 3", folder.path()));
+    assert_eq!(tried(&["-n", "-E", "9"]).0, 3, "the command's own is its own");
+    servers.iter().for_each(|server| server.take("job", "somebody/else"));
+    for (options, code) in [
+        (&["-n", "-E", "9"][..], 9),
+        (&["--timeout", "300ms", "--conflict-exit-code", "255"], 255),
+        (&["--no-wait", "--conflict-exit-code=0"], 0),
+    ] {
+        let (ended, _, err) = tried(options);
+        assert!(ended == code && err.contains("held by somebody/else"), "{options:?}: {ended} {err}");
+    }
+}
+
+#[test]
+fn that_nobody_can_tell_who_holds_it_is_no_conflict() {
+    let nodes = ["--nodes", "redis://127.0.0.1:1", "--connect-timeout", "300ms"];
+    let (code, _, err) = done(bare().args(["run", "job", "-n", "-E", "9"]).args(nodes).args(["--", "true"]));
+    assert_eq!(code, 69, "{err}");
+}
+
+#[tokio::test]
 async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     let servers = servers(1).await;
     let url = servers[0].url();

@@ -25,6 +25,11 @@ fn bad_arguments_are_refused_with_64() {
     refused(&run(&["--ttl", "2m"]), "above max_ttl");
     refused(&run(&["--kill-grace", "20s"]), "--kill-grace is 20 s; use");
     refused(&run(&["--metrics", "nowhere"]), "no address");
+    refused(&run(&["-n", "--timeout", "3s"]), "cannot be used with");
+    for code in ["--conflict-exit-code=256", "--conflict-exit-code=-1", "-Ebusy"] {
+        refused(&run(&[code]), "'--conflict-exit-code <N>'");
+    }
+    refused(&run(&["-E", "256"]), "256 is not in 0..=255");
     refused(&["status", "--nodes", "http://eu"], "use redis://");
     refused(&["status", "--nodes", "redis://eu,redis://eu:6379"], "configured twice");
     refused(&["release", "job"], "--force");

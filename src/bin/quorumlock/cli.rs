@@ -10,11 +10,12 @@ use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::duration;
+use crate::failure::TIMEOUT;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
 Exit codes: 1 a check failed, nodes differ or you did not say yes, 64 usage or settings, 69 no quorum of nodes can vote,
-70 internal error, 75 not acquired in time, 76 the lock was lost.
+70 internal error, 75 not acquired in time (or what run -E says), 76 the lock was lost.
 Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES.
 Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
@@ -115,6 +116,12 @@ pub(crate) struct Run {
     /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
+    /// Does not wait while somebody else holds the lock: the same as --timeout 0
+    #[arg(short, long, conflicts_with = "timeout")]
+    pub(crate) no_wait: bool,
+    /// The exit code where somebody else holds the lock, at once or until the timeout: 0 to 255
+    #[arg(short = 'E', long, value_name = "N", default_value_t = TIMEOUT)]
+    pub(crate) conflict_exit_code: u8,
     /// For how long the nodes hold the lock unless it is renewed, which happens all the time
     /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]

@@ -36,6 +36,10 @@ impl Failure {
         Self::new(INTERNAL, message)
     }
 
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        Self { code, ..self }
+    }
+
     /// With one line more.
     pub(crate) fn and(self, line: &str) -> Self {
         Self { message: format!("{}\n  {line}", self.message), ..self }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, Lease, LockGuard, NodeState, Quorum, Released};
+use quorumlock::{Error, ErrorKind, Lease, LockGuard, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: Run) -> Outcome {
     }
     let grace = grace(args.kill_grace, ttl)?;
     exporter::serve(args.metrics.as_deref())?;
-    let wait = Wait { began: Instant::now(), timeout: args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) };
+    let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings) };
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
@@ -57,6 +57,10 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
+}
+
+fn timeout(args: &Run, settings: &Settings) -> Duration {
+    if args.no_wait { Duration::ZERO } else { args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) }
 }
 
 /// Which nodes a quorum lacks.
@@ -116,7 +120,7 @@ async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, si
     let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     let waiting = output::telling(lock.acquire(wait.left()), waits(&args.name, wait.timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
-        Ok(guard) => guard?,
+        Ok(guard) => guard.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
     let variables = [("QUORUMLOCK_NAME", args.name.clone()), ("QUORUMLOCK_FENCING_TOKEN", guard.token().to_string())];
@@ -129,6 +133,15 @@ async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, si
         Ended::Stopped { killed: true } => {
             Err(Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL"))
         }
+    }
+}
+
+/// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has it
+/// is another matter, and keeps its own.
+fn not_acquired(error: Error, conflict: u8) -> Failure {
+    match error.kind() {
+        ErrorKind::Contended | ErrorKind::Timeout => Failure::from(error).with_code(conflict),
+        _ => error.into(),
     }
 }
 
