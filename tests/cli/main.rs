@@ -6,6 +6,7 @@ mod common;
 
 mod bench;
 mod demo;
+mod environment;
 mod members;
 mod metrics;
 mod release;
@@ -20,6 +21,7 @@ mod unlisted;
 mod unwell;
 mod usage;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -31,7 +33,8 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The command without nodes: nothing of the caller's environment reaches it.
 fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorumlock"));
-    for name in ["QUORUMLOCK_NODES", "QUORUMLOCK_MAX_TTL", "QUORUMLOCK_KEY_PREFIX"] {
+    let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
+    for (name, _) in std::env::vars_os().filter(ours) {
         command.env_remove(name);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -16,7 +16,7 @@ use bench::{Bench, BenchWorker};
 const EXIT_CODES: &str = "\
 Exit codes: 1 a check failed, nodes differ or you did not say yes, 64 usage or settings, 69 no quorum of nodes can vote,
 70 internal error, 75 not acquired in time (or what run -E says), 76 the lock was lost.
-Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES.
+Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES, else from QUORUMLOCK_CONFIG.
 Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
 /// One lock across independent Redis masters.
@@ -76,7 +76,8 @@ pub(crate) struct Nodes {
     /// file
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
-    /// A TOML file with nodes and options
+    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; what other variables say goes
+    /// before that file]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The longest ttl of any client of these nodes: a node that is new or has restarted does not
@@ -113,7 +114,8 @@ pub(crate) struct Run {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s]
+    /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s, or
+    /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
     /// Does not wait while somebody else holds the lock: the same as --timeout 0
@@ -123,7 +125,7 @@ pub(crate) struct Run {
     #[arg(short = 'E', long, value_name = "N", default_value_t = TIMEOUT)]
     pub(crate) conflict_exit_code: u8,
     /// For how long the nodes hold the lock unless it is renewed, which happens all the time
-    /// [default: 30s]
+    /// [default: 30s, or QUORUMLOCK_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time

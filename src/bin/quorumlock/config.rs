@@ -21,7 +21,7 @@ pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:por
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     #[serde(skip)]
-    path: String,
+    shown: String,
     #[serde(default)]
     nodes: Vec<Node>,
     #[serde(default, deserialize_with = "time")]
@@ -49,17 +49,16 @@ struct Node {
 }
 
 impl File {
-    /// Reads a file.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let path_shown = path.display().to_string();
-        let wrong = |what: String| Failure::usage(format!("{path_shown}: {what}"));
+    /// Reads a file, which is told as `shown` where something is wrong with it.
+    pub(crate) fn read(path: &Path, shown: String) -> Result<Self, Failure> {
+        let wrong = |what: String| Failure::usage(format!("{shown}: {what}"));
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > LONGEST {
             return Err(wrong("too long for a configuration file".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let file = Self::parse(&text).map_err(wrong)?;
-        Ok(Self { path: path_shown, ..file })
+        Ok(Self { shown, ..file })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -74,7 +73,7 @@ impl File {
     /// command line names other nodes, those of the file need not be there.
     pub(crate) fn addresses(&self) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
-        addresses(&self.nodes, variable).map_err(|why| Failure::usage(format!("{}: {why}", self.path)))
+        addresses(&self.nodes, variable).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 }
 

@@ -14,11 +14,13 @@ use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, below};
 use crate::output;
 use crate::process::{self, Program, Signals};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::status::{held_by, told};
 
 /// The library's default, which the default of `--kill-grace` follows from.
 const TTL: Duration = Duration::from_secs(30);
+/// The library's default.
+const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The library's default, for one try.
@@ -38,13 +40,10 @@ const LEAST_GRACE: Duration = Duration::from_millis(10);
 pub(crate) async fn run(args: Run) -> Outcome {
     let mut signals = Signals::all()?;
     let settings = Settings::with_nodes(&args.nodes)?;
-    let ttl = args.ttl.or(settings.ttl).unwrap_or(TTL);
-    if args.ttl.or(settings.ttl).is_none() {
-        fits(ttl, settings.max_ttl)?;
-    }
+    let ttl = ttl(&args, &settings)?;
     let grace = grace(args.kill_grace, ttl)?;
     exporter::serve(args.metrics.as_deref())?;
-    let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings) };
+    let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
@@ -59,8 +58,28 @@ pub(crate) async fn run(args: Run) -> Outcome {
     outcome
 }
 
-fn timeout(args: &Run, settings: &Settings) -> Duration {
-    if args.no_wait { Duration::ZERO } else { args.timeout.or(settings.timeout).unwrap_or(TIMEOUT) }
+/// One that was given is for the library to check, which names it. Who gave none would not know what
+/// to change.
+fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
+    if let Some(ttl) = args.ttl {
+        return Ok(ttl);
+    }
+    match (settings::ttl()?, settings.ttl) {
+        (Some(ttl), _) => fits(ttl, settings::TTL, settings.max_ttl),
+        (None, Some(ttl)) => Ok(ttl),
+        (None, None) => fits(TTL, "the default", settings.max_ttl),
+    }
+}
+
+fn timeout(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
+    if args.no_wait {
+        return Ok(Duration::ZERO);
+    }
+    let told = match args.timeout {
+        None => settings::time(settings::TIMEOUT)?,
+        given => given,
+    };
+    Ok(told.or(settings.timeout).unwrap_or(TIMEOUT))
 }
 
 /// Which nodes a quorum lacks.
@@ -245,12 +264,13 @@ fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     }
 }
 
-/// The default ttl must not be above `max_ttl` either; who gave none is told what to give.
-fn fits(ttl: Duration, max_ttl: Option<Duration>) -> Result<(), Failure> {
-    match max_ttl.filter(|longest| !longest.is_zero() && *longest < ttl) {
-        None => Ok(()),
+/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told what
+/// to give.
+fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
+    match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
+        None => Ok(ttl),
         Some(longest) => Err(Failure::usage(format!(
-            "ttl is {} (the default), above max_ttl ({}); use --ttl {}s, or a larger max_ttl",
+            "ttl is {} ({origin}), above max_ttl ({}); use --ttl {}s, or a larger max_ttl",
             exact(ttl),
             exact(longest),
             longest.as_secs_f64()

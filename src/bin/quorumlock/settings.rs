@@ -1,15 +1,20 @@
-//! Which nodes and which options: the command line first, then the file, then the environment.
+//! Which nodes and which options: the command line first, then the file, then the environment. A
+//! file that only the environment names comes last.
 
 use std::env;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorumlock::{Quorum, QuorumBuilder};
+use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, Quorum, QuorumBuilder};
 
 use crate::cli::Nodes;
 use crate::config::{self, File};
-use crate::duration;
+use crate::duration::{self, exact};
 use crate::failure::Failure;
 
+pub(crate) const CONFIG: &str = "QUORUMLOCK_CONFIG";
+pub(crate) const TTL: &str = "QUORUMLOCK_TTL";
+pub(crate) const TIMEOUT: &str = "QUORUMLOCK_TIMEOUT";
 pub(crate) const NODES: &str = "QUORUMLOCK_NODES";
 pub(crate) const MAX_TTL: &str = "QUORUMLOCK_MAX_TTL";
 pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
@@ -29,19 +34,21 @@ pub(crate) struct Settings {
 impl Settings {
     /// Collects them. Whether the nodes make sense is for the library to say.
     pub(crate) fn collect(given: &Nodes) -> Result<Self, Failure> {
-        let file = given.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
+        let origin = Origin::of(given);
+        let file = origin.file()?;
         let environment = Self::environment()?;
+        let of_environment = !environment.nodes.is_empty() && !matches!(origin, Origin::Option(_));
         let nodes = match &given.nodes {
             Some(text) => addresses(text)?,
-            None if file.has_nodes() => file.addresses()?,
+            None if file.has_nodes() && !of_environment => file.addresses()?,
             None => environment.nodes,
         };
         Ok(Self {
             nodes,
             ttl: file.ttl,
             timeout: file.timeout,
-            max_ttl: given.max_ttl.or(file.max_ttl).or(environment.max_ttl),
-            key_prefix: given.key_prefix.clone().or(file.key_prefix).or(environment.key_prefix),
+            max_ttl: given.max_ttl.or(origin.first(file.max_ttl, environment.max_ttl)),
+            key_prefix: given.key_prefix.clone().or(origin.first(file.key_prefix, environment.key_prefix)),
             connect_timeout: given.connect_timeout.or(file.connect_timeout),
             node_timeout: given.node_timeout.or(file.node_timeout),
         })
@@ -50,23 +57,21 @@ impl Settings {
     /// As [`collect`](Self::collect), for those who cannot do without nodes.
     pub(crate) fn with_nodes(given: &Nodes) -> Result<Self, Failure> {
         let settings = Self::collect(given)?;
-        if settings.nodes.is_empty() {
-            if let Some(file) = &given.config {
-                let file = file.display();
-                return Err(Failure::usage(format!("{file}: it names no node; write {}", config::NODES)));
-            }
-            let hint = "no node is configured: use --nodes URL,URL,.. or --config FILE, or set QUORUMLOCK_NODES \
-                        (to try it out: quorumlock sandbox -- sh)";
-            return Err(Failure::usage(hint));
+        if !settings.nodes.is_empty() {
+            return Ok(settings);
         }
-        Ok(settings)
+        Err(Failure::usage(match Origin::of(given).shown() {
+            Some(file) => format!("{file}: it names no node; write {}", config::NODES),
+            None => "no node is configured: use --nodes URL,URL,.. or --config FILE, or set QUORUMLOCK_NODES or \
+                     QUORUMLOCK_CONFIG (to try it out: quorumlock sandbox -- sh)"
+                .to_owned(),
+        }))
     }
 
     fn environment() -> Result<Self, Failure> {
-        let max_ttl = variable(MAX_TTL)?.map(|text| duration::parse(&text));
         Ok(Self {
             nodes: variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default(),
-            max_ttl: max_ttl.transpose().map_err(|why| Failure::usage(format!("{MAX_TTL}: {why}")))?,
+            max_ttl: time(MAX_TTL)?,
             // An empty one is set all the same, and refused by the library.
             key_prefix: text(KEY_PREFIX)?,
             ..Self::default()
@@ -90,13 +95,62 @@ impl Settings {
         with(self.builder().onlooker(), self.ttl.or(longest), QuorumBuilder::ttl)
     }
 
-    /// The variables by which another `quorumlock` finds the same nodes. Not arguments: everybody
-    /// can see those.
+    /// The variables by which another `quorumlock` finds the same nodes and nothing else: what is
+    /// empty counts as not set. Not arguments: everybody can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.replace(',', "%2C")).collect();
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
-        [Some((NODES, nodes.join(","))), max_ttl, key_prefix].into_iter().flatten().collect()
+        let config = env::var_os(CONFIG).map(|_| (CONFIG, String::new()));
+        [Some((NODES, nodes.join(","))), max_ttl, key_prefix, config].into_iter().flatten().collect()
+    }
+}
+
+/// Who names the file.
+enum Origin {
+    Option(PathBuf),
+    Variable(PathBuf),
+    Nobody,
+}
+
+impl Origin {
+    fn of(given: &Nodes) -> Self {
+        match (&given.config, path(CONFIG)) {
+            (Some(file), _) => Self::Option(file.clone()),
+            (None, Some(file)) => Self::Variable(file),
+            (None, None) => Self::Nobody,
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Option(file) | Self::Variable(file) => Some(file),
+            Self::Nobody => None,
+        }
+    }
+
+    /// How the file is named where something is wrong with it: nobody looks for what an environment
+    /// says of which they do not know.
+    fn shown(&self) -> Option<String> {
+        match self {
+            Self::Option(file) => Some(file.display().to_string()),
+            Self::Variable(file) => Some(format!("{CONFIG}: {}", file.display())),
+            Self::Nobody => None,
+        }
+    }
+
+    fn file(&self) -> Result<File, Failure> {
+        let named = self.path().zip(self.shown());
+        Ok(named.map(|(path, shown)| File::read(path, shown)).transpose()?.unwrap_or_default())
+    }
+
+    /// A file that was asked for just now is meant; one that the environment names is what holds
+    /// where nothing else is said, there either.
+    fn first<T>(&self, file: Option<T>, variable: Option<T>) -> Option<T> {
+        match self {
+            Self::Option(_) => file.or(variable),
+            _ => variable.or(file),
+        }
     }
 }
 
@@ -125,6 +179,29 @@ fn addresses(text: &str) -> Result<Vec<String>, Failure> {
         ))),
         None => Ok(addresses),
     }
+}
+
+/// A ttl from the environment. What the library would refuse is refused here, where its name is
+/// known.
+pub(crate) fn ttl() -> Result<Option<Duration>, Failure> {
+    let (least, most) = (exact(SHORTEST_TTL), exact(LONGEST_TTL));
+    match time(TTL)? {
+        Some(ttl) if !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) => {
+            Err(Failure::usage(format!("{TTL} is {}; use {least} to {most}", exact(ttl))))
+        }
+        ttl => Ok(ttl),
+    }
+}
+
+/// A time from the environment.
+pub(crate) fn time(name: &str) -> Result<Option<Duration>, Failure> {
+    let time = variable(name)?.map(|text| duration::parse(&text));
+    time.transpose().map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+/// A path need not be UTF-8.
+fn path(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn variable(name: &str) -> Result<Option<String>, Failure> {
