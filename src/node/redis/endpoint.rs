@@ -38,10 +38,11 @@ impl Endpoint {
     /// `Config` for anything else. What is refused is never repeated whole, since it may hold a
     /// password.
     pub fn parse(text: &str) -> Result<Self> {
-        let url = Url::parse(text.trim()).map_err(|error| no_url(text, error))?;
+        let hosted = hosted(text.trim());
+        let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;
         match url.scheme() {
             "redis" | "rediss" => Self::tcp(&url),
-            "redis+unix" if cfg!(unix) => Self::unix(&url),
+            "redis+unix" if cfg!(unix) => Self::unix(&url, hosted.is_some()),
             "redis+unix" => Err(Error::config("redis+unix: there are no Unix sockets here; use redis:// or rediss://")),
             "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
                 "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
@@ -72,9 +73,10 @@ impl Endpoint {
         Self::with_credentials(url, address, database)
     }
 
-    fn unix(url: &Url) -> Result<Self> {
+    fn unix(url: &Url, hosted: bool) -> Result<Self> {
         refuse_query(url, &["db"])?;
-        if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
+        let has_host = !hosted && url.host_str().is_some_and(|host| !host.is_empty());
+        if has_host || url.path().len() < 2 {
             return Err(Error::config("a socket's path starts with a slash, as in redis+unix:///run/redis.sock"));
         }
         if url.path().contains('@') {
@@ -99,6 +101,13 @@ impl Endpoint {
         }
         Ok(Self { address, user, password, database })
     }
+}
+
+/// A socket's address with user or password, and with a host, which there is none of: no URL has
+/// those without one.
+fn hosted(text: &str) -> Option<String> {
+    let (credentials, path) = text.strip_prefix("redis+unix://")?.split_once("@/")?;
+    (!credentials.contains('/')).then(|| format!("redis+unix://{credentials}@socket/{path}"))
 }
 
 fn no_url(text: &str, error: ParseError) -> Error {
@@ -181,12 +190,18 @@ mod tests {
         assert_eq!(shown("redis://[::1]:7000"), "redis://[::1]:7000");
         assert_eq!(shown("redis+unix:///run/redis.sock?db=3"), "redis+unix:///run/redis.sock?db=3");
         assert_eq!(shown("redis+unix:///s"), "redis+unix:///s");
+        assert_eq!(shown("redis+unix://user:p%40ss@/run/s?db=3"), "redis+unix:///run/s?db=3");
     }
 
     #[test]
     fn passwords_are_decoded_and_never_shown() {
         let endpoint = Endpoint::parse("redis://:s%3Acret@eu").unwrap();
         assert_eq!(endpoint.password.as_deref(), Some("s:cret"));
+        let socket = Endpoint::parse("redis+unix://:s%3Acret@/run/a%40b").unwrap();
+        assert_eq!(
+            (socket.password.as_deref(), socket.to_string()),
+            (Some("s:cret"), "redis+unix:///run/a@b".to_owned())
+        );
         assert_eq!(format!("{endpoint:?} {endpoint}"), "Endpoint(redis://eu:6379) redis://eu:6379");
     }
 
@@ -207,6 +222,9 @@ mod tests {
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),
+            ("redis+unix://:password@/", "starts with a slash"),
+            ("redis+unix://:password@host/run/redis.sock", "starts with a slash"),
+            ("redis+unix://user@/run/redis.sock", "no password"),
             ("redis://eu#2", "# @ : , are %2F %3F %23"),
             ("redis://:pass/word@eu", "is no URL (empty host); percent-encode"),
         ] {
@@ -229,6 +247,8 @@ mod tests {
             "secret:foo@eu:1",
             "redis+unix:///run/u:secret@y",
             "redis+unix://u:secret@/run/s?secret=1",
+            "redis+unix://u:secret@/run/s@y",
+            "redis+unix://u:/secret@/run/s",
             // Without an @: its host was forgotten, or stands behind a comma that is not encoded.
             "redis://us:/secret",
             "redis://us:12/secret",
