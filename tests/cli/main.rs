@@ -9,6 +9,7 @@ mod demo;
 mod environment;
 mod members;
 mod metrics;
+mod password_file;
 mod release;
 mod retiring;
 mod run;

@@ -6,11 +6,11 @@ use std::process::Command;
 use super::{bare, done};
 use crate::common::server::Server;
 
-const PASSWORD: &str = "hunter2@/:secret";
-const ENCODED: &str = "hunter2%40%2F%3Asecret";
+pub(super) const PASSWORD: &str = "hunter2@/:secret";
+pub(super) const ENCODED: &str = "hunter2%40%2F%3Asecret";
 
 /// Runs, and returns the code and everything that was said, having looked for the password in it.
-fn silent(command: &mut Command) -> (i32, String) {
+pub(super) fn silent(command: &mut Command) -> (i32, String) {
     let (code, out, err) = done(command);
     let said = out + &err;
     for secret in [PASSWORD, ENCODED, "hunter2", "wr0ng", "73131737313"] {
@@ -19,7 +19,7 @@ fn silent(command: &mut Command) -> (i32, String) {
     (code, said)
 }
 
-async fn guarded() -> Vec<Server> {
+pub(super) async fn guarded() -> Vec<Server> {
     let start = || Server::with(&["--requirepass", PASSWORD]);
     vec![start().await, start().await, start().await]
 }

@@ -73,13 +73,17 @@ impl Command {
 pub(crate) struct Nodes {
     /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Others can
     /// see the arguments of a process: keep passwords in the environment (QUORUMLOCK_NODES) or in a
-    /// file
+    /// file (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
     /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; what other variables say goes
     /// before that file]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// A file whose first line is the password of all nodes whose addresses have none [default:
+    /// QUORUMLOCK_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
     /// The longest ttl of any client of these nodes: a node that is new or has restarted does not
     /// vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]

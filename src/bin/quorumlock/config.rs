@@ -1,7 +1,7 @@
 //! The TOML file. Passwords may stand in it, and better come from the environment.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::duration;
 use crate::failure::Failure;
+use crate::password::PasswordFile;
 
 /// More than any such file needs; a file that is longer is not one.
 const LONGEST: u64 = 1 << 20;
@@ -22,6 +23,9 @@ pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:por
 pub(crate) struct File {
     #[serde(skip)]
     shown: String,
+    #[serde(skip)]
+    folder: PathBuf,
+    password_file: Option<String>,
     #[serde(default)]
     nodes: Vec<Node>,
     #[serde(default, deserialize_with = "time")]
@@ -58,7 +62,8 @@ impl File {
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let file = Self::parse(&text).map_err(wrong)?;
-        Ok(Self { shown, ..file })
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { shown, folder, ..file })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -71,26 +76,34 @@ impl File {
 
     /// The nodes' addresses, passwords filled in. Passwords are looked for only here: where the
     /// command line names other nodes, those of the file need not be there.
-    pub(crate) fn addresses(&self) -> Result<Vec<String>, Failure> {
+    /// `later`: who has none by then is given one.
+    pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
-        addresses(&self.nodes, variable).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
+        addresses(&self.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
+    }
+
+    /// The file that it names beside itself.
+    pub(crate) fn password_file(&self) -> Option<PasswordFile> {
+        let by = || format!("{}: password_file", self.shown);
+        self.password_file.as_ref().map(|path| PasswordFile::new(by(), Path::new(path), &self.folder))
     }
 }
 
-fn addresses(nodes: &[Node], variable: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
-    let numbered = nodes.iter().zip(1..);
-    let address = |(node, number): (&Node, u32)| node.address(&variable).map_err(|why| format!("node {number}: {why}"));
-    numbered.map(address).collect()
+fn addresses(nodes: &[Node], variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<Vec<String>, String> {
+    let address =
+        |(node, number): (&Node, u32)| node.address(&variable, later).map_err(|why| format!("node {number}: {why}"));
+    nodes.iter().zip(1..).map(address).collect()
 }
 
 impl Node {
     /// The address with user and password in it, percent-encoded.
-    fn address(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
-        let Some(password) = self.secret(variable)? else {
-            return match self.user {
-                Some(_) => Err("user without password; add password_env".to_owned()),
-                None => Ok(self.url.clone()),
-            };
+    fn address(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
+        let password = match (self.secret(variable)?, &self.user) {
+            (None, None) => return Ok(self.url.clone()),
+            (None, Some(_)) if !later => {
+                return Err("user without password; add password_env, or a password_file for all nodes".to_owned());
+            }
+            (password, _) => password.unwrap_or_default(),
         };
         let Some((scheme, rest)) = self.url.split_once("://") else {
             return Err("its url has no scheme; write redis://host:port".to_owned());
@@ -164,7 +177,7 @@ mod tests {
     use super::*;
 
     fn nodes(text: &str) -> Result<Vec<String>, String> {
-        addresses(&File::parse(text)?.nodes, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()))
+        addresses(&File::parse(text)?.nodes, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()), false)
     }
 
     fn refused(text: &str) -> String {

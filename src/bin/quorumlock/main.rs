@@ -21,6 +21,7 @@ mod histogram;
 mod latency;
 mod members;
 mod output;
+mod password;
 mod process;
 mod release;
 mod run;

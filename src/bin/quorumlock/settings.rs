@@ -11,8 +11,10 @@ use crate::cli::Nodes;
 use crate::config::{self, File};
 use crate::duration::{self, exact};
 use crate::failure::Failure;
+use crate::password::{Password, PasswordFile};
 
 pub(crate) const CONFIG: &str = "QUORUMLOCK_CONFIG";
+pub(crate) const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 pub(crate) const TTL: &str = "QUORUMLOCK_TTL";
 pub(crate) const TIMEOUT: &str = "QUORUMLOCK_TIMEOUT";
 pub(crate) const NODES: &str = "QUORUMLOCK_NODES";
@@ -23,6 +25,8 @@ pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
+    /// For addresses that have none; those of `nodes` have it already.
+    pub(crate) password: Option<Password>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_ttl: Option<Duration>,
@@ -37,21 +41,33 @@ impl Settings {
         let origin = Origin::of(given);
         let file = origin.file()?;
         let environment = Self::environment()?;
-        let of_environment = !environment.nodes.is_empty() && !matches!(origin, Origin::Option(_));
+        let secret = password_file(given, &file);
+        let listed = !environment.nodes.is_empty() && !matches!(origin, Origin::Option(_));
         let nodes = match &given.nodes {
             Some(text) => addresses(text)?,
-            None if file.has_nodes() && !of_environment => file.addresses()?,
+            None if file.has_nodes() && !listed => file.addresses(secret.is_some())?,
             None => environment.nodes,
         };
-        Ok(Self {
+        let settings = Self {
             nodes,
+            password: None,
             ttl: file.ttl,
             timeout: file.timeout,
             max_ttl: given.max_ttl.or(origin.first(file.max_ttl, environment.max_ttl)),
             key_prefix: given.key_prefix.clone().or(origin.first(file.key_prefix, environment.key_prefix)),
             connect_timeout: given.connect_timeout.or(file.connect_timeout),
             node_timeout: given.node_timeout.or(file.node_timeout),
-        })
+        };
+        // Servers that are started here have no password, and are not told that of others.
+        match secret.filter(|_| !settings.nodes.is_empty()) {
+            Some(secret) => Ok(settings.with_password(secret.read()?)),
+            None => Ok(settings),
+        }
+    }
+
+    fn with_password(self, password: Password) -> Self {
+        let nodes = self.nodes.iter().map(|node| password.within(node)).collect();
+        Self { nodes, password: Some(password), ..self }
     }
 
     /// As [`collect`](Self::collect), for those who cannot do without nodes.
@@ -78,6 +94,11 @@ impl Settings {
         })
     }
 
+    /// Another node's address, as those of these have it.
+    pub(crate) fn address(&self, given: &str) -> String {
+        self.password.as_ref().map_or_else(|| given.to_owned(), |password| password.within(given))
+    }
+
     /// A builder with these settings.
     pub(crate) fn builder(&self) -> QuorumBuilder {
         let builder = Quorum::builder().nodes(self.nodes.iter().map(String::as_str));
@@ -101,8 +122,9 @@ impl Settings {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.replace(',', "%2C")).collect();
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
-        let config = env::var_os(CONFIG).map(|_| (CONFIG, String::new()));
-        [Some((NODES, nodes.join(","))), max_ttl, key_prefix, config].into_iter().flatten().collect()
+        let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
+        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix].into_iter().flatten();
+        said.chain(files.map(|name| (name, String::new()))).collect()
     }
 }
 
@@ -163,6 +185,12 @@ fn with<T>(
         Some(value) => set(builder, value),
         None => builder,
     }
+}
+
+fn password_file(given: &Nodes, file: &File) -> Option<PasswordFile> {
+    let here = |by, path: &Path| PasswordFile::new(by, path, Path::new(""));
+    let option = given.password_file.as_deref().map(|path| here("--password-file", path));
+    option.or_else(|| path(PASSWORD_FILE).map(|path| here(PASSWORD_FILE, &path))).or_else(|| file.password_file())
 }
 
 /// The addresses of a list. No part of it is repeated: any may be a password with a comma.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::{Members, OneNode, Retire};
 use crate::duration::left as shown_left;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::Settings;
 use crate::status::milliseconds;
@@ -29,14 +29,14 @@ pub(crate) async fn members(args: Members) -> Outcome {
 }
 
 async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
-    let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
-    let then = quorum.members().await?.without(&args.url)?;
+    let (quorum, url) = opened(&args)?;
+    let then = quorum.members().await?.without(&url)?;
     let left = Left::of(&then, &quorum.nodes());
     let enrolled = then.nodes.iter().flat_map(|node| &node.roster).any(|roster| !roster.servers.is_empty());
     if enrolled && !left.is_quorum() && !yes && !output::confirmed(&left.to_string(), "Retire it?").await? {
         return kept(&args, &left);
     }
-    let Retired { node, since, free_in, unused, .. } = quorum.retire(&args.url).await?;
+    let Retired { node, since, free_in, unused, .. } = quorum.retire(&url).await?;
     if args.json {
         let [since, free_in] = [since, free_in].map(milliseconds);
         let (votes, quorum_of) = (left.votes, left.quorum());
@@ -57,6 +57,12 @@ async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
         shown_left(free_in)
     );
     said(&quorum, &text).await
+}
+
+/// A quorum, and one of its nodes as it is given there.
+fn opened(args: &OneNode) -> Result<(Quorum, String), Failure> {
+    let settings = Settings::with_nodes(&args.nodes)?;
+    Ok((settings.onlooker().open()?, settings.address(&args.url)))
 }
 
 /// Nobody said yes.
@@ -129,8 +135,8 @@ fn are(many: usize) -> String {
 }
 
 async fn reset(args: OneNode) -> Outcome {
-    let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
-    let told = quorum.reset(&args.url).await?;
+    let (quorum, url) = opened(&args)?;
+    let told = quorum.reset(&url).await?;
     let text = match args.json {
         true => {
             let [was, others] = [told.was, told.others].map(|time| time.map(milliseconds));
@@ -161,7 +167,7 @@ fn words(told: &Reset) -> String {
 async fn teach(args: OneNode) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let old = settings.onlooker().open()?;
-    let new = Settings { nodes: vec![args.url], ..settings }.onlooker().open()?;
+    let new = Settings { nodes: vec![settings.address(&args.url)], ..settings }.onlooker().open()?;
     let high = old.teach(&new).await?;
     let node = new.nodes()[0].node.clone();
     new.shutdown(FAREWELL).await;

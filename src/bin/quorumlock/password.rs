@@ -1,0 +1,143 @@
+//! One password for all nodes whose addresses have none, from a file of its own: arguments and
+//! environments are shown to others, and files are given rights.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::failure::Failure;
+
+/// More than any password needs; a file that is longer is another one.
+const LONGEST: usize = 4096;
+const RIGHT: &str = "name a file whose first line is the password";
+
+/// A file that was named.
+pub(crate) struct PasswordFile {
+    /// The option, variable or key that names it.
+    by: String,
+    path: PathBuf,
+    /// Whether its name is no secret: who mistakes the option gives the password itself.
+    is_path: bool,
+}
+
+impl PasswordFile {
+    /// A relative path begins at `folder`.
+    pub(crate) fn new(by: impl Into<String>, given: &Path, folder: &Path) -> Self {
+        Self { by: by.into(), path: folder.join(given), is_path: given.is_absolute() }
+    }
+
+    pub(crate) fn read(&self) -> Result<Password, Failure> {
+        let read = self.bytes().map_err(|error| error.to_string());
+        let line = read.and_then(|bytes| first_line(bytes).map_err(str::to_owned));
+        let wrong = |why| Failure::usage(format!("{}: {why}; {RIGHT}", self.shown()));
+        line.map(|line| Password::new(&line)).map_err(wrong)
+    }
+
+    /// What says its length need not have it: a pipe, say.
+    fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(&self.path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn shown(&self) -> String {
+        match self.is_path || self.path.exists() {
+            true => format!("{}: {}", self.by, self.path.display()),
+            false => self.by.clone(),
+        }
+    }
+}
+
+fn first_line(bytes: Vec<u8>) -> Result<String, &'static str> {
+    if bytes.len() > LONGEST {
+        return Err("it is over 4 KiB");
+    }
+    if bytes.contains(&0) {
+        return Err("it has a NUL byte");
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
+    let line = text.split('\n').next().unwrap_or_default();
+    match line.strip_suffix('\r').unwrap_or(line) {
+        "" if text.is_empty() => Err("it is empty"),
+        "" => Err("its first line is empty"),
+        line => Ok(line.to_owned()),
+    }
+}
+
+/// Percent-encoded, as addresses have it. No Debug.
+#[derive(Clone)]
+pub(crate) struct Password(String);
+
+impl Password {
+    fn new(line: &str) -> Self {
+        Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
+    }
+
+    /// The address with this password where it has none. What is no address stays as it is: the
+    /// library says what is wrong with it.
+    pub(crate) fn within(&self, address: &str) -> String {
+        let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (credentials, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, given) = credentials.split_once(':').unwrap_or((credentials, ""));
+        if !given.is_empty() {
+            return address.to_owned();
+        }
+        format!("{scheme}://{user}:{}@{host}{path}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_first_line_without_its_end() {
+        for (text, password) in [
+            ("secret", "secret"),
+            ("secret\n", "secret"),
+            ("secret\r\nanother\n", "secret"),
+            (" se cret \n\n", " se cret "),
+            ("sécret\r\r\n", "sécret\r"),
+        ] {
+            assert_eq!(first_line(text.into()).as_deref(), Ok(password), "{text:?}");
+        }
+        assert_eq!(first_line("x".repeat(LONGEST).into()), Ok("x".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn what_is_no_password_is_refused() {
+        let long = "x".repeat(LONGEST + 1);
+        for (bytes, why) in [
+            (&b""[..], "it is empty"),
+            (b"\nsecret", "its first line is empty"),
+            (b"\r\n", "its first line is empty"),
+            (b"sec\0ret", "it has a NUL byte"),
+            (b"secret\n\0", "it has a NUL byte"),
+            (b"secr\xe9t", "it is not UTF-8"),
+            (long.as_bytes(), "it is over 4 KiB"),
+        ] {
+            assert_eq!(first_line(bytes.to_owned()), Err(why), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_have_none_get_it() {
+        let password = Password::new("p@ss/w:rd,");
+        for (address, with) in [
+            ("redis://eu", "redis://:p%40ss%2Fw%3Ard%2C@eu"),
+            ("rediss://[::1]:6380/2", "rediss://:p%40ss%2Fw%3Ard%2C@[::1]:6380/2"),
+            ("redis://user@eu", "redis://user:p%40ss%2Fw%3Ard%2C@eu"),
+            ("redis://user:@eu", "redis://user:p%40ss%2Fw%3Ard%2C@eu"),
+            ("redis+unix:///run/a@b", "redis+unix://:p%40ss%2Fw%3Ard%2C@/run/a@b"),
+            ("redis://:own@eu", "redis://:own@eu"),
+            ("rediss://user:own@eu:1/2", "rediss://user:own@eu:1/2"),
+            ("redis+unix://:own@/run/s?db=1", "redis+unix://:own@/run/s?db=1"),
+            ("eu", "eu"),
+        ] {
+            assert_eq!(password.within(address), with);
+        }
+    }
+}

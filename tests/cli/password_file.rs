@@ -1,0 +1,206 @@
+//! `--password-file`, and what else names such a file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::secrets::{ENCODED, PASSWORD, guarded, silent};
+use super::{bare, done};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// A folder with the file `password` that says this.
+fn said(text: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+fn urls(servers: &[Server]) -> String {
+    servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
+}
+
+/// The command over servers whose password these addresses do not say. It tells what it can.
+fn told(servers: &[Server], arguments: &[&str]) -> Command {
+    let mut command = bare();
+    let (first, rest) = arguments.split_at(1);
+    command.env("QUORUMLOCK_MAX_TTL", "0").env("QUORUMLOCK_NODES", urls(servers)).args(first).arg("-v").args(rest);
+    command
+}
+
+#[tokio::test]
+async fn its_first_line_is_every_nodes_password_and_is_not_told() {
+    let (servers, new) = (guarded().await, guarded().await);
+    let (_folder, file) = said(format!("{PASSWORD}\r\nwr0ng\n"));
+    let third = servers[2].url();
+    for arguments in [
+        &["run", "job", "--", "true"][..],
+        &["status", "job"],
+        &["status", "--json"],
+        &["release", "job", "--force", "--yes"],
+        &["members", "show", "--json"],
+        &["members", "retire", &third, "--yes"],
+        &["members", "reset", &third],
+        &["demo", "--seconds", "1", "--json"],
+    ] {
+        let (options, cmd) = arguments.split_at(arguments.iter().position(|&it| it == "--").unwrap_or(arguments.len()));
+        let mut command = told(&servers, options);
+        let (code, said) = silent(command.arg("--password-file").arg(&file).args(cmd));
+        assert_eq!(code, 0, "{arguments:?}: {said}");
+    }
+    let (code, said) = silent(told(&servers, &["members", "teach", &new[0].url(), "--password-file"]).arg(&file));
+    assert!(code == 69 && said.contains(&format!("up node={}", new[0].url())), "it is connected to: {said}");
+    assert!(said.contains("clients are enrolled"), "{said}");
+}
+
+#[tokio::test]
+async fn the_environment_or_the_configuration_names_it_too() {
+    let (servers, (_other, wrong)) = (guarded().await, said("wr0ng"));
+    let (folder, file) = said(PASSWORD);
+    let config = folder.path().join("nodes.toml");
+    std::fs::write(&config, "password_file = \"password\"\n").unwrap();
+    let status = || told(&servers, &["status"]);
+    assert_eq!(silent(status().env("QUORUMLOCK_PASSWORD_FILE", &file)).0, 0);
+    // Its path begins at the configuration's folder.
+    assert_eq!(silent(status().env("QUORUMLOCK_CONFIG", &config).current_dir("/")).0, 0);
+    assert_eq!(silent(status().args(["--config", "nodes.toml"]).current_dir(folder.path())).0, 0);
+    // The command line goes before the environment, and that before the configuration.
+    let (code, said) = silent(status().arg("--config").arg(&config).env("QUORUMLOCK_PASSWORD_FILE", &wrong));
+    assert!(code == 69 && said.contains("WRONGPASS"), "{said}");
+    let mut command = status();
+    command.env("QUORUMLOCK_PASSWORD_FILE", &wrong).arg("--password-file").arg(&file);
+    assert_eq!(silent(&mut command).0, 0);
+    assert_eq!(silent(command.env("QUORUMLOCK_PASSWORD_FILE", "")).0, 0);
+}
+
+#[tokio::test]
+async fn an_address_keeps_the_password_that_it_has() {
+    let servers = [Server::with(&["--requirepass", PASSWORD]).await, Server::with(&["--requirepass", "wr0ng"]).await];
+    let (_folder, file) = said("wr0ng\n");
+    let own = format!("redis://:{ENCODED}@127.0.0.1:{},{}", servers[0].port(), servers[1].url());
+    let mut command = bare();
+    command.env("QUORUMLOCK_MAX_TTL", "0").env("QUORUMLOCK_NODES", own).args(["status", "--password-file"]).arg(&file);
+    let (code, said) = silent(&mut command);
+    assert!(code == 0 && said.contains("2 of 2 nodes vote"), "{said}");
+}
+
+/// A user for locks, and nobody else.
+async fn with_user() -> Server {
+    let server = Server::start().await;
+    server.command(&["ACL", "SETUSER", "locks", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
+    assert_eq!(server.command(&["ACL", "SETUSER", "default", "off"]), "OK");
+    server
+}
+
+#[tokio::test]
+async fn a_user_without_password_gets_it() {
+    let (server, (folder, file)) = (with_user().await, said(PASSWORD));
+    let url = server.url().replace("redis://", "redis://locks@");
+    let mut command = bare();
+    command.env("QUORUMLOCK_MAX_TTL", "0").args(["status", "--nodes", &url, "--password-file"]).arg(&file);
+    assert_eq!(silent(&mut command).0, 0);
+    let config = folder.path().join("nodes.toml");
+    let node = format!("[[nodes]]\nurl = \"{}\"\nuser = \"locks\"\n", server.url());
+    std::fs::write(&config, format!("max_ttl = \"0\"\n{node}")).unwrap();
+    let (code, out, err) = done(bare().args(["status", "--config"]).arg(&config));
+    assert!(code == 64 && out.is_empty() && err.contains("or a password_file for all nodes"), "{err}");
+    std::fs::write(&config, format!("max_ttl = \"0\"\npassword_file = \"password\"\n{node}")).unwrap();
+    assert_eq!(silent(bare().args(["status", "--config"]).arg(&config)).0, 0);
+}
+
+#[tokio::test]
+async fn a_socket_may_have_it_and_a_pipe_may_tell_it() {
+    let (folder, file) = said(PASSWORD);
+    let socket = folder.path().join("redis.sock");
+    let server = Server::with(&["--requirepass", PASSWORD, "--unixsocket", socket.to_str().unwrap()]).await;
+    let status = |url: &str, file: &str| {
+        let mut command = bare();
+        command.env("QUORUMLOCK_MAX_TTL", "0").args(["status", "--nodes", url, "--password-file", file]);
+        command
+    };
+    assert_eq!(silent(&mut status(&format!("redis+unix://{}", socket.display()), file.to_str().unwrap())).0, 0);
+    let stdin = std::fs::File::open(&file).unwrap();
+    assert_eq!(silent(status(&server.url(), "/dev/stdin").stdin(stdin)).0, 0);
+}
+
+#[tokio::test]
+async fn who_looks_at_processes_or_is_run_does_not_see_it() {
+    let (servers, (_folder, file)) = (guarded().await, said(PASSWORD));
+    let mut command = told(&servers, &["run", "job", "--password-file", file.to_str().unwrap()]);
+    let look = "cat /proc/$PPID/cmdline /proc/$PPID/environ /proc/$$/environ | tr '\\0' '\\n'; ls -l /proc/$$/fd";
+    let (code, said) = silent(command.args(["--", "sh", "-c", look]));
+    assert!(code == 0 && said.contains("--password-file"), "{said}");
+}
+
+#[tokio::test]
+async fn servers_that_are_started_here_are_not_told_it() {
+    let me = env!("CARGO_BIN_EXE_quorumlock");
+    let mut sandbox = bare();
+    sandbox.env("QUORUMLOCK_PASSWORD_FILE", "/nowhere").args(["sandbox", "--", me, "run", "job", "--", "true"]);
+    let (code, _, err) = done(&mut sandbox);
+    assert_eq!(code, 0, "{err}");
+    let mut demo = bare();
+    let (code, _, err) =
+        done(demo.env("QUORUMLOCK_PASSWORD_FILE", "/nowhere").args(["demo", "--seconds", "3", "--json"]));
+    assert_eq!(code, 0, "{err}");
+}
+
+/// How such a file is refused, by whoever names it.
+fn refused(file: &Path, hint: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("nodes.toml");
+    let file = file.to_str().unwrap();
+    std::fs::write(&config, format!("password_file = '{file}'\n")).unwrap();
+    let nodes = ["status", "-v", "--nodes", "redis://127.0.0.1:1"];
+    for (command, by) in [
+        (bare().args(nodes).args(["--password-file", file]), "--password-file"),
+        (bare().args(nodes).env("QUORUMLOCK_PASSWORD_FILE", file), "QUORUMLOCK_PASSWORD_FILE"),
+        (bare().args(nodes).arg("--config").arg(&config), "nodes.toml: password_file"),
+    ] {
+        let (code, said) = silent(command);
+        assert!(code == 64 && said.contains(&format!("{by}: ")) && said.contains(hint), "{hint}: {code} {said}");
+        assert!(said.contains("; name a file whose first line is the password\n"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_password_file_is_refused_with_what_would_be_right() {
+    refused(Path::new("/nowhere/password"), "/nowhere/password: No such file or directory");
+    let folder = tempfile::tempdir().unwrap();
+    refused(folder.path(), &format!("{}: Is a directory", folder.path().display()));
+    for (text, hint) in [
+        (Vec::new(), "password: it is empty"),
+        (b"\nhunter2\n".to_vec(), "password: its first line is empty"),
+        (b"hunter2\n".repeat(513), "password: it is over 4 KiB"),
+        (b"hunter2\0".to_vec(), "password: it has a NUL byte"),
+        (b"hunter2\xff".to_vec(), "password: it is not UTF-8"),
+    ] {
+        let (_folder, file) = said(text);
+        refused(&file, hint);
+    }
+}
+
+#[test]
+fn a_password_in_the_place_of_a_file_is_not_told() {
+    for password in ["hunter2", PASSWORD] {
+        let nodes = ["status", "-v", "--nodes", "redis://127.0.0.1:1"];
+        let (code, said) = silent(bare().args(nodes).env("QUORUMLOCK_PASSWORD_FILE", password));
+        assert!(code == 64 && said.contains("QUORUMLOCK_PASSWORD_FILE: No such file"), "{said}");
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("nodes.toml");
+        std::fs::write(&config, format!("password_file = '{password}'\n")).unwrap();
+        let (code, said) = silent(bare().args(nodes).arg("--config").arg(&config));
+        assert!(code == 64 && said.contains("nodes.toml: password_file: No such file"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_command_line_names_is_read_only_for_nodes() {
+    let servers = servers(1).await;
+    let (code, _, err) = done(told(&servers, &["status"]).args(["--password-file", "/nowhere"]));
+    assert!(code == 64 && err.contains("--password-file: /nowhere"), "{err}");
+    let (code, _, err) = done(bare().args(["status", "--password-file", "/nowhere"]));
+    assert!(code == 64 && err.contains("no node is configured"), "{err}");
+}
