@@ -7,6 +7,7 @@ mod common;
 mod bench;
 mod demo;
 mod environment;
+mod log;
 mod members;
 mod metrics;
 mod password_file;

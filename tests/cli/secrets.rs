@@ -42,10 +42,18 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
     };
     assert_eq!(silent(&mut command(&["status", "job"])).0, 0);
     assert_eq!(silent(&mut command(&["status", "--json"])).0, 0);
+    assert_eq!(silent(&mut command(&["status", "--log-format", "json"])).0, 0);
     assert_eq!(silent(&mut command(&["release", "job", "--force", "--yes"])).0, 0);
     assert_eq!(silent(command(&["run", "job"]).args(["--", "true"])).0, 0);
     assert_eq!(silent(&mut command(&["demo", "--seconds", "1"])).0, 0);
     let (code, said) = silent(command(&["status"]).env("REDIS_PASSWORD", "wr0ng"));
+    assert!(code == 69 && said.contains("WRONGPASS"), "{said}");
+    let (code, said) = silent(command(&["run", "job", "-n"]).env("REDIS_PASSWORD", "wr0ng").args([
+        "--connect-timeout=1s",
+        "--log-format=json",
+        "--",
+        "true",
+    ]));
     assert!(code == 69 && said.contains("WRONGPASS"), "{said}");
 }
 

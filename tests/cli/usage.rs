@@ -35,6 +35,7 @@ fn bad_arguments_are_refused_with_64() {
     refused(&["release", "job"], "--force");
     refused(&["status", "-vv", nodes[0], nodes[1]], "cannot be used multiple times");
     refused(&["status", "--key-prefix", "", nodes[0], nodes[1]], "key_prefix is empty");
+    refused(&["status", "--log-format", "xml"], "[possible values: text, json]");
     refused(&["sandbox", "--masters", "0"], "1..=64");
     refused(&["demo", "--workers", "0"], "1..=10000");
 }

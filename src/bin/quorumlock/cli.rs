@@ -11,6 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::duration;
 use crate::failure::TIMEOUT;
+use crate::output::Format;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
@@ -26,6 +27,9 @@ pub(crate) struct Cli {
     /// Tells more on standard error, with the time
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+    /// How standard error is written: json makes each message one object on a line of its own
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: Format,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

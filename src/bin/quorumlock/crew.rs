@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::duration::exact;
 use crate::failure::Failure;
+use crate::output;
 use crate::settings::Settings;
 
 /// How long workers may take to finish their last section.
@@ -48,6 +49,7 @@ impl<R: Report> Crew<R> {
         let start = |index| {
             let mut command = Command::new(std::env::current_exe()?);
             arguments(&mut command, share(index));
+            command.args(output::is_json().then_some("--log-format=json"));
             Process::start(command.envs(settings.variables()))
         };
         (0..processes).map(start).collect::<Result<_, _>>().map(Self)

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             return code;
         }
     };
-    output::log(cli.verbose, cli.command.default_level());
+    output::log(cli.log_format, cli.verbose, cli.command.default_level());
     started(cli).unwrap_or_else(|failure| failure.told())
 }
 

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use console::{Style, measure_text_width};
+use clap::ValueEnum;
+use console::{Style, measure_text_width, strip_ansi_codes};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -18,9 +20,43 @@ use tracing_subscriber::registry::LookupSpan;
 /// Who waits for longer is told.
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// Notes are logged whatever the level is.
+const NOTES: &str = "quorumlock::note";
+
+/// How standard error is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One object a line
+    Json,
+}
+
+/// Set once, before anything is said: notes come from everywhere.
+static FORMAT: OnceLock<Format> = OnceLock::new();
+
+/// Whether programs read standard error.
+pub(crate) fn is_json() -> bool {
+    FORMAT.get() == Some(&Format::Json)
+}
+
 /// Writes one note on standard error. One that cannot be written is nobody's loss.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "quorumlock: {text}");
+    if is_json() {
+        tracing::info!(target: NOTES, "{}", strip_ansi_codes(text));
+    } else {
+        let _ = writeln!(io::stderr(), "quorumlock: {text}");
+    }
+}
+
+/// Writes on standard error why nothing more will come.
+pub(crate) fn failed(text: &str) {
+    if is_json() {
+        tracing::error!(target: NOTES, "{}", strip_ansi_codes(text));
+    } else {
+        note(text);
+    }
 }
 
 /// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes
@@ -90,16 +126,18 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
 
 /// Logs the library's events to standard error: never other crates', which know less of what must
 /// not be shown.
-pub(crate) fn log(verbose: bool, default: LevelFilter) {
+pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
+    let _ = FORMAT.set(format);
     let level = if verbose { LevelFilter::DEBUG } else { default };
+    let filter = Targets::new().with_target("quorumlock", level).with_target(NOTES, LevelFilter::INFO);
     let colours = io::stderr().is_terminal() && console::colors_enabled_stderr();
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false);
-    let filter = Targets::new().with_target("quorumlock", level);
     let registry = tracing_subscriber::registry();
-    let _ = if verbose {
-        registry.with(layer.with_filter(filter)).try_init()
-    } else {
-        registry.with(layer.event_format(Plain).with_filter(filter)).try_init()
+    let _ = match (format, verbose) {
+        // Fields beside the message, where who reads logs looks for them.
+        (Format::Json, _) => registry.with(layer.json().flatten_event(true).with_filter(filter)).try_init(),
+        (Format::Text, true) => registry.with(layer.with_filter(filter)).try_init(),
+        (Format::Text, false) => registry.with(layer.event_format(Plain).with_filter(filter)).try_init(),
     };
 }
 

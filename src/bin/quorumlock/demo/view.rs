@@ -22,7 +22,7 @@ pub(super) struct View {
     bars: MultiProgress,
     progress: ProgressBar,
     lines: Vec<ProgressBar>,
-    /// A terminal is there.
+    /// A terminal is there, and somebody who looks at it.
     live: bool,
     told: Cell<u64>,
     quorum: usize,
@@ -30,7 +30,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(args: &Demo, quorum: &Quorum) -> Self {
-        let live = std::io::stderr().is_terminal();
+        let live = std::io::stderr().is_terminal() && !output::is_json();
         let target = if live { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
         let nodes = quorum.nodes().len();

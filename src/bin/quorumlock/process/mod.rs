@@ -10,12 +10,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process, kill_process_group};
+use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
+use crate::output::{self, Format};
 pub(crate) use signals::Signals;
 
 /// The first argument of a process that is about to become another program.
 const TIED: &str = "__tied";
+/// The same where programs read what it says if it cannot.
+const TIED_JSON: &str = "__tied-json";
 
 /// A command for `program` that the kernel kills when this process is gone, however it went (Linux;
 /// elsewhere the program is started as it is).
@@ -27,23 +31,23 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
         return Ok(Command::new(program));
     }
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(TIED).arg(std::process::id().to_string()).arg(program);
+    command.arg(if output::is_json() { TIED_JSON } else { TIED }).arg(std::process::id().to_string()).arg(program);
     Ok(command)
 }
 
 /// If this process was started by [`tied`]: becomes the program. Returns only if it cannot, with
 /// the code that a shell would give.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    if arguments.nth(1)? != TIED {
-        return None;
-    }
+    let tied = arguments.nth(1)?;
+    let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;
     let parent = arguments.next()?.into_string().ok()?;
     let program = arguments.next()?;
     if !tie_to(&parent) {
         return Some(ExitCode::from(137));
     }
     let error = Command::new(&program).args(arguments).exec();
-    crate::output::note(&format!("cannot run {}: {error}", program.display()));
+    output::log(format, false, LevelFilter::ERROR);
+    output::failed(&format!("cannot run {}: {error}", program.display()));
     Some(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 

@@ -1,0 +1,105 @@
+//! `--log-format json`: what is said on standard error, for programs.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Background, bare, done, line_of, over, run};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// Every line as an object, all of which have a time, a level and a message.
+fn objects(text: &str) -> Vec<Value> {
+    let objects: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let whole = |object: &Value| ["timestamp", "level", "message"].iter().all(|key| object[key].is_string());
+    assert!(objects.iter().all(whole), "{text}");
+    objects
+}
+
+/// Its code, and what it said on standard error.
+fn logged(command: &mut Command) -> (i32, Vec<Value>) {
+    let (code, _, err) = done(command);
+    (code, objects(&err))
+}
+
+/// The object whose message begins so.
+fn find<'a>(objects: &'a [Value], message: &str) -> &'a Value {
+    let begins = |object: &&Value| object["message"].as_str().unwrap().starts_with(message);
+    objects.iter().find(begins).unwrap_or_else(|| panic!("no {message:?} in {objects:#?}"))
+}
+
+#[tokio::test]
+async fn events_have_their_fields_beside_the_message() {
+    let servers = servers(3).await;
+    let (code, said) = logged(over(&servers).args(["--log-format", "json", "run", "job", "-v", "--", "true"]));
+    assert_eq!(code, 0, "{said:#?}");
+    let acquired = find(&said, "lock acquired");
+    assert!(acquired["level"] == "INFO" && acquired["name"] == "job" && acquired["token"].is_u64(), "{acquired}");
+    let nodes = servers.iter().map(Server::url);
+    let up: Vec<_> = said.iter().filter(|object| object["message"] == "up").map(|object| &object["node"]).collect();
+    assert!(nodes.into_iter().all(|node| up.contains(&&Value::from(node))), "{said:#?}");
+    let (code, said) = logged(over(&servers).args(["run", "job", "--log-format=json", "--", "true"]));
+    assert!(code == 0 && said.iter().all(|object| object["level"] == "WARN"), "-v tells more: {said:#?}");
+}
+
+#[tokio::test]
+async fn notes_and_errors_are_objects_too() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    servers.iter().for_each(|server| server.take("job", "somebody/else"));
+    let options = ["--timeout", "3s", "--log-format", "json"];
+    let (code, said) = logged(&mut run(&servers, "job", &options, "true", folder.path()));
+    assert_eq!(code, 75);
+    assert_eq!(find(&said, "waiting for \"job\", for 3 s at most; it is held by somebody/else")["level"], "INFO");
+    let why = find(&said, "cannot acquire \"job\": others hold it");
+    assert!(why["level"] == "ERROR" && why["message"].as_str().unwrap().contains('\n'), "{why}");
+    let (code, said) = logged(over(&servers).args(["release", "job", "--force", "--log-format", "json"]));
+    assert!(code == 1 && find(&said, "nothing was released")["level"] == "INFO", "though status logs errors alone");
+    let (code, said) = logged(bare().args(["status", "--log-format", "json"]));
+    assert!(code == 64 && find(&said, "no node is configured")["level"] == "ERROR", "{said:#?}");
+}
+
+#[tokio::test]
+async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
+    let servers = servers(1).await;
+    let (code, said) = logged(over(&servers).args(["run", "job", "--log-format", "json", "--", "no-such-program"]));
+    assert!(code == 127 && find(&said, "cannot run no-such-program")["level"] == "ERROR", "{said:#?}");
+}
+
+#[tokio::test]
+async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo its own words >&2; echo > $0/inside; exec sleep 1000";
+    let options = ["--ttl", "1s", "--log-format", "json"];
+    let robbed = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
+    line_of(&folder.path().join("inside"));
+    servers.iter().for_each(|server| server.take("job", "somebody/else"));
+    let (code, _, err) = robbed.done();
+    let ours = err.replacen("its own words\n", "", 1);
+    let said = objects(&ours);
+    assert!(code == 76 && ours.len() < err.len(), "{err}");
+    assert!(find(&said, "the lock on \"job\" was lost")["message"].as_str().unwrap().contains("got SIGTERM"), "{err}");
+    assert_eq!(find(&said, "the command was stopped")["level"], "ERROR");
+}
+
+#[test]
+fn a_demo_and_its_workers_say_nothing_else() {
+    let (code, said) = logged(bare().args(["demo", "--seconds", "2", "--log-format", "json", "-v"]));
+    assert_eq!(code, 0, "{said:#?}");
+    let killed = find(&said, "half-way: killed redis://")["message"].as_str().unwrap();
+    let node = killed.split(' ').nth(2).unwrap();
+    let warned = said.iter().filter(|object| object["node"] == node && object["level"] == "WARN").count();
+    assert!(warned >= 3, "one of the process that watches, and of each of the other two: {said:#?}");
+}
+
+#[test]
+fn a_sandbox_warns_in_it_too() {
+    let mut sandbox = Background::start(bare().args(["sandbox", "--masters", "1", "--log-format", "json"]));
+    let mut line = String::new();
+    let out = sandbox.child().stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    sandbox.send(Signal::INT);
+    let (code, _, err) = sandbox.done();
+    assert_eq!(code, 0, "{err}");
+    assert!(find(&objects(&err), "1 empty servers on loopback")["message"].as_str().unwrap().contains("GUARD IS OFF"));
+}
