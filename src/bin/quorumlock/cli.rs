@@ -80,8 +80,8 @@ pub(crate) struct Nodes {
     /// file (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
-    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; what other variables say goes
-    /// before that file]
+    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; what other variables say
+    /// goes before that file]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// A file whose first line is the password of all nodes whose addresses have none [default:

@@ -58,8 +58,8 @@ pub(crate) async fn run(args: Run) -> Outcome {
     outcome
 }
 
-/// One that was given is for the library to check, which names it. Who gave none would not know what
-/// to change.
+/// One that was given is for the library to check, which names it. Who gave none would not know
+/// what to change.
 fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = args.ttl {
         return Ok(ttl);
@@ -155,8 +155,8 @@ async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, si
     }
 }
 
-/// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has it
-/// is another matter, and keeps its own.
+/// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has
+/// it is another matter, and keeps its own.
 fn not_acquired(error: Error, conflict: u8) -> Failure {
     match error.kind() {
         ErrorKind::Contended | ErrorKind::Timeout => Failure::from(error).with_code(conflict),
@@ -264,8 +264,8 @@ fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     }
 }
 
-/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told what
-/// to give.
+/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told
+/// what to give.
 fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
     match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
         None => Ok(ttl),
