@@ -101,6 +101,9 @@ async fn a_user_without_password_gets_it() {
     let mut command = bare();
     command.env("QUORUMLOCK_MAX_TTL", "0").args(["status", "--nodes", &url, "--password-file"]).arg(&file);
     assert_eq!(silent(&mut command).0, 0);
+    let mut command = bare();
+    command.env("QUORUMLOCK_MAX_TTL", "0").env("QUORUMLOCK_NODES", &url).env("QUORUMLOCK_PASSWORD_FILE", &file);
+    assert_eq!(silent(command.args(["members", "reset", &url])).0, 0);
     let config = folder.path().join("nodes.toml");
     let node = format!("[[nodes]]\nurl = \"{}\"\nuser = \"locks\"\n", server.url());
     std::fs::write(&config, format!("max_ttl = \"0\"\n{node}")).unwrap();
@@ -180,6 +183,15 @@ fn what_is_no_password_file_is_refused_with_what_would_be_right() {
         let (_folder, file) = said(text);
         refused(&file, hint);
     }
+}
+
+#[test]
+fn a_relative_path_is_told_where_there_is_such_a_file() {
+    let (folder, _) = said("");
+    let mut command = bare();
+    command.args(["status", "--nodes", "redis://127.0.0.1:1", "--password-file", "password"]);
+    let (code, _, err) = done(command.current_dir(folder.path()));
+    assert!(code == 64 && err.contains("--password-file: password: it is empty; name a file"), "{err}");
 }
 
 #[test]
