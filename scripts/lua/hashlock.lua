@@ -552,11 +552,15 @@ local function register(op, i)
 end
 
 -- A claim that was refused waits, if it is not a late one: who was released waits for nothing as
--- this owner.
-local function queue_up(op, i, it)
-  if is_gone(it, op.owner) then return end
-  join(op, i, it)
-  register(op, i)
+-- this owner. It waits for each of its names: while those are not all free, whoever comes later to
+-- one of them does not get that one first, again and again.
+local function queue_up(op, seen)
+  for i, it in ipairs(seen) do
+    if it.holder ~= op.owner and not is_gone(it, op.owner) then
+      join(op, i, it)
+      register(op, i)
+    end
+  end
 end
 
 -- Who is registered, for how long a hand-over to it lasts, and lasts at most, and how old that is.
@@ -687,13 +691,13 @@ function verbs.claim(op)
       -- Granted while the node was in doubt, and it was taught since.
       if math.max(ballot, it.fence) <= floor then return {'stale', floor} end
     elseif it.holder then
-      queue_up(op, i, it)
+      queue_up(op, seen)
       return {'held', it.holder, it.ends - now, math.max(it.fence, floor), place(op, i)}
     else
       if ballot <= math.max(it.fence, floor) then return {'stale', bar} end
       local who, left, due = before(op, i, it)
       if who then
-        queue_up(op, i, it)
+        queue_up(op, seen)
         if due then give(op, i, it) end
         return {'reserved', who, left, math.max(it.fence, floor), place(op, i)}
       end

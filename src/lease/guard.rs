@@ -31,10 +31,16 @@ pub enum Released {
 pub struct Lease(Arc<Held>);
 
 impl Lease {
-    /// The lock's name.
+    /// The lock's name; of a lock on several names the first in their order.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
+    }
+
+    /// The names that it is on, each once, in their order: one, but for
+    /// [`Quorum::lock_all`](crate::Quorum::lock_all).
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.grant.names().iter().map(|name| &**name.text())
     }
 
     /// The fencing token: greater than that of everyone who held this lock before. Storage that

@@ -11,5 +11,5 @@ mod taught;
 pub use builder::QuorumBuilder;
 pub use members::{Members, NodeMembers};
 pub use mutex::QuorumLock;
-pub use quorum::Quorum;
+pub use quorum::{MAX_NAMES, Quorum};
 pub use retired::{Reset, Retired};

@@ -14,7 +14,8 @@ use crate::node::Name;
 use crate::protocol::{Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
 
-/// A lock on one name, held by at most one at a time across all clients of the same nodes.
+/// A lock on a name, or on several, held by at most one at a time across all clients of the same
+/// nodes.
 ///
 /// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
 /// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
@@ -27,9 +28,8 @@ pub struct QuorumLock {
 }
 
 impl QuorumLock {
-    pub(super) fn new(inner: Arc<Inner>, name: Result<Name>, rules: Arc<Rules>) -> Self {
-        let names = name.map(|name| Arc::from([name])).map_err(|error| error.to_string());
-        Self { inner, names, rules }
+    pub(super) fn new(inner: Arc<Inner>, names: Result<Arc<[Name]>>, rules: Arc<Rules>) -> Self {
+        Self { inner, names: names.map_err(|error| error.to_string()), rules }
     }
 
     /// Acquires the lock, waiting for `timeout` at most.

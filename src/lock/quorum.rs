@@ -1,5 +1,6 @@
 //! The quorum: hands out locks by name, and looks after the nodes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use crate::host::{before, can_wait};
 use crate::node::{Name, NodeState, NodeStatus};
 use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::words::exact;
+
+/// How many names a lock is on at most.
+pub const MAX_NAMES: usize = 1_000;
 
 /// How often nodes are looked at while they are waited for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -43,7 +47,8 @@ impl Quorum {
     /// is first acquired.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
-        QuorumLock::new(self.0.clone(), self.name(name.as_ref()), self.0.rules.clone())
+        let name = self.name(name.as_ref());
+        QuorumLock::new(self.0.clone(), name.map(|name| Arc::from([name])), self.0.rules.clone())
     }
 
     /// The lock on `name` with options of its own.
@@ -54,10 +59,57 @@ impl Quorum {
     /// locks of a quorum share what is known of its nodes' clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.name(name.as_ref())?;
+        self.with([name].into(), options)
+    }
+
+    /// The lock on all of `names`: whoever acquires it holds all of them, or none. 1 to
+    /// [`MAX_NAMES`]; their order does not matter, nor whether one is named twice. Bad names are
+    /// refused when it is first acquired.
+    ///
+    /// It excludes [`lock`](Self::lock) on each of them, and every other set that has one of them.
+    /// Sets that overlap do not deadlock. Whoever waits for a set waits in line for each of its
+    /// names, and keeps each from those who came later until all are free: a set is not starved by
+    /// locks on its names, and these may wait while none of them is held. There is one token,
+    /// greater than each that was dealt before for any of the names; it costs one round trip, as a
+    /// single name does.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let transfer = quorum.lock_all(["account/7", "account/42"]);
+    /// let guard = transfer.acquire(Duration::from_secs(5)).await?;
+    /// assert!(quorum.lock("account/42").try_acquire().await?.is_none());
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> QuorumLock {
+        QuorumLock::new(self.0.clone(), self.names(names), self.0.rules.clone())
+    }
+
+    /// The lock on all of `names` with options of its own.
+    ///
+    /// # Errors
+    /// As [`lock_with`](Self::lock_with).
+    pub fn lock_all_with(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        options: &LockOptions,
+    ) -> Result<QuorumLock> {
+        let names = self.names(names)?;
+        self.with(names, options)
+    }
+
+    fn with(&self, names: Arc<[Name]>, options: &LockOptions) -> Result<QuorumLock> {
         let Settings { max_ttl, options: shared, .. } = &self.0.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
         self.0.leases.voters.use_ttl(rules.validity.ttl());
-        Ok(QuorumLock::new(self.0.clone(), Ok(name), rules))
+        Ok(QuorumLock::new(self.0.clone(), Ok(names), rules))
     }
 
     /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
@@ -196,6 +248,23 @@ impl Quorum {
 
     fn name(&self, text: &str) -> Result<Name> {
         Name::new(&self.0.settings.prefix, text)
+    }
+
+    /// In one order, and each once: those who wait for several wait in the same order.
+    fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
+        let mut names = BTreeSet::new();
+        for text in texts {
+            names.insert(self.name(text.as_ref())?);
+            if names.len() > MAX_NAMES {
+                return Err(Error::config(format!(
+                    "a lock is on more than {MAX_NAMES} names; lock what they belong to instead"
+                )));
+            }
+        }
+        match names.is_empty() {
+            true => Err(Error::config("a lock is on no name; name what it protects")),
+            false => Ok(names.into_iter().collect()),
+        }
     }
 
     fn quorum(&self) -> usize {

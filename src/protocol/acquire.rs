@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::Attempt;
 use super::grant::Grant;
 use super::leftovers::Open;
-use super::queue::{Head, Place, Queue};
+use super::queue::{Head, Place, Places, Queue};
 use super::round::{Round, cause};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
@@ -20,6 +20,9 @@ use crate::node::{Name, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
+
+/// How many names of a claim its errors show.
+const SHOWN: usize = 3;
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -83,20 +86,26 @@ impl Claimant<'_> {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
-        let place = self.turn(patience, whole).await?;
+        let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        let won = self.granted(&mut attempt, &place, ticket, patience).await?;
-        attempt.won(won, place).ok_or_else(Error::closed)
+        let won = self.granted(&mut attempt, &places, ticket, patience).await?;
+        attempt.won(won, places).ok_or_else(Error::closed)
     }
 
-    async fn granted(&self, attempt: &mut Attempt<'_>, place: &Place, ticket: u64, patience: Patience) -> Result<Won> {
+    async fn granted(
+        &self,
+        attempt: &mut Attempt<'_>,
+        places: &Places,
+        ticket: u64,
+        patience: Patience,
+    ) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
         let mut before = None;
-        let mut waiting = place.is_held().then(|| Waiting::new(self.voters));
+        let mut waiting = places.is_held().then(|| Waiting::new(self.voters));
         loop {
             let turn = attempt.turn();
             let limit = self.limit(rounds, patience);
@@ -110,7 +119,7 @@ impl Claimant<'_> {
             self.note_turn(turn, false);
             waiting.get_or_insert_with(|| Waiting::new(self.voters));
             defeat.before = before.replace(defeat.round.clone());
-            place.tell(defeat.head(self.voters));
+            places.tell(&defeat.head(self.voters));
             rounds = rounds.saturating_add(1);
             if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
                 let failed = self.failed(attempt, &defeat, failures, self.stance(ticket, patience));
@@ -202,10 +211,25 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is this caller's turn in this process; a try does so until `whole`.
-    async fn turn(&self, patience: Patience, whole: Tick) -> Result<Place> {
+    /// Waits until it is this caller's turn in this process for each name, one after the other: all
+    /// have the same order, so that no two wait for each other. A try does so until `whole`.
+    async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
-        let mut place = self.queue.join(self.names[0].text())?;
+        let mut places = Places::new(self.turn(&self.names[0], patience, whole).await?);
+        for name in &self.names[1..] {
+            // Whoever is behind it for one of the others waits for whom it waits for.
+            places.tell(&Head::Contended);
+            places.add(self.turn(name, patience, whole).await?);
+        }
+        if self.names.len() > 1 {
+            places.tell(&Head::Trying);
+        }
+        self.voters.meters.queue_wait(self.voters.host.now().since(started));
+        Ok(places)
+    }
+
+    async fn turn(&self, name: &Name, patience: Patience, whole: Tick) -> Result<Place> {
+        let mut place = self.queue.join(name.text())?;
         if matches!(patience, Patience::Once) && place.is_held() {
             return Err(self.outwaited(&place, patience));
         }
@@ -222,7 +246,6 @@ impl Claimant<'_> {
                 return Err(self.outwaited(&place, patience));
             }
         }
-        self.voters.meters.queue_wait(self.voters.host.now().since(started));
         Ok(place)
     }
 
@@ -353,11 +376,20 @@ impl Claimant<'_> {
     }
 
     fn error(&self, kind: ErrorKind, why: &str) -> Error {
-        let (size, name) = (self.voters.size, &self.names[0]);
+        let (size, names) = (self.voters.size, listed(self.names));
         Error::new(
             kind,
-            format!("cannot acquire {name:?}: {why}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
+            format!("cannot acquire {names}: {why}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
         )
+    }
+}
+
+/// The names of a claim: the first few of them.
+fn listed(names: &[Name]) -> String {
+    let first: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

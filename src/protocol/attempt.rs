@@ -9,7 +9,7 @@ use super::holding::WonInLine;
 use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
-use super::queue::Place;
+use super::queue::Places;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::Voters;
@@ -252,9 +252,9 @@ impl<'a> Attempt<'a> {
         *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
     }
 
-    /// The round was won, by who has this place in the process's queue. Until what is returned with
+    /// The round was won, by who has these places in the process's queue. Until what is returned with
     /// the grant is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
-    pub(super) fn won(mut self, won: Won, place: Place) -> Option<(Grant, Open)> {
+    pub(super) fn won(mut self, won: Won, places: Places) -> Option<(Grant, Open)> {
         let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.in_line = None;
         claim.ballot = won.ballot;
@@ -265,7 +265,7 @@ impl<'a> Attempt<'a> {
             listening.hold(refused.then(|| self.in_line_with(&claim, round)));
         }
         let open = self.voters.open_cleanup();
-        let line = Line { place: place.served(self.limits.fair), listening };
+        let line = Line { places: places.served(self.limits.fair), listening };
         Some((Grant::new(self.voters, claim, won, line), open))
     }
 

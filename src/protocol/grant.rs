@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::holding::Holding;
 use super::listening::Listening;
-use super::queue::Place;
+use super::queue::Places;
 use super::release::{Cleanup, Whom};
 use super::renew::Renewing;
 use super::voters::Voters;
@@ -23,18 +23,18 @@ pub(crate) struct Grant {
 /// What is kept of the lines that it waited in, for as long as it lasts.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// The place in the process's queue.
-    pub(super) place: Place,
+    /// The places in the process's queue.
+    pub(super) places: Places,
     /// The ear for nodes that offer a turn after all.
     pub(super) listening: Option<Listening>,
 }
 
-/// A release that was sent. The place in the process's queue is free when this is dropped, which
+/// A release that was sent. The places in the process's queue are free when this is dropped, which
 /// wakes others: not under a lock.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) cleanup: Arc<Cleanup>,
-    _place: Option<Place>,
+    _places: Option<Places>,
 }
 
 impl Grant {
@@ -72,12 +72,12 @@ impl Grant {
         let whom = Whom { ask: voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
         // The highest ballot that was asked with for its owner hides all of them.
         let (ballot, next) = (won.highest, voters.next_ballot(won.highest));
-        // Sent before the place is given up: the next in this process asks behind this release, on
+        // Sent before the places are given up: the next in this process asks behind this release, on
         // the same connections.
         let cleanup = Cleanup::start(voters, Release { ballot, next, ..Release::of(claim) }, whom);
         let line = line.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (place, listening) = line.map(|line| (line.place, line.listening)).unzip();
+        let (places, listening) = line.map(|line| (line.places, line.listening)).unzip();
         listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));
-        Returned { cleanup, _place: place }
+        Returned { cleanup, _places: places }
     }
 }

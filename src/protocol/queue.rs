@@ -195,6 +195,43 @@ impl Drop for Place {
     }
 }
 
+/// Places in the lines of all names of one claim. Dropping them leaves the lines.
+#[derive(Debug)]
+pub(super) struct Places {
+    first: Place,
+    others: Vec<Place>,
+}
+
+impl Places {
+    pub(super) const fn new(first: Place) -> Self {
+        Self { first, others: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, place: Place) {
+        self.others.push(place);
+    }
+
+    /// Whether a caller in this process holds any of the names.
+    pub(super) fn is_held(&self) -> bool {
+        self.all().any(Place::is_held)
+    }
+
+    /// Tells those behind how the claim fares.
+    pub(super) fn tell(&self, head: &Head) {
+        self.all().for_each(|place| place.tell(head.clone()));
+    }
+
+    /// It has the names: see [`Place::served`].
+    pub(super) fn served(self, next: bool) -> Self {
+        let others = self.others.into_iter().map(|place| place.served(next)).collect();
+        Self { first: self.first.served(next), others }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Place> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

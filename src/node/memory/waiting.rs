@@ -31,11 +31,16 @@ impl Work<'_> {
     }
 
     /// A claim that was refused waits, if it is not a late one: who was released waits for nothing
-    /// as this owner.
-    pub(super) fn queue_up(&mut self, claim: &Claim, name: &Name) {
-        if !self.entry(name).is_gone(&claim.owner) {
-            self.join(&claim.owner, claim.stance, name);
-            self.register(claim, name);
+    /// as this owner. It waits for each of its names: while those are not all free, whoever comes
+    /// later to one of them does not get that one first, again and again.
+    pub(super) fn queue_up(&mut self, claim: &Claim) {
+        let now = self.now;
+        for name in claim.names.iter() {
+            let entry = self.entry(name);
+            if !entry.is_held_by(&claim.owner, now) && !entry.is_gone(&claim.owner) {
+                self.join(&claim.owner, claim.stance, name);
+                self.register(claim, name);
+            }
         }
     }
 

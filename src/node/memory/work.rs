@@ -121,13 +121,13 @@ impl Work<'_> {
             }
             Some(hold) => {
                 let (holder, remaining) = (hold.owner.to_string(), Some(hold.until - now));
-                self.queue_up(claim, name);
+                self.queue_up(claim);
                 Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
             }
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
             None => {
                 let (turn, left, due) = self.before(claim, name)?;
-                self.queue_up(claim, name);
+                self.queue_up(claim);
                 if due {
                     self.give(name, claim.grace);
                 }

@@ -33,6 +33,8 @@ use crate::rules::handover::Stamp;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
 const BATCH: usize = 128;
+/// And how many names, unless one operation has more.
+const NAMES: usize = 256;
 /// How many calls are under way at most. Past that, operations gather into fuller calls.
 const FLIGHTS: usize = 16;
 /// How many timeouts in a row end a connection.
@@ -176,12 +178,12 @@ impl Batcher {
         for job in batch.extract_if(.., overdue) {
             self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
         }
-        if batch.is_empty() {
-            return;
+        let mut jobs = std::mem::take(batch);
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(fill(&jobs));
+            let answer = self.connection.send("EVALSHA", &self.script_call(&self.digest, &jobs));
+            self.launch(What::Batch(std::mem::replace(&mut jobs, rest)), sent, answer);
         }
-        let jobs = std::mem::take(batch);
-        let answer = self.connection.send("EVALSHA", &self.script_call(&self.digest, &jobs));
-        self.launch(What::Batch(jobs), sent, answer);
     }
 
     fn probe(&mut self) {
@@ -481,6 +483,16 @@ impl Batcher {
 
 fn demoted(reply: &Reply) -> bool {
     matches!(reply, Err(fault) if fault.to_string().starts_with("READONLY"))
+}
+
+/// How many of these jobs go into one call.
+fn fill(jobs: &[Job]) -> usize {
+    let mut names = 0;
+    let fits = |job: &&Job| {
+        names += job.request.operation.names().len();
+        names <= NAMES
+    };
+    jobs.iter().take_while(fits).count().max(1)
 }
 
 #[cfg(test)]

@@ -1,0 +1,209 @@
+//! Locks on several names at once: all of them, or none.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use quorumlock::{MAX_NAMES, Quorum};
+
+use crate::common::eventually;
+use crate::world::World;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whether nobody holds `name`, nor waits for it.
+async fn is_free(quorum: &Quorum, name: &str) -> bool {
+    quorum.lock(name).try_acquire().await.unwrap().is_some()
+}
+
+async fn a_set_is_held_as_a_whole_or_not_at_all(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let guard = other.lock("b").acquire(SECOND).await.unwrap();
+    assert!(client.lock_all(["a", "b"]).try_acquire().await.unwrap().is_none());
+    let error = client.lock_all(["a", "b"]).acquire(100 * MS).await.unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("\"a\", \"b\""), "{error}");
+    eventually("a is free", async || is_free(&other, "a").await).await;
+    guard.release().await.unwrap();
+    let set = client.lock_all(["a", "b"]).acquire(SECOND).await.unwrap();
+    for name in ["a", "b"] {
+        assert!(!is_free(&other, name).await);
+    }
+    set.release().await.unwrap();
+    for name in ["a", "b"] {
+        assert!(is_free(&other, name).await);
+    }
+}
+
+async fn neither_the_order_of_names_nor_repeats_matter(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let guard = client.lock_all(["b", "a", "b"]).acquire(SECOND).await.unwrap();
+    assert_eq!(guard.names().collect::<Vec<_>>(), ["a", "b"]);
+    assert!(other.lock_all(["a", "b"]).try_acquire().await.unwrap().is_none());
+    assert!(other.lock_all(["c", "b"]).try_acquire().await.unwrap().is_none());
+    assert!(other.lock_all(["c", "d"]).try_acquire().await.unwrap().is_some());
+    drop(guard);
+    assert!(other.lock_all(["c", "b"]).acquire(5 * SECOND).await.is_ok());
+}
+
+async fn a_sets_token_is_above_all_earlier_tokens_of_its_names(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut last = 0;
+    for _ in 0..5 {
+        for names in [&["a"][..], &["b"], &["a", "b"], &["b", "c"], &["c"]] {
+            let quorum = if names.len() == 1 { &client } else { &other };
+            let guard = quorum.lock_all(names).acquire(5 * SECOND).await.unwrap();
+            assert!(guard.token() > last, "{names:?}");
+            last = guard.token();
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+async fn a_set_that_waits_stands_in_line_for_each_name(world: impl World) {
+    let (client, other, late) = (world.client().await, world.client().await, world.client().await);
+    let guard = client.lock("b").acquire(SECOND).await.unwrap();
+    let lock = other.lock_all(["a", "b"]);
+    let mut set = pin!(lock.acquire(30 * SECOND));
+    let waits = async |name: &str| {
+        let seen = client.inspect(name).await.unwrap();
+        let waits = |node: &quorumlock::Inspection| node.waiting > 0 || node.turn.is_some();
+        seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
+    };
+    tokio::select! {
+        _ = &mut set => panic!("b is held"),
+        () = eventually("it stands in both lines", async || waits("a").await && waits("b").await) => {}
+    }
+    // Whoever comes later does not get the free name first.
+    assert!(late.lock("a").try_acquire().await.unwrap().is_none());
+    let lock = late.lock("a");
+    let mut single = pin!(lock.acquire(30 * SECOND));
+    tokio::select! {
+        _ = &mut set => panic!("b is held"),
+        _ = &mut single => panic!("a is not its turn"),
+        () = tokio::time::sleep(300 * MS) => guard.release().await.map(drop).unwrap(),
+    }
+    let won = tokio::select! {
+        biased;
+        _ = &mut single => panic!("a is not its turn"),
+        won = &mut set => won.unwrap(),
+    };
+    won.release().await.unwrap();
+    assert!(single.await.is_ok());
+}
+
+async fn a_set_that_gives_up_leaves_all_lines(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let guard = client.lock("b").acquire(SECOND).await.unwrap();
+    let _ = tokio::time::timeout(50 * MS, other.lock_all(["a", "b", "c"]).acquire(30 * SECOND)).await;
+    for name in ["a", "c"] {
+        eventually("nobody waits", async || is_free(&client, name).await).await;
+    }
+    drop(guard);
+}
+
+async fn sets_that_overlap_do_not_deadlock(world: impl World) {
+    let sets = [["a", "b"], ["b", "c"], ["c", "a"], ["b", "a"]];
+    let clients = join_all(sets.map(|_| world.client())).await;
+    let rounds = clients.iter().zip(sets).map(|(client, names)| async move {
+        for _ in 0..10 {
+            let guard = client.lock_all(names).acquire(60 * SECOND).await.unwrap();
+            tokio::time::sleep(2 * MS).await;
+            guard.release().await.unwrap();
+        }
+    });
+    join_all(rounds).await;
+}
+
+async fn callers_of_one_process_with_sets_that_overlap_do_not_deadlock(world: impl World) {
+    let client = world.client().await;
+    let sets = [["a", "b"], ["b", "c"], ["c", "a"], ["b", "a"]];
+    let rounds = sets.map(|names| {
+        let client = client.clone();
+        async move {
+            for _ in 0..10 {
+                drop(client.lock_all(names).acquire(60 * SECOND).await.unwrap());
+            }
+        }
+    });
+    join_all(rounds).await;
+}
+
+async fn a_set_is_not_starved_by_locks_on_its_names(world: impl World) {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let clients = join_all((0..3).map(|_| world.client())).await;
+    let busy = clients.iter().flat_map(|client| {
+        names.map(|name| async move {
+            loop {
+                let guard = client.lock(name).acquire(60 * SECOND).await.unwrap();
+                tokio::time::sleep(20 * MS).await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    let mut busy = pin!(join_all(busy).map(|_: Vec<()>| ()));
+    let patient = world.client().await;
+    let set = patient.lock_all(names);
+    for _ in 0..3 {
+        tokio::select! {
+            () = &mut busy => unreachable!("they never end"),
+            acquired = set.acquire(20 * SECOND) => drop(acquired.expect("it is its turn some time")),
+        }
+    }
+}
+
+async fn whoever_loses_one_name_of_a_set_loses_all(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let guard = client.lock_all(["a", "b"]).acquire(SECOND).await.unwrap();
+    other.revoke("b").await.unwrap();
+    guard.lost().await;
+    assert!(!guard.is_held());
+    drop(guard);
+    assert!(other.lock_all(["a", "b"]).acquire(10 * SECOND).await.is_ok());
+}
+
+async fn a_set_is_renewed_as_a_whole(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
+    let guard = client.lock_all(["a", "b", "c"]).acquire(SECOND).await.unwrap();
+    assert!(other.lock_all(["c", "d"]).acquire(SECOND).await.unwrap_err().is_timeout());
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let names = |many: usize| (0..many).map(|number| format!("name/{number}"));
+    let guard = client.lock_all(names(MAX_NAMES)).acquire(10 * SECOND).await.unwrap();
+    assert_eq!(guard.names().count(), MAX_NAMES);
+    assert!(!is_free(&other, "name/999").await);
+    guard.release().await.unwrap();
+    assert!(is_free(&other, "name/999").await);
+    let said = async |names: Vec<String>| client.lock_all(names).acquire(SECOND).await.unwrap_err();
+    for (names, says) in [
+        (names(MAX_NAMES + 1).collect(), "more than 1000 names"),
+        (Vec::new(), "on no name"),
+        (vec!["a".to_owned(), String::new()], "empty"),
+    ] {
+        let error = said(names).await;
+        assert!(error.is_config() && error.to_string().contains(says), "{error}");
+    }
+    let options = client.options();
+    assert!(client.lock_all_with(Vec::<String>::new(), &options).unwrap_err().is_config());
+    assert!(client.lock_all_with(["a", "b"], &options.ttl(5 * SECOND)).unwrap().acquire(SECOND).await.is_ok());
+}
+
+both! {
+    3 nodes:
+        a_set_is_held_as_a_whole_or_not_at_all,
+        neither_the_order_of_names_nor_repeats_matter,
+        a_sets_token_is_above_all_earlier_tokens_of_its_names,
+        a_set_that_waits_stands_in_line_for_each_name,
+        a_set_that_gives_up_leaves_all_lines,
+        sets_that_overlap_do_not_deadlock,
+        callers_of_one_process_with_sets_that_overlap_do_not_deadlock,
+        a_set_is_not_starved_by_locks_on_its_names,
+        whoever_loses_one_name_of_a_set_loses_all,
+        a_set_is_renewed_as_a_whole,
+        a_thousand_names_are_one_claim_and_more_are_refused;
+}
