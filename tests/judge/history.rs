@@ -51,6 +51,8 @@ pub struct Op {
     pub process: u16,
     pub node: u8,
     pub name: u8,
+    /// Which names it is about besides, a bit each.
+    pub also: u16,
     pub verb: Verb,
     pub owner: Owner,
     /// The owner without its round: who stands in line.
@@ -64,6 +66,14 @@ pub struct Op {
     pub hand: u32,
     /// When it was submitted.
     pub sent: Micros,
+}
+
+impl Op {
+    /// The same for each of its names.
+    pub fn each(self) -> impl Iterator<Item = Self> {
+        let also = (0..16).filter(move |name| self.also >> name & 1 == 1);
+        std::iter::once(self.name).chain(also).map(move |name| Self { name, also: 0, ..self })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -129,8 +129,8 @@ impl Judge {
                     self.storage.wrote(lease, written, taken, checked, verdict);
                 }
             }
-            What::Submitted(op) => self.submitted(op),
-            What::Did(op, answer) => self.did(op, answer),
+            What::Submitted(op) => op.each().for_each(|op| self.submitted(op)),
+            What::Did(op, answer) => op.each().for_each(|op| self.did(op, answer)),
             What::Delivered(op, answer) => {
                 self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
             }

@@ -97,7 +97,8 @@ fn of_holders() {
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.
 const fn op(verb: Verb, owner: u32, sent: Micros) -> Op {
     let (process, ballot) = (owner as u16, owner as u64 + 1);
-    Op { process, node: 0, name: 0, verb, owner, acquisition: owner, waits: false, ballot, ttl: 100, hand: 0, sent }
+    let (node, name, also, acquisition, waits) = (0, 0, 0, owner, false);
+    Op { process, node, name, also, verb, owner, acquisition, waits, ballot, ttl: 100, hand: 0, sent }
 }
 
 fn asked(op: Op) -> Event {

@@ -23,8 +23,10 @@ const MS: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub process: usize,
-    pub name: u8,
+    /// Tells it from all others; of a set, that of its first name.
     pub number: u32,
+    /// Its names. The judge knows each as a lease of its own.
+    parts: Vec<(u8, u32)>,
     lease: Lease,
 }
 
@@ -40,7 +42,7 @@ impl Leases {
     /// Records what the leases say that `which` chooses.
     pub fn sample(&self, world: &World, which: impl Fn(&Watch) -> bool) {
         let chosen: Vec<_> = self.watched.lock().unwrap().iter().filter(|watch| which(watch)).cloned().collect();
-        chosen.iter().for_each(|watch| world.record(watch.sample(world)));
+        chosen.iter().for_each(|watch| watch.sample(world));
     }
 
     pub fn forget(&self, process: usize) {
@@ -65,12 +67,21 @@ impl Leases {
 }
 
 impl Watch {
-    fn sample(&self, world: &World) -> What {
-        let remaining = self.lease.remaining();
+    fn sample(&self, world: &World) {
+        let (process, until, held) = (self.process as u16, self.until(world), self.lease.is_held());
+        for &(name, lease) in &self.parts {
+            world.record(What::Sample { process, name, lease, held, until });
+        }
+    }
+
+    /// Until when it believes.
+    fn until(&self, world: &World) -> Micros {
         let rate = world.core.lock().unwrap().processes[self.process].rate;
-        let until = world.now() + micros(remaining) * 1_000_000 / rate;
-        let (process, name, lease) = (self.process as u16, self.name, self.number);
-        What::Sample { process, name, lease, held: self.lease.is_held(), until }
+        world.now() + micros(self.lease.remaining()) * 1_000_000 / rate
+    }
+
+    fn is_on(&self, names: &[(u8, u32)]) -> bool {
+        self.parts.iter().any(|(name, _)| names.iter().any(|(other, _)| other == name))
     }
 }
 
@@ -101,8 +112,8 @@ pub struct Client {
 
 /// What a client asked for.
 pub struct Ask {
-    number: u32,
-    name: u8,
+    /// Its names, each with a number of its own: the judge knows each as an ask of its own.
+    parts: Vec<(u8, u32)>,
     pub lock: QuorumLock,
     timeout: Duration,
 }
@@ -150,7 +161,7 @@ impl Client {
                 };
                 match guard {
                     Some(guard) => self.got(&ask, guard.map(Some)).await,
-                    None => self.record(|process| What::Cancelled { process, ask: ask.number, name: ask.name }),
+                    None => self.record_each(&ask, |process, name, ask| What::Cancelled { process, ask, name }),
                 }
             }
             Manner::Try => {
@@ -185,7 +196,7 @@ impl Client {
         let core = self.world.core.lock().unwrap();
         let (names, ttl, renew) = (core.plan.names, core.processes[self.process].ttl, core.plan.auto_renew);
         drop(core);
-        let name = self.dice.index(names as usize) as u8;
+        let mut names = self.names(names);
         let ttl = if self.dice.chance(0.5) { ttl } else { ttl.mul_f64(0.5 + self.dice.share() / 2.0) };
         let ttl = Duration::from_millis(ttl.as_millis() as u64).max(100 * MS);
         let mut options =
@@ -198,7 +209,22 @@ impl Client {
         if self.dice.chance(0.1) {
             options = options.max_hold(ttl.mul_f64(1.0 + self.dice.share()));
         }
-        self.ask_for(name, &options, round, timeout, must)
+        // In any order.
+        if self.dice.chance(0.5) {
+            names.reverse();
+        }
+        self.ask_for(&names, &options, round, timeout, must)
+    }
+
+    /// One of so many, or several where the plan has sets.
+    fn names(&mut self, many: u8) -> Vec<u8> {
+        let sets = self.world.core.lock().unwrap().plan.sets;
+        let first = self.dice.index(many as usize) as u8;
+        if many == 1 || sets == 0.0 || !self.dice.chance(sets) {
+            return vec![first];
+        }
+        let share = self.dice.pick(&[0.5, 1.0]);
+        (0..many).filter(|&name| name == first || self.dice.chance(share)).collect()
     }
 
     /// From next to nothing up to all that a ttl allows, which is not rare.
@@ -209,13 +235,15 @@ impl Client {
     }
 
     /// Takes note of what is asked for, with rounds of at most `round`.
-    pub fn ask_for(&self, name: u8, options: &LockOptions, round: Duration, timeout: Duration, must: bool) -> Ask {
-        let lock = self.quorum.lock_with(name_of(name), options).expect("the plan's options make sense");
-        let number = self.world.leases.asks.fetch_add(1, Ordering::Relaxed);
+    pub fn ask_for(&self, names: &[u8], options: &LockOptions, round: Duration, timeout: Duration, must: bool) -> Ask {
+        let texts = names.iter().copied().map(name_of);
+        let lock = self.quorum.lock_all_with(texts, options).expect("the plan's options make sense");
+        let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
+        let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout };
         // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
         let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
-        self.record(|process| What::Asked { process, ask: number, name, by, must });
-        Ask { number, name, lock, timeout }
+        self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
+        ask
     }
 
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
@@ -228,25 +256,25 @@ impl Client {
 
     /// Others have it.
     pub fn refused(&self, ask: &Ask) {
-        let Ask { number, name, .. } = *ask;
-        self.record(|process| What::Failed { process, ask: number, name, unavailable: false, kept_out: false });
+        let (unavailable, kept_out) = (false, false);
+        self.record_each(ask, |process, name, ask| What::Failed { process, ask, name, unavailable, kept_out });
     }
 
     pub fn failed(&self, ask: &Ask, error: &Error) {
-        let Ask { number, name, .. } = *ask;
         let unavailable = error.is_unavailable();
         let kept_out = unavailable && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "));
-        self.record(|process| What::Failed { process, ask: number, name, unavailable, kept_out });
+        self.record_each(ask, |process, name, ask| What::Failed { process, ask, name, unavailable, kept_out });
     }
 
     pub fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
-        let number = self.world.leases.count.fetch_add(1, Ordering::Relaxed);
-        let token = lease.token();
-        let watch = Watch { process: self.process, name: ask.name, number, lease };
+        let (count, token) = (&self.world.leases.count, lease.token());
+        let parts: Vec<_> = ask.parts.iter().map(|&(name, _)| (name, count.fetch_add(1, Ordering::Relaxed))).collect();
+        let watch = Watch { process: self.process, number: parts[0].1, parts, lease };
         // First what the others believe at this moment.
-        self.world.leases.sample(&self.world, |other| other.name == ask.name);
-        if let What::Sample { process, name, until, .. } = watch.sample(&self.world) {
-            self.world.record(What::Acquired { process, ask: ask.number, name, lease: number, token, until });
+        self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
+        let until = watch.until(&self.world);
+        for (&(name, ask), &(_, lease)) in ask.parts.iter().zip(&watch.parts) {
+            self.record(|process| What::Acquired { process, ask, name, lease, token, until });
         }
         self.world.leases.watched.lock().unwrap().push(watch.clone());
         watch
@@ -389,23 +417,31 @@ impl Client {
     /// token.
     pub fn write(&mut self, watch: &Watch) {
         if self.dice.chance(0.1) || watch.lease.is_held() {
-            let (process, name, lease) = (self.process, watch.name, watch.number);
-            self.world.write(Write { process, name, lease, token: watch.lease.token() });
+            let (process, token) = (self.process, watch.lease.token());
+            watch.parts.iter().for_each(|&(name, lease)| self.world.write(Write { process, name, lease, token }));
         }
     }
 
     pub fn sample(&self, watch: &Watch) {
-        self.world.record(watch.sample(&self.world));
+        watch.sample(&self.world);
     }
 
     fn released(&self, watch: &Watch) {
-        self.record(|process| What::Released { process, name: watch.name, lease: watch.number });
+        for &(name, lease) in &watch.parts {
+            self.record(|process| What::Released { process, name, lease });
+        }
     }
 
     pub fn lost(&self, watch: &Watch) {
         let expired = watch.lease.lost().now_or_never() == Some(LostReason::Expired);
-        self.record(|process| What::LostTold { process, name: watch.name, lease: watch.number, expired });
+        for &(name, lease) in &watch.parts {
+            self.record(|process| What::LostTold { process, name, lease, expired });
+        }
         self.sample(watch);
+    }
+
+    fn record_each(&self, ask: &Ask, what: impl Fn(u16, u8, u32) -> What) {
+        ask.parts.iter().for_each(|&(name, number)| self.record(|process| what(process, name, number)));
     }
 
     fn record(&self, what: impl FnOnce(u16) -> What) {

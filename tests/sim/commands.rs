@@ -16,7 +16,7 @@ use crate::calls::Reply;
 use crate::faults::Action;
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::link::Connection;
-use crate::recorder::{Submitted, answer};
+use crate::recorder::{Submitted, answer, letter};
 use crate::world::{Core, Event};
 
 /// A command on its way.
@@ -321,7 +321,8 @@ impl Core {
         let owner = self.history.owner(process, &granted.owner);
         let acquisition = self.history.owner(process, Operation::acquisition(&granted.owner));
         let (ballot, hand) = (granted.ballot, granted.lasts.as_millis() as u32);
-        Op { verb: history::Verb::Claim, owner, acquisition, waits: false, ballot, hand, ..release }
+        let (name, also) = (letter(&granted.name), 0);
+        Op { name, also, verb: history::Verb::Claim, owner, acquisition, waits: false, ballot, hand, ..release }
     }
 
     /// Publishes the hints that the last operations gave rise to.

@@ -109,6 +109,8 @@ pub struct Plan {
     pub processes: usize,
     pub clients: usize,
     pub names: u8,
+    /// How often a client asks for several of them.
+    pub sets: f64,
     /// Whether the storage behind each name checks tokens.
     pub checking: Vec<bool>,
     pub ttl: Duration,
@@ -158,6 +160,7 @@ impl Plan {
             processes: 0,
             clients: 0,
             names: 1,
+            sets: 0.0,
             checking: vec![true],
             ttl,
             max_ttl,
@@ -206,6 +209,7 @@ impl Plan {
             processes,
             clients: dice.between(processes as u64, 13) as usize,
             names: dice.weighed(&[(3, 1), (1, 2), (1, 3)]),
+            sets: 0.0,
             checking: (0..3).map(|_| dice.chance(0.7)).collect(),
             ttl,
             max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
@@ -234,7 +238,8 @@ impl Plan {
         plan.draw_faults(dice);
         plan.proxied = dice.chance(0.1);
         // With dice of its own, so that the other worlds stay as they are.
-        let own = dice.clone().fork();
+        let mut own = dice.clone().fork();
+        plan.sets = own.fork().pick(&[0.0, 0.2, 0.5]);
         if plan.in_turn.is_none() {
             Lists::draw(&mut plan, own);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    Listener, Member, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
+    Listener, Member, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
 };
 use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Lesson;
@@ -84,6 +84,11 @@ fn alike(one: &Operation, other: &Operation) -> bool {
     }
 }
 
+/// The number of a name, by its last letter.
+pub fn letter(name: &Name) -> u8 {
+    name.text().as_bytes().last().map_or(0, |last| last - b'a')
+}
+
 impl Core {
     /// An operation, as the judge knows it.
     pub fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
@@ -101,11 +106,12 @@ impl Core {
         let owner = self.history.owner(process as u16, owner);
         let hand = operation.handover.as_millis() as u32;
         let waits = matches!(operation.stance, Stance::Wait { .. });
-        let last = operation.names.first().and_then(|name| name.text().as_bytes().last());
-        let name = last.map_or(0, |last| last - b'a');
+        let mut names = operation.names.iter().map(letter);
+        let name = names.next().unwrap_or(0);
+        let also = names.fold(0, |also, name| also | 1 << name);
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
         let (process, node) = (process as u16, node as u8);
-        Op { process, node, name, verb, owner, acquisition, waits, ballot, ttl, hand, sent: now }
+        Op { process, node, name, also, verb, owner, acquisition, waits, ballot, ttl, hand, sent: now }
     }
 
     fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {
@@ -130,7 +136,8 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
-        Ok(Outcome::Released { held }) => Answer::Released(*held > 0),
+        // All of its names are held as long as any.
+        Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
         Ok(
             Outcome::Inspected(_)
             | Outcome::Counted

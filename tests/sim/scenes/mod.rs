@@ -8,6 +8,7 @@ pub mod part;
 mod proxies;
 mod retired;
 pub mod script;
+mod sets;
 mod tokens;
 mod turns;
 
@@ -111,6 +112,9 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::who_was_refused_comes_back_from_elsewhere),
     scene!(lists::stalled_between_two_writes),
     scene!(lists::the_shortest_max_ttl),
+    scene!(sets::a_set_among_locks_on_its_names),
+    scene!(sets::sets_that_overlap),
+    scene!(sets::who_waits_for_a_set_dies),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

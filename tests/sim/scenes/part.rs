@@ -26,6 +26,8 @@ pub struct Part {
     pub dropped: bool,
     /// Whether it is broken a promise if this ask fails.
     pub must: bool,
+    /// Which names it asks for.
+    pub names: &'static [u8],
 }
 
 impl Default for Part {
@@ -41,6 +43,7 @@ impl Default for Part {
             hold: minute,
             dropped: false,
             must: false,
+            names: &[0],
         }
     }
 }
@@ -114,7 +117,7 @@ impl Client {
     async fn play(mut self, part: Part) {
         let ttl = self.ttl();
         let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
-        let ask = self.ask_for(0, &part.options(ttl), round, part.timeout, part.must);
+        let ask = self.ask_for(part.names, &part.options(ttl), round, part.timeout, part.must);
         let acquired = match part.once {
             true => ask.lock.try_acquire().await,
             false => ask.lock.acquire(part.timeout).await.map(Some),

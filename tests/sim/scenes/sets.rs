@@ -1,0 +1,50 @@
+//! Locks on several names.
+
+use super::part::Part;
+use super::script::{Script, millis};
+use crate::cue::Cue;
+
+/// Three names.
+fn names(script: &mut Script, processes: usize) {
+    script.world(5, processes, 2_000, 3_000);
+    (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
+}
+
+fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
+    Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
+}
+
+/// Each of three names is asked for more often than it can be held. Whoever asks for all three gets
+/// them before those who asked later.
+pub fn a_set_among_locks_on_its_names(script: &mut Script) {
+    names(script, 3);
+    for nth in 0..200 {
+        let name: &[u8] = [&[0], &[1], &[2]][nth % 3];
+        let hold = script.about(40, 30);
+        script.asks(nth as u64 * 10, 1 + nth % 2, asks_for(name, 60_000, hold));
+    }
+    let at = script.about(300, 200);
+    script.asks(at, 0, Part { must: true, ..asks_for(&[0, 1, 2], 1_400, 20) });
+}
+
+/// Sets that overlap, from one process and from several, in any order of names.
+pub fn sets_that_overlap(script: &mut Script) {
+    names(script, 3);
+    let sets: [&[u8]; 6] = [&[0, 1], &[1, 2], &[2, 0], &[1, 0], &[2, 1], &[0, 2, 1]];
+    for (nth, set) in sets.into_iter().cycle().take(24).enumerate() {
+        let (at, process) = (script.about(nth as u64 * 3, 20), script.dice.index(3));
+        script.asks(at, process, Part { must: true, ..asks_for(set, 8_000, 20) });
+    }
+}
+
+/// Whoever waits for a set dies: its names are free when its turns are over.
+pub fn who_waits_for_a_set_dies(script: &mut Script) {
+    names(script, 3);
+    script.asks(0, 0, asks_for(&[1], 5_000, 1_000));
+    script.asks(100, 1, asks_for(&[0, 1, 2], 60_000, 20));
+    let dies = script.about(200, 1_000);
+    script.at(dies, Cue::Kill(1));
+    for name in [&[0], &[2]] {
+        script.asks(1_300, 2, Part { must: true, ..asks_for(name, 4_000, 10) });
+    }
+}
