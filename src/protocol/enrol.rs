@@ -21,7 +21,7 @@ use super::voters::Voters;
 use crate::host::{Host, sleep_until};
 use crate::node::Member;
 use crate::rules::roster::{
-    Answer, EVERY, FRESH, LASTS, Roster, SPARE, Standing, Verdict, conflict, decide, retired, young,
+    Answer, EVERY, FRESH, LASTS, Roster, SPARE, Standing, Verdict, conflict, decide, of, retired, young,
 };
 use crate::rules::{NodeSet, Tick};
 
@@ -183,7 +183,7 @@ impl Book {
     /// Asks all to take these servers, or fewer where some refuse. Whether all that answered took
     /// some. What it rests on was asked `last`.
     async fn enrol(&mut self, ring: &Ring<'_>, choice: Choice, mut last: Tick) -> bool {
-        let Choice { servers: mut chosen, answer, first } = choice;
+        let Choice { servers: mut chosen, mut answer, first } = choice;
         let (mut reserves, was_fresh) = (first, self.is_fresh(ring.voters.host.now()));
         for left in (0..WRITES + u32::from(first)).rev() {
             let began = ring.voters.host.now();
@@ -198,6 +198,11 @@ impl Book {
             }
             let answers = ring.write(chosen, answer, lasting).await;
             self.hear(&answers, began, chosen == ring.connected.without(self.retired()));
+            // Who did not answer a whole write is not waited for a second time.
+            if !first && ring.voters.host.now() >= began + ring.patience() {
+                answer = answer.and(answered(&answers));
+            }
+            let written = chosen;
             chosen = chosen.without(retirees(&answers));
             match self.verdict(ring, chosen, &answers, began) {
                 Verdict::Listed(_) if first && self.one_went(ring, answer, &answers) => return false,
@@ -210,7 +215,7 @@ impl Book {
                     return true;
                 }
                 Verdict::Listed(_) => return false,
-                Verdict::Fit(fit) if fit != chosen && left > 0 => {
+                Verdict::Fit(fit) if fit != written && left > 0 => {
                     self.drop_out(ring, fit, &answers, began);
                     chosen = fit;
                 }
@@ -322,12 +327,22 @@ impl Book {
         for node in ring.connected.without(fit).without(ring.rejecting()).without(retired).iter() {
             let refused = self.refused(now).next();
             let young = self.young_for(ring, node, now).filter(|_| refused.is_none());
-            let standing = match young {
-                Some(left) => Standing::Newcomer(now + left),
-                None => Standing::Unlisted(self.why(ring, refused.unwrap_or(node), answers, now).into()),
+            let full = refused.or_else(|| self.full(ring, now));
+            let standing = match (young, full) {
+                (Some(left), _) => Standing::Newcomer(now + left),
+                (None, Some(full)) => Standing::Unlisted(self.why(ring, full, answers, now).into()),
+                // It is asked about again soon.
+                (None, None) => Standing::Unknown,
             };
             ring.tell(node, standing, answers);
         }
+    }
+
+    /// A node whose roster had no room for all that are connected, when it told it.
+    fn full(&self, ring: &Ring<'_>, now: Tick) -> Option<usize> {
+        let all = of(&ring.servers, ring.connected);
+        let is_full = |&node: &usize| self.nodes[node].told(now).is_some_and(|told| !told.takes(ring.common(), &all));
+        (0..self.nodes.len()).find(is_full)
     }
 
     /// All nodes that answered took the servers of `chosen`; those of `listed` are among them.

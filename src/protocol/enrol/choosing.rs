@@ -125,15 +125,18 @@ impl Book {
     fn chosen(&mut self, ring: &Ring<'_>, looked: Looked, now: Tick) -> Result<Choice, Option<Tick>> {
         let Looked { answers, wanted, answer, first } = looked;
         match self.verdict(ring, wanted, &answers, now) {
-            Verdict::Listed(listed) if self.enough(ring, listed, &answers, now) => {
-                Ok(Choice { servers: wanted, answer, first })
-            }
+            // Those of a quorum that are not wanted may answer sooner than others that are: who is
+            // far answers when it is written.
+            Verdict::Listed(_) if ring.is_quorum(&answers) => Ok(Choice { servers: wanted, answer, first }),
             // Others may be in rosters that nobody has told.
             Verdict::Fit(servers) if self.is_fresh(now) || ring.is_quorum(&answers) => {
                 self.drop_out(ring, servers, &answers, now);
                 Ok(Choice { servers, answer, first })
             }
-            Verdict::Listed(_) => Err(None),
+            Verdict::Listed(listed) => {
+                self.enough(ring, listed, &answers, now);
+                Err(None)
+            }
             Verdict::Fit(servers) => {
                 ring.tell_these(answered(&answers).and(servers), &Standing::Few);
                 self.leave_out(ring, servers, &answers, now);

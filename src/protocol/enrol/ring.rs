@@ -167,7 +167,8 @@ impl<'a> Ring<'a> {
         let answers = self.rest(&round, answer, end).await;
         // A far node is not among those that were waited for where a quorum without it vouched.
         let (took, said) = (took(&answers), answered(&answers));
-        let few = took.and(chosen).len() < self.voters.size.quorum() && said.without(took).is_empty();
+        let few = took.and(chosen).without(retirees(&answers)).len() < self.voters.size.quorum()
+            && said.without(took).is_empty();
         if few { self.rest(&round, self.connected, end).await } else { answers }
     }
 

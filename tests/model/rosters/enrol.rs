@@ -141,12 +141,12 @@ impl Client {
         self.hear(&answers, now, true);
         let answer = answered(&answers);
         match self.verdict(&ring.servers, wanted, &answers, now) {
-            Verdict::Listed(listed) if listed.len() >= common().size.quorum() => {
-                self.write(nodes.now, ring, (wanted, answer), first);
-            }
             Verdict::Fit(fit) if self.is_fresh(now) || answer.len() >= common().size.quorum() => {
                 self.drop_out(ring.connected, fit);
                 self.write(nodes.now, ring, (fit, answer), first);
+            }
+            Verdict::Listed(_) if answer.len() >= common().size.quorum() => {
+                self.write(nodes.now, ring, (wanted, answer), first);
             }
             Verdict::Listed(_) | Verdict::Fit(_) => {}
             Verdict::Nobody(_) => self.end(),
