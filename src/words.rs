@@ -1,4 +1,4 @@
-//! Durations as people read them: a number, a space and a unit.
+//! Durations and names as people read them: of a duration a number, a space and a unit.
 //!
 //! The command shows them with the same functions.
 
@@ -48,6 +48,18 @@ pub(crate) fn left(time: Duration) -> String {
     }
 }
 
+/// How many of several names are shown.
+const SHOWN: usize = 3;
+
+/// The first few names.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    let first: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{:?}", name.as_ref())).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 fn coarse(seconds: u64) -> String {
     match seconds {
         0..7_200 => format!("{} min", seconds / MINUTE),
@@ -59,6 +71,12 @@ fn coarse(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_names_the_first_are_shown() {
+        let shown = |many: usize| listed(&["a", "b", "c", "d", "e"][..many]);
+        assert_eq!([1, 3, 5].map(shown), ["\"a\"", "\"a\", \"b\", \"c\"", "\"a\", \"b\", \"c\" and 2 more"]);
+    }
 
     #[test]
     fn what_was_set_is_shown_exactly() {

@@ -14,7 +14,7 @@ use crate::host::{before, can_wait, sleep_until};
 use crate::protocol::Grant;
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Verdict};
-use crate::words::{about, exact};
+use crate::words::{about, exact, listed};
 
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,8 +80,8 @@ impl Lease {
         }
         if remaining < least {
             let message = format!(
-                "the lock on {:?} is held for {} more, less than {}",
-                self.name(),
+                "the lock on {} is held for {} more, less than {}",
+                listed(self.0.grant.names()),
                 about(remaining),
                 exact(least)
             );
@@ -218,7 +218,8 @@ impl LockGuard {
             Some(Verdict::Won) => Ok(guard),
             _ if !guard.is_held() => Err(guard.lease.lost_error()),
             _ => {
-                let message = format!("the hold count of {:?} could not be set on a quorum", self.name());
+                let message =
+                    format!("the hold count of {} could not be set on a quorum", listed(self.0.grant.names()));
                 Err(Error::new(ErrorKind::Unavailable, message).with_nodes(setting.reports()))
             }
         }
@@ -254,8 +255,8 @@ impl LockGuard {
 
     fn unconfirmed(&self) -> Error {
         let message = format!(
-            "the release of {:?} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
-            self.name()
+            "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
+            listed(self.0.grant.names())
         );
         Error::new(ErrorKind::Unavailable, message)
     }

@@ -14,6 +14,7 @@ use crate::metrics::RenewalEnded;
 use crate::node::Name;
 use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Voters};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
+use crate::words::listed;
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
 /// the deadline.
@@ -279,7 +280,7 @@ impl Held {
 
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.lost().map_or("it was released", LostReason::explanation);
-        let message = format!("the lock on {:?} is not held any more: {reason}", self.name());
+        let message = format!("the lock on {} is not held any more: {reason}", listed(self.grant.names()));
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }
 

@@ -20,9 +20,7 @@ use crate::node::{Name, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
-
-/// How many names of a claim its errors show.
-const SHOWN: usize = 3;
+use crate::words::listed;
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -381,15 +379,6 @@ impl Claimant<'_> {
             kind,
             format!("cannot acquire {names}: {why}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
         )
-    }
-}
-
-/// The names of a claim: the first few of them.
-fn listed(names: &[Name]) -> String {
-    let first: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -25,6 +25,27 @@ async fn the_command_gets_name_and_token_and_its_status_is_ours() {
 }
 
 #[tokio::test]
+async fn several_names_are_held_all_or_none() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = r#"echo "$QUORUMLOCK_NAME" > $0/names; "$@""#;
+    let inner = |name: &str| {
+        let mut inner = over(&servers);
+        inner.args(["run", name, "-n", "--", "true"]);
+        done(&mut inner)
+    };
+    let mut outer = over(&servers);
+    outer.args(["run", "b", "a", "b", "--", "sh", "-c", script]).arg(folder.path());
+    let program = over(&servers).get_program().to_owned();
+    outer.arg(program).args(["run", "a", "-n", "--", "true"]);
+    let (code, _, err) = done(&mut outer);
+    assert!(code == 75 && err.contains("cannot acquire \"a\""), "{err}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("names")).unwrap(), "a\nb\n");
+    assert_eq!(inner("a").0, 0);
+    let (code, _, err) = done(over(&servers).args(["run", "a", "", "--", "true"]));
+    assert!(code == 64 && err.contains("a lock's name is empty"), "{err}");
+}
+
+#[tokio::test]
 async fn a_command_that_does_not_start_frees_the_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let (code, _, err) = done(over(&servers).args(["run", "job", "--", "no-such-program"]));

@@ -118,8 +118,9 @@ pub(crate) struct Sandbox {
 
 #[derive(Args)]
 pub(crate) struct Run {
-    /// The lock's name
-    pub(crate) name: String,
+    /// The lock's name; of several all are held, or none
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s, or
@@ -146,7 +147,8 @@ pub(crate) struct Run {
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
-    /// The command. It gets QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN
+    /// The command. It gets QUORUMLOCK_NAME, of several names a line each, and
+    /// QUORUMLOCK_FENCING_TOKEN
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

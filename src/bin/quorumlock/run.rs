@@ -16,6 +16,7 @@ use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::settings::{self, Settings};
 use crate::status::{held_by, told};
+use crate::words::listed;
 
 /// The library's default, which the default of `--kill-grace` follows from.
 const TTL: Duration = Duration::from_secs(30);
@@ -136,14 +137,15 @@ impl Wait {
 
 async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
     // With less it would be stopped at once.
-    let lock = quorum.lock_with(&args.name, &quorum.options().fair(!args.unfair).min_validity(grace))?;
-    let waiting = output::telling(lock.acquire(wait.left()), waits(&args.name, wait.timeout, quorum));
+    let lock = quorum.lock_all_with(&args.names, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    let waiting = output::telling(lock.acquire(wait.left()), waits(&args.names, wait.timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let variables = [("QUORUMLOCK_NAME", args.name.clone()), ("QUORUMLOCK_FENCING_TOKEN", guard.token().to_string())];
-    tracing::info!(name = args.name, token = guard.token(), "lock acquired");
+    let names = guard.names().collect::<Vec<_>>().join("\n");
+    let variables = [("QUORUMLOCK_NAME", names), ("QUORUMLOCK_FENCING_TOKEN", guard.token().to_string())];
+    tracing::info!(name = variables[0].1, token = guard.token(), "lock acquired");
     let mut program = Program::start(&args.command, &variables)?;
     let watch = Watch { lease: guard.lease(), grace };
     match watch.over(&mut program, signals).await? {
@@ -165,26 +167,36 @@ fn not_acquired(error: Error, conflict: u8) -> Failure {
 }
 
 /// What is waited for, and for whom or what that is not to be had.
-async fn waits(name: &str, timeout: Duration, quorum: &Quorum) -> String {
+async fn waits(names: &[String], timeout: Duration, quorum: &Quorum) -> String {
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    let waiting = format!("waiting for {name:?}, for {} at most", exact(timeout));
+    let waiting = format!("waiting for {}, for {} at most", listed(names), exact(timeout));
     if votes > nodes.len() / 2 {
-        let seen = quorum.inspect(name).await.ok();
-        let held = seen.filter(|seen| seen.holder().is_some()).map(|seen| format!("; it is {}", held_by(&seen)));
-        return waiting + &held.unwrap_or_default();
+        return waiting + &held(names, quorum).await.unwrap_or_default();
     }
     let states = output::explained_once(nodes.iter().filter(|node| node.state != NodeState::Up).map(told)).join("; ");
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
+/// Who holds the first of them that anybody holds.
+async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
+    for name in names {
+        let seen = quorum.inspect(name).await.ok()?;
+        if seen.holder().is_some() {
+            let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
+            return Some(format!("; {which} is {}", held_by(&seen)));
+        }
+    }
+    None
+}
+
 /// Gives the lock back after the command has ended by itself. Was it held until then?
 async fn released(guard: LockGuard, status: ExitStatus) -> Outcome {
-    let name = guard.name().to_owned();
+    let name = listed(&guard.names().collect::<Vec<_>>());
     match guard.release().await {
         Ok(Released::Released) => Ok(process::code(status)),
         Ok(Released::AlreadyExpired) => {
-            let told = format!("the lock on {name:?} was lost while the command ran, which ended with {status}");
+            let told = format!("the lock on {name} was lost while the command ran, which ended with {status}");
             Err(Failure::new(LOST, told))
         }
         Err(error) => {
@@ -209,21 +221,24 @@ struct Watch {
 }
 
 impl Watch {
+    fn names(&self) -> String {
+        listed(&self.lease.names().collect::<Vec<_>>())
+    }
+
     /// Waits for the command's end, and sees to it that it comes before the lock's.
     async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
         loop {
             let now = Instant::now();
             let left = self.lease.remaining();
             if left <= self.grace {
-                let why =
-                    format!("the lock on {:?} could not be renewed, and ends in {}", self.lease.name(), show(left));
+                let why = format!("the lock on {} could not be renewed, and ends in {}", self.names(), show(left));
                 return self.stop(program, now + left, why).await;
             }
             tokio::select! {
                 biased;
                 status = program.wait() => return Ok(Ended::Itself(status?)),
                 reason = self.lease.lost() => {
-                    let why = format!("the lock on {:?} was lost: {reason}", self.lease.name());
+                    let why = format!("the lock on {} was lost: {reason}", self.names());
                     return self.stop(program, (now + left).min(Instant::now() + self.grace), why).await;
                 }
                 signal = signals.next() => program.pass_on(signal),
