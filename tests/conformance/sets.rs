@@ -193,8 +193,23 @@ async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) 
     assert!(client.lock_all_with(["a", "b"], &options.ttl(5 * SECOND)).unwrap().acquire(SECOND).await.is_ok());
 }
 
+async fn a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(world: impl World) {
+    let client = world.client().await;
+    let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
+    for many in [2, 100] {
+        let before = asked();
+        let names = (0..many).map(|number| format!("name/{number}"));
+        client.lock_all(names).acquire(SECOND).await.unwrap().release().await.unwrap();
+        let two_more: Vec<_> = before.iter().map(|before| before + 2).collect();
+        eventually("each node was asked", async || asked().iter().zip(&two_more).all(|(now, then)| now >= then)).await;
+        // An enrolment may come in between.
+        assert!(asked().iter().zip(&two_more).all(|(now, then)| *now <= then + 1), "{before:?}, {:?}", asked());
+    }
+}
+
 both! {
     3 nodes:
+        a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
         a_set_is_held_as_a_whole_or_not_at_all,
         neither_the_order_of_names_nor_repeats_matter,
         a_sets_token_is_above_all_earlier_tokens_of_its_names,
