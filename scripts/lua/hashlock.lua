@@ -67,7 +67,8 @@
 --   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts
 --                   at most, when it asked (ms of TIME), and the owner: who in the queue is
 --                   registered for a hand-over; goes with the place in the queue, with a release of
---                   that owner, and with the queue
+--                   that owner, and with the queue. Of who waits and is not registered '<d': the ms
+--                   that its turn must last at least
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -136,7 +137,9 @@
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used
 -- again and again has its expiry set only every SPARE.
 -- A hand-over lasts no longer than any client counts a vote for: LONGEST_HAND_OVER.
+-- No turn need be longer than LONGEST_NEED for whoever has it.
 local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
+local LONGEST_NEED = 2000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has
 -- changed hands. And for how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
@@ -543,11 +546,16 @@ local function join(op, i, it)
   keep(op, i, it)
 end
 
--- A claim that was refused one name, and waits for it, is who it may be handed over to.
+-- A claim that was refused one name, and waits for it, is who it may be handed over to. Of others
+-- it is kept how long their turns must last: whoever frees the name may be nearer.
 local function register(op, i)
-  if op.wait <= 0 or op.next == 0 or #op.locks > 1 then return end
-  local most = math.max(op.next, math.min(op.ttl, LONGEST_HAND_OVER))
-  call('HSET', hands(op, i), acquisition(op.owner), pack('<ddds', op.next, most, now, op.owner))
+  if op.wait <= 0 then return end
+  local what = pack('<d', op.grace)
+  if op.next ~= 0 and #op.locks == 1 then
+    local most = math.max(op.next, math.min(op.ttl, LONGEST_HAND_OVER))
+    what = pack('<ddds', op.next, most, now, op.owner)
+  end
+  call('HSET', hands(op, i), acquisition(op.owner), what)
   call('PEXPIRE', hands(op, i), digits(call('PTTL', queue(op, i))))
 end
 
@@ -586,19 +594,27 @@ local function leave(op, i, it, who)
   if call('EXISTS', line) == 0 then nobody_waits(op, i, it) end
 end
 
--- Gives the first in the queue its turn, which takes it out of the queue.
+-- For how long its turn is to last, if that is longer than what the giver says.
+local function needs(op, i, who)
+  local known = try('HGET', hands(op, i), who)
+  if type(known) ~= 'string' or #known ~= 8 then return op.grace end
+  return math.max(op.grace, math.min(unpack('<d', known), LONGEST_NEED))
+end
+
+-- Gives the first in the queue its turn, which takes it out of the queue. Until when.
 local function give(op, i, it)
-  local line = queue(op, i)
+  local line, lasts = queue(op, i), op.grace
   local waiting = call('ZRANGE', line, 0, 1)
   if waiting[1] then
+    lasts = needs(op, i, waiting[1])
     call('ZREM', line, waiting[1])
     forget(op, i, waiting[1])
-    it.whose, it.till, it.queued = waiting[1], now + op.grace, waiting[2] ~= nil
+    it.whose, it.till, it.queued = waiting[1], now + lasts, waiting[2] ~= nil
     keep(op, i, it)
     wake(waiting[1], 0)
   end
   if waiting[2] then
-    wake(waiting[2], op.grace)
+    wake(waiting[2], lasts)
   elseif it.queued then
     nobody_waits(op, i, it)
   end
@@ -698,7 +714,10 @@ function verbs.claim(op)
       local who, left, due = before(op, i, it)
       if who then
         queue_up(op, seen)
-        if due then give(op, i, it) end
+        if due then
+          give(op, i, it)
+          left = it.till - now
+        end
         return {'reserved', who, left, math.max(it.fence, floor), place(op, i)}
       end
     end

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::Attempt;
 use super::grant::Grant;
 use super::leftovers::Open;
-use super::queue::{Head, Place, Places, Queue};
+use super::places::Places;
+use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
@@ -103,7 +104,7 @@ impl Claimant<'_> {
     ) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
         let mut before = None;
-        let mut waiting = places.is_held().then(|| Waiting::new(self.voters));
+        let mut waiting = places.held().map(|_| Waiting::new(self.voters));
         loop {
             let turn = attempt.turn();
             let limit = self.limit(rounds, patience);
@@ -209,49 +210,29 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is this caller's turn in this process for each name, one after the other: all
-    /// have the same order, so that no two wait for each other. A try does so until `whole`.
+    /// Waits until it is this caller's turn in this process for all names; a try does so until
+    /// `whole`.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
-        let mut places = Places::new(self.turn(&self.names[0], patience, whole).await?);
-        for name in &self.names[1..] {
-            // Whoever is behind it for one of the others waits for whom it waits for.
-            places.tell(&Head::Contended);
-            places.add(self.turn(name, patience, whole).await?);
+        let mut places = Places::join(self.queue, self.names)?;
+        if let Some(held) = places.held().filter(|_| matches!(patience, Patience::Once)) {
+            return Err(self.outwaited(held, patience));
         }
-        if self.names.len() > 1 {
-            places.tell(&Head::Trying);
-        }
-        self.voters.meters.queue_wait(self.voters.host.now().since(started));
-        Ok(places)
-    }
-
-    async fn turn(&self, name: &Name, patience: Patience, whole: Tick) -> Result<Place> {
-        let mut place = self.queue.join(name.text())?;
-        if matches!(patience, Patience::Once) && place.is_held() {
-            return Err(self.outwaited(&place, patience));
-        }
-        if !place.try_turn() {
+        if !places.try_turns() {
             let _waiting = Waiting::new(self.voters);
             let end = patience.end().unwrap_or(whole);
             let waited = match patience {
-                Patience::Once => before(&self.voters.host, end, self.hear(&mut place)).await,
-                Patience::Until(_) => before(&self.voters.host, end, place.turn()).await.map(|()| true),
+                Patience::Once => before(&self.voters.host, end, hear(&mut places)).await,
+                Patience::Until(_) => before(&self.voters.host, end, places.turns()).await.map(|()| true),
             };
             // A turn that comes when the caller's time has ended is the next one's.
             let late = patience.end().is_some_and(|end| self.voters.host.now() >= end);
             if late || waited != Some(true) {
-                return Err(self.outwaited(&place, patience));
+                return Err(self.outwaited(places.blocked(), patience));
             }
         }
-        Ok(place)
-    }
-
-    /// Waits until the first in line has heard from the nodes; returns whether its place was free
-    /// then.
-    async fn hear(&self, place: &mut Place) -> bool {
-        place.news().await;
-        !place.is_held() && place.try_turn()
+        self.voters.meters.queue_wait(self.voters.host.now().since(started));
+        Ok(places)
     }
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
@@ -379,6 +360,22 @@ impl Claimant<'_> {
             kind,
             format!("cannot acquire {names}: {why}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
         )
+    }
+}
+
+/// Waits until those before have heard from the nodes; returns whether all turns were free then.
+async fn hear(places: &mut Places) -> bool {
+    loop {
+        places.blocked().news().await;
+        if places.held().is_some() {
+            return false;
+        }
+        if places.try_turns() {
+            return true;
+        }
+        if !matches!(places.blocked().head(), Head::Trying | Head::Undecided) {
+            return false;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One acquisition as the nodes see it: what it has asked, and what must be undone.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::ear::{Heard, Offered};
@@ -9,7 +9,7 @@ use super::holding::WonInLine;
 use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
-use super::queue::Places;
+use super::places::Places;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::Voters;
@@ -213,6 +213,12 @@ impl<'a> Attempt<'a> {
         handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
     }
 
+    /// How soon it asks again at the soonest, of a turn that it gives. Nodes give a set one turn for
+    /// each name, and all its names are asked for each time.
+    pub(super) fn pause(&self) -> Duration {
+        if self.names.len() > 1 { self.voters.grace() / 2 } else { Duration::ZERO }
+    }
+
     /// How often it is to ask again. Where it is one of the next two, so that what it has
     /// registered is fresh; else so that whoever is handed the name and has died delays those
     /// behind it by no more than that lasts.
@@ -270,7 +276,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {
-        Arc::new(WonInLine { voters: Arc::downgrade(self.voters), claim: claim.clone(), round })
+        let (voters, since) = (Arc::downgrade(self.voters), Mutex::default());
+        Arc::new(WonInLine { voters, claim: claim.clone(), round, since })
     }
 
     /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with

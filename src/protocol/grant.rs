@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::holding::Holding;
 use super::listening::Listening;
-use super::queue::Places;
+use super::places::Places;
 use super::release::{Cleanup, Whom};
 use super::renew::Renewing;
 use super::voters::Voters;

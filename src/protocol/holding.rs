@@ -1,7 +1,7 @@
 //! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on
 //! one more node.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::ear::Offered;
 use super::round::Round;
@@ -25,8 +25,8 @@ impl Holding {
 
     /// Holds what `claim` was granted by a quorum on one more node. After a release it does
     /// nothing: that has raised the fence.
-    pub(crate) fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Claim) {
-        Self::ask(voters, NodeSet::of(node), claim.ballot, claim.once().into());
+    fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Claim) -> Arc<Round<ClaimTally>> {
+        Self::ask(voters, NodeSet::of(node), claim.ballot, claim.once().into()).round
     }
 
     fn ask(voters: &Arc<Voters>, whom: NodeSet, ballot: u64, operation: Operation) -> Self {
@@ -52,15 +52,28 @@ pub(super) struct WonInLine {
     pub(super) voters: Weak<Voters>,
     pub(super) claim: Claim,
     pub(super) round: Arc<Round<ClaimTally>>,
+    /// What was asked of each node since.
+    pub(super) since: Mutex<Vec<Option<Arc<Round<ClaimTally>>>>>,
+}
+
+impl WonInLine {
+    /// Whether a node has refused, and was not asked since, or has refused that too. A node offers
+    /// a turn for each name of a set.
+    fn may_take(&self, since: Option<&Arc<Round<ClaimTally>>>, node: usize) -> bool {
+        let round = since.unwrap_or(&self.round);
+        round.look(ClaimTally::refused).contains(node)
+    }
 }
 
 impl Offered for WonInLine {
     /// Takes what a node offers that had refused. One that granted, or is about to answer, needs
     /// nothing.
     fn offered(&self, node: usize) {
-        let refused = self.round.look(ClaimTally::refused).contains(node);
-        if let Some(voters) = self.voters.upgrade().filter(|_| refused) {
-            Holding::strengthen(&voters, node, &self.claim);
+        let Some(voters) = self.voters.upgrade() else { return };
+        let mut all = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        all.resize_with(voters.nodes.len(), || None);
+        if let Some(since) = all.get_mut(node).filter(|since| self.may_take(since.as_ref(), node)) {
+            *since = Some(Holding::strengthen(&voters, node, &self.claim));
         }
     }
 }

@@ -17,6 +17,7 @@ mod inspected;
 mod leftovers;
 mod listening;
 mod members;
+mod places;
 mod queue;
 mod release;
 mod renew;

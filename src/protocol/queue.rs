@@ -46,13 +46,16 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
+    /// Whoever waits in several lines gets into all of them while nobody else does: all such stand
+    /// in one order.
+    pub(super) several: Mutex<()>,
     max_waiters: usize,
 }
 
 impl Queue {
     /// No lines; each will hold at most `max_waiters` callers.
     pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
-        Arc::new(Self { lines: Mutex::default(), max_waiters })
+        Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_waiters })
     }
 
     /// Joins the line of `name`.
@@ -129,7 +132,34 @@ impl Place {
         self.begin(free);
     }
 
-    fn begin(&mut self, free: bool) {
+    /// The same as something to poll, for [`begin`](Self::begin) at once when it is ready.
+    pub(super) fn waits(&self) -> impl Future<Output = bool> + Send + use<> {
+        let entry = self.entry.clone();
+        async move { entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok() }
+    }
+
+    /// Whether it has the turn.
+    pub(super) const fn is_first(&self) -> bool {
+        self.first
+    }
+
+    /// Whether nobody has the turn.
+    pub(super) fn is_free(&self) -> bool {
+        self.entry.turn.available_permits() > 0
+    }
+
+    /// Gives the turn back that it took.
+    pub(super) fn give_back(&mut self) {
+        self.pass_turn();
+    }
+
+    /// Resolves when those behind the first in this line are told something.
+    pub(super) fn told(&self) -> impl Future<Output = ()> + Send + use<> {
+        let entry = self.entry.clone();
+        async move { entry.news.notified().await }
+    }
+
+    pub(super) fn begin(&mut self, free: bool) {
         if free {
             self.first = true;
             self.tell(Head::Trying);
@@ -192,43 +222,6 @@ impl Drop for Place {
         }
         self.pass_turn();
         self.queue.leave(&self.name);
-    }
-}
-
-/// Places in the lines of all names of one claim. Dropping them leaves the lines.
-#[derive(Debug)]
-pub(super) struct Places {
-    first: Place,
-    others: Vec<Place>,
-}
-
-impl Places {
-    pub(super) const fn new(first: Place) -> Self {
-        Self { first, others: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, place: Place) {
-        self.others.push(place);
-    }
-
-    /// Whether a caller in this process holds any of the names.
-    pub(super) fn is_held(&self) -> bool {
-        self.all().any(Place::is_held)
-    }
-
-    /// Tells those behind how the claim fares.
-    pub(super) fn tell(&self, head: &Head) {
-        self.all().for_each(|place| place.tell(head.clone()));
-    }
-
-    /// It has the names: see [`Place::served`].
-    pub(super) fn served(self, next: bool) -> Self {
-        let others = self.others.into_iter().map(|place| place.served(next)).collect();
-        Self { first: self.first.served(next), others }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Place> {
-        std::iter::once(&self.first).chain(&self.others)
     }
 }
 

@@ -56,7 +56,8 @@ pub(super) async fn until_worth_asking(
         let by_itself = if failed.soon { often.min(gathering) } else { often };
         let by_itself = began + by_itself.min(failed.told.unwrap_or(Duration::MAX));
         let heard = attempt.heard();
-        let next = by_itself.min(end).min(heard.map_or(Tick::NEVER, |heard| worth(&heard, voters, began, gathering)));
+        let worth = heard.map_or(Tick::NEVER, |heard| worth(&heard, voters, began, gathering));
+        let next = by_itself.min(worth).max(began + attempt.pause()).min(end);
         if voters.host.now() >= next {
             return None;
         }

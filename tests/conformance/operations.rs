@@ -545,6 +545,22 @@ async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
     }
 }
 
+/// Whoever frees the name may be nearer to the node.
+async fn a_turn_lasts_as_long_as_whoever_gets_it_needs_to_ask(node: Bench) {
+    const SECOND: Duration = Duration::from_secs(1);
+    let both = [("c/1.0", 20 * SECOND, SECOND, 2 * SECOND), ("c/2.0", SECOND, SECOND / 2, SECOND)];
+    for (owner, needs, least, most) in both {
+        let fence = node.look("a").await.fence;
+        let far = Asked { names: names(&["a", "b"]), grace: needs, ..waits(owner, 7, TTL) };
+        assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
+        node.joins(&far).await;
+        node.ask(&Asked { grace: SECOND / 10, ..hands_over("me", fence + 5, fence + 8) }).await;
+        let (_, left) = node.look("a").await.turn.unwrap();
+        assert!(left > least && left <= most, "{left:?}");
+        node.release(&far.owner, 1).await;
+    }
+}
+
 async fn a_question_writes_nothing(node: Bench) {
     let told = node.look("nobody's").await;
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
@@ -769,6 +785,7 @@ both! {
     what_is_registered_lasts_as_long_as_the_queue;
     a_hold_that_was_taken_away_hands_over_like_any_other;
     who_names_no_time_or_several_names_is_given_a_turn;
+    a_turn_lasts_as_long_as_whoever_gets_it_needs_to_ask;
     a_question_writes_nothing;
     a_roster_takes_no_more_servers_than_its_clients_lists_have;
     only_its_own_successor_has_the_room_of_a_server_that_has_gone;

@@ -14,6 +14,8 @@ pub(super) struct Line {
     waiting: BTreeSet<(u64, Arc<str>)>,
     /// Who of them may be handed the name.
     registered: BTreeMap<Arc<str>, Registered>,
+    /// How long turns of the others must last at least.
+    needs: BTreeMap<Arc<str>, Duration>,
     until: Duration,
 }
 
@@ -50,8 +52,22 @@ impl Line {
 
     /// Who waits may be handed the name, as this owner.
     pub(super) fn register(&mut self, owner: Arc<str>, lasts: (Duration, Duration), at: Duration) {
-        let acquisition = Operation::acquisition(&owner).into();
+        let acquisition: Arc<str> = Operation::acquisition(&owner).into();
+        self.needs.remove(&acquisition);
         self.registered.insert(acquisition, Registered { owner, lasts, at });
+    }
+
+    /// Who waits is given a turn, for so long at least.
+    pub(super) fn needs(&mut self, owner: &str, turn: Duration) {
+        let acquisition = Operation::acquisition(owner);
+        self.registered.remove(acquisition);
+        self.needs.insert(acquisition.into(), turn);
+    }
+
+    /// For how long the turn of the first must last at least.
+    pub(super) fn needed(&self) -> Duration {
+        let needed = |(_, first): &(u64, Arc<str>)| self.needs.get(first).copied();
+        self.waiting.first().and_then(needed).unwrap_or_default()
     }
 
     /// As this owner, it may be no more.
@@ -78,12 +94,14 @@ impl Line {
     pub(super) fn leave(&mut self, acquisition: &str) {
         self.waiting.retain(|(_, known)| **known != *acquisition);
         self.registered.remove(acquisition);
+        self.needs.remove(acquisition);
         self.forget_when_empty();
     }
 
     pub(super) fn pop(&mut self) -> Option<Arc<str>> {
         let (_, first) = self.waiting.pop_first()?;
         self.registered.remove(&first);
+        self.needs.remove(&first);
         self.forget_when_empty();
         Some(first)
     }
@@ -104,6 +122,7 @@ impl Line {
         if self.until <= now {
             self.waiting.clear();
             self.registered.clear();
+            self.needs.clear();
             self.until = Duration::ZERO;
         }
     }

@@ -12,6 +12,9 @@ use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 use crate::rules::validity::MAX_ROUND;
 
+/// No turn need be longer than that for whoever has it.
+const LONGEST_NEED: Duration = Duration::from_secs(2);
+
 /// When something happened, to the microsecond that a real node tells. There is one connection.
 fn stamp(precise: Duration) -> Stamp {
     let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
@@ -44,12 +47,15 @@ impl Work<'_> {
         }
     }
 
-    /// A claim that was refused one name, and waits for it, is who it may be handed over to.
+    /// A claim that was refused one name, and waits for it, is who it may be handed over to. Of
+    /// others it is kept how long their turns must last: whoever frees the name may be nearer.
     fn register(&mut self, claim: &Claim, name: &Name) {
         if claim.registers() {
             let (lasts, now) = (millis(claim.handover), self.now);
             let most = lasts.max(millis(claim.ttl).min(MAX_ROUND));
             self.entry(name).line.register(claim.owner.clone(), (lasts, most), now);
+        } else if matches!(claim.stance, Stance::Wait { .. }) {
+            self.entry(name).line.needs(&claim.owner, millis(claim.grace));
         }
     }
 
@@ -131,10 +137,11 @@ impl Work<'_> {
     }
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one
-    /// behind it when to ask.
+    /// behind it when to ask. It lasts for this long, or for as long as the first needs.
     pub(super) fn give(&mut self, name: &Name, grace: Duration) {
-        let (grace, now, precise) = (millis(grace), self.now, self.precise);
+        let (now, precise) = (self.now, self.precise);
         let entry = self.entry(name);
+        let grace = millis(grace).max(entry.line.needed().min(LONGEST_NEED));
         let Some(first) = entry.line.pop() else { return };
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
         let behind = entry.line.first().map(|(_, behind)| behind.clone());

@@ -126,15 +126,22 @@ impl Work<'_> {
             }
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
             None => {
-                let (turn, left, due) = self.before(claim, name)?;
+                let (turn, mut left, due) = self.before(claim, name)?;
                 self.queue_up(claim);
                 if due {
                     self.give(name, claim.grace);
+                    left = self.turn_left(name);
                 }
                 let queued = self.place(claim, name);
                 Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, queued })
             }
         }
+    }
+
+    /// How much is left of a turn that was given.
+    fn turn_left(&mut self, name: &Name) -> Duration {
+        let now = self.now;
+        self.entry(name).turn.as_ref().map_or(Duration::ZERO, |(_, until)| until.saturating_sub(now))
     }
 
     fn renew(&mut self, renewal: &Renew) -> Outcome {
