@@ -49,6 +49,21 @@ async fn a_node_that_has_not_answered_yet_is_not_asked_twice() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_offers_many_turns_is_asked_once_until_it_refuses_again() {
+    let stage = Stage::new(3);
+    let (_guard, claim) = waited(&stage, |node| if node == 2 { held(60) } else { granted() }).await;
+    let offers = || (0..10).for_each(|_| stage.hint(2, &claim, Duration::ZERO));
+    offers();
+    stage.only(&[2], Verb::Claim, |_, _| held(60)).await;
+    sleep(MS).await;
+    offers();
+    stage.only(&[2], Verb::Claim, |_, _| granted()).await;
+    sleep(MS).await;
+    offers();
+    stage.quiet_for(MS).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_came_while_the_round_was_under_way_is_taken_too() {
     let stage = Stage::new(3);
     let waiting = stage.acquire(60 * SECOND);
