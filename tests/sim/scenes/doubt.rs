@@ -82,11 +82,12 @@ pub fn newcomer_meets_a_restarted_node(script: &mut Script) {
     // The holder never reaches n2, which so has nothing in its roster.
     script.hold_back(0, &[2], 0..NEVER, NEVER);
     script.at(100, Cue::Starts);
-    script.asks(1_500, 0, Part { renewed: false, ..Part::default() });
-    script.at(1_650, forgets(0));
-    script.at(1_680, Cue::Starts);
+    // For n2 it has waited by then.
+    script.asks(6_500, 0, Part { renewed: false, ..Part::default() });
+    script.at(6_650, forgets(0));
+    script.at(6_680, Cue::Starts);
     // n1 it never reaches: that would tell whose room the new process takes.
-    let at = script.about(2_000, 300);
+    let at = script.about(7_000, 300);
     script.hold_back(1, &[1], 0..NEVER, NEVER);
     script.asks(at, 1, Part { timeout: millis(17_000), ..Part::default() });
 }
