@@ -15,7 +15,7 @@ use super::ear::Heard;
 use super::voters::Voters;
 use crate::config::Rules;
 use crate::host::sleep_until;
-use crate::rules::waiting::{gathering, poll};
+use crate::rules::waiting::{gathering, poll, within_a_turn};
 use crate::rules::{Decision, Tick, Won};
 
 /// What is known of the round that failed.
@@ -43,7 +43,11 @@ pub(super) async fn until_worth_asking(
     end: Tick,
 ) -> Option<Won> {
     let began = voters.host.now();
-    let gathering = gathering(voters.round_trip(), failed.failures, voters.host.random());
+    let random = voters.host.random();
+    let gathering = match attempt.pause() {
+        pause if pause.is_zero() => gathering(voters.round_trip(), failed.failures, random),
+        pause => within_a_turn(pause, random),
+    };
     attempt.listen();
     loop {
         match attempt.decide(voters.host.now()) {

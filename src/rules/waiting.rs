@@ -40,6 +40,14 @@ pub fn gathering(round_trip: Duration, failures: u32, random: u64) -> Duration {
     if failures == 0 { least } else { least + (least / 2).mul_f64(share(random)) }
 }
 
+/// The same for whoever has several names to wait for, and asks again no sooner than after `pause`,
+/// half a turn: it has its place on a node again by asking, which has to be before its turn there
+/// has ended, however often it has asked. At least half of `pause`, and all of it at most.
+#[must_use]
+pub fn within_a_turn(pause: Duration, random: u64) -> Duration {
+    pause / 2 + (pause / 2).mul_f64(share(random))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +74,14 @@ mod tests {
         assert_eq!(gathering(10 * MS, 0, 0), 20 * MS);
         assert_eq!(gathering(10 * MS, 3, 0), 160 * MS);
         assert_eq!(gathering(10 * MS, 99, 0), 5_000 * MS);
+    }
+
+    #[test]
+    fn whoever_waits_for_several_names_asks_before_its_turn_has_ended() {
+        let turn = grace(100 * MS);
+        assert_eq!(within_a_turn(turn / 2, 0), turn / 4);
+        // Both ways of the hint and of the claim are one round trip.
+        assert!(within_a_turn(turn / 2, u64::MAX) + 100 * MS < turn);
     }
 
     #[test]
