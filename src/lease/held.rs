@@ -173,7 +173,8 @@ impl Held {
         // from being told, and no node from being asked to release.
         self.freed(since);
         self.leases.voters.meters.lost(reason);
-        tracing::warn!(name = ?self.name(), token = self.grant.token(), reason = reason.as_str(), "lock lost");
+        let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.

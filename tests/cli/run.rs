@@ -41,8 +41,35 @@ async fn several_names_are_held_all_or_none() {
     assert!(code == 75 && err.contains("cannot acquire \"a\""), "{err}");
     assert_eq!(std::fs::read_to_string(folder.path().join("names")).unwrap(), "a\nb\n");
     assert_eq!(inner("a").0, 0);
-    let (code, _, err) = done(over(&servers).args(["run", "a", "", "--", "true"]));
-    assert!(code == 64 && err.contains("a lock's name is empty"), "{err}");
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
+    let nobody = ["--nodes", "redis://127.0.0.1:1", "--timeout", "1h"];
+    let many: Vec<_> = (0..1_001).map(|number| number.to_string()).collect();
+    let long: Vec<_> = (0..200).map(|number| format!("{number}{}", "x".repeat(1_000))).collect();
+    for (names, says) in [
+        (vec!["a".to_owned(), String::new()], "a lock's name is empty"),
+        (many, "more than 1000 names"),
+        (long, "bytes together"),
+    ] {
+        let (code, _, err) = done(bare().arg("run").args(names).args(nobody).args(["--", "true"]));
+        assert!(code == 64 && err.contains(says), "{err}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_behind_a_set_is_told_so() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let _holder = Background::start(&mut run(&servers, "b", &[], FOR_EVER, folder.path()));
+    until("it runs", || folder.path().join("pid").exists());
+    let mut set = over(&servers);
+    let _set = Background::start(set.args(["run", "a", "b", "--timeout", "1h", "--", "true"]));
+    until("it waits", || done(over(&servers).args(["run", "a", "-n", "-E", "44", "--", "true"])).0 == 44);
+    // Between two of its turns nobody has one.
+    let told = "waiting for \"a\", for 3 s at most; it is free, and the turn of one who waits for others too";
+    let late = || done(over(&servers).args(["run", "a", "--timeout", "3s", "--", "true"]));
+    until("it is said", || matches!(late(), (75, _, err) if err.contains(told)));
 }
 
 #[tokio::test]

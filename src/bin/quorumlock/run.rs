@@ -4,7 +4,7 @@ use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, ErrorKind, Lease, LockGuard, NodeState, Quorum, Released};
+use quorumlock::{Error, ErrorKind, Lease, LockGuard, NodeState, Quorum, QuorumLock, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -22,6 +22,8 @@ use crate::words::listed;
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
+/// Linux takes 128 KiB for a variable with its name.
+const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The library's default, for one try.
@@ -47,6 +49,9 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
+    // With less it would be stopped at once.
+    let lock = quorum.lock_all_with(&args.names, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    fit_into_a_variable(&args.names)?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
     match unless_told(&mut signals, connecting).await {
         Ok(ready) => {
@@ -54,9 +59,20 @@ pub(crate) async fn run(args: Run) -> Outcome {
         }
         Err(signal) => return Ok(process::ended_by(signal)),
     }
-    let outcome = under_lock(&args, wait, &quorum, grace, &mut signals).await;
+    let outcome = under_lock(&args, wait, (&quorum, &lock), grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
+}
+
+/// The command is told the names in one variable, and Linux takes no longer one.
+fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
+    let bytes: usize = names.iter().map(|name| name.len() + 1).sum();
+    match bytes <= LONGEST_NAMES {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "the names have {bytes} bytes together, and CMD can be told {LONGEST_NAMES}; use shorter ones, or the library"
+        ))),
+    }
 }
 
 /// One that was given is for the library to check, which names it. Who gave none would not know
@@ -135,9 +151,13 @@ impl Wait {
     }
 }
 
-async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, signals: &mut Signals) -> Outcome {
-    // With less it would be stopped at once.
-    let lock = quorum.lock_all_with(&args.names, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+async fn under_lock(
+    args: &Run,
+    wait: Wait,
+    (quorum, lock): (&Quorum, &QuorumLock),
+    grace: Duration,
+    signals: &mut Signals,
+) -> Outcome {
     let waiting = output::telling(lock.acquire(wait.left()), waits(&args.names, wait.timeout, quorum));
     let guard = match unless_told(signals, waiting).await {
         Ok(guard) => guard.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
@@ -145,7 +165,8 @@ async fn under_lock(args: &Run, wait: Wait, quorum: &Quorum, grace: Duration, si
     };
     let names = guard.names().collect::<Vec<_>>().join("\n");
     let variables = [("QUORUMLOCK_NAME", names), ("QUORUMLOCK_FENCING_TOKEN", guard.token().to_string())];
-    tracing::info!(name = variables[0].1, token = guard.token(), "lock acquired");
+    let name = guard.names().collect::<Vec<_>>().join(", ");
+    tracing::info!(name, token = guard.token(), "lock acquired");
     let mut program = Program::start(&args.command, &variables)?;
     let watch = Watch { lease: guard.lease(), grace };
     match watch.over(&mut program, signals).await? {
@@ -178,13 +199,16 @@ async fn waits(names: &[String], timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
-/// Who holds the first of them that anybody holds.
+/// Who holds the first of them that anybody holds, or is kept for somebody.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
     for name in names {
         let seen = quorum.inspect(name).await.ok()?;
+        let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
         if seen.holder().is_some() {
-            let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
             return Some(format!("; {which} is {}", held_by(&seen)));
+        }
+        if seen.nodes.iter().flat_map(|(_, said)| said).any(|said| said.turn.is_some()) {
+            return Some(format!("; {which} is free, and the turn of one who waits for others too"));
         }
     }
     None
