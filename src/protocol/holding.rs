@@ -57,11 +57,12 @@ pub(super) struct WonInLine {
 }
 
 impl WonInLine {
-    /// Whether a node has refused, and was not asked since, or has refused that too. A node offers
-    /// a turn for each name of a set.
+    /// Whether a node has refused, and was not asked since, or has answered that without a grant. A
+    /// node offers a turn for each name of a set.
     fn may_take(&self, since: Option<&Arc<Round<ClaimTally>>>, node: usize) -> bool {
-        let round = since.unwrap_or(&self.round);
-        round.look(ClaimTally::refused).contains(node)
+        let Some(round) = since else { return self.round.look(ClaimTally::refused).contains(node) };
+        let answered = round.replies(|replies| replies.get(node).is_some_and(Option::is_some));
+        answered && !round.look(ClaimTally::granted).contains(node)
     }
 }
 

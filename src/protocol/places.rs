@@ -64,10 +64,17 @@ impl Places {
         let mut waits: Waits = self.all().enumerate().map(|(at, place)| (at, Box::pin(place.waits()) as _)).collect();
         while !waits.is_empty() {
             let mut told = pin!(self.blocked().told());
+            let mut passed_on = false;
             let change = poll_fn(|context| {
                 let got = self.poll_turns(&mut waits, context);
-                let told = told.as_mut().poll(context).is_ready();
-                if got || told { Poll::Ready(()) } else { self.pass_on() }
+                if told.as_mut().poll(context).is_ready() || got {
+                    return Poll::Ready(());
+                }
+                // Once: to be told wakes whoever is behind, which may be of the same task.
+                if !std::mem::replace(&mut passed_on, true) {
+                    self.pass_on();
+                }
+                Poll::Pending
             });
             unconstrained(change).await;
         }
@@ -89,13 +96,12 @@ impl Places {
     }
 
     /// Whoever is behind it for a name waits for whom it waits for.
-    fn pass_on(&self) -> Poll<()> {
+    fn pass_on(&self) {
         let head = match self.blocked().head() {
             Head::Holding => Head::Contended,
             head => head,
         };
         self.all().filter(|place| place.is_first()).for_each(|place| place.tell(head.clone()));
-        Poll::Pending
     }
 
     /// Tells those behind how the claim fares.
@@ -127,9 +133,20 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use futures::FutureExt;
 
     use super::*;
+
+    #[derive(Debug, Default)]
+    struct Wakes(AtomicUsize);
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn names(texts: &[&str]) -> Vec<Name> {
         texts.iter().map(|text| Name::new("", text).unwrap()).collect()
@@ -179,6 +196,24 @@ mod tests {
         assert!(join(&queue, &["a"]).try_turns());
         drop(b);
         assert!(join(&queue, &["b"]).try_turns());
+    }
+
+    #[test]
+    fn two_sets_that_one_task_waits_for_do_not_wake_each_other_for_ever() {
+        let queue = Queue::new(8);
+        let mut b = join(&queue, &["b"]);
+        assert!(b.try_turns());
+        let (mut one, mut other) = (join(&queue, &["a", "b"]), join(&queue, &["a", "c"]));
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let (mut one, mut other) = (pin!(one.turns()), pin!(other.turns()));
+        for _ in 0..3 {
+            assert!(one.as_mut().poll(&mut context).is_pending() && other.as_mut().poll(&mut context).is_pending());
+        }
+        let before = wakes.0.load(Ordering::Relaxed);
+        assert!(one.as_mut().poll(&mut context).is_pending() && other.as_mut().poll(&mut context).is_pending());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), before);
     }
 
     #[test]

@@ -67,7 +67,7 @@ async fn who_waits_behind_a_set_is_told_so() {
     let _set = Background::start(set.args(["run", "a", "b", "--timeout", "1h", "--", "true"]));
     until("it waits", || done(over(&servers).args(["run", "a", "-n", "-E", "44", "--", "true"])).0 == 44);
     // Between two of its turns nobody has one.
-    let told = "waiting for \"a\", for 3 s at most; it is free, and the turn of one who waits for others too";
+    let told = "waiting for \"a\", for 3 s at most; it is free, and kept for whoever is first in line";
     let late = || done(over(&servers).args(["run", "a", "--timeout", "3s", "--", "true"]));
     until("it is said", || matches!(late(), (75, _, err) if err.contains(told)));
 }

@@ -199,19 +199,19 @@ async fn waits(names: &[String], timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
-/// Who holds the first of them that anybody holds, or is kept for somebody.
+/// Who holds the first of them that anybody holds; else which is kept for somebody.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
+    let mut kept = None;
     for name in names {
-        let seen = quorum.inspect(name).await.ok()?;
+        let Ok(seen) = quorum.inspect(name).await else { continue };
         let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
         if seen.holder().is_some() {
             return Some(format!("; {which} is {}", held_by(&seen)));
         }
-        if seen.nodes.iter().flat_map(|(_, said)| said).any(|said| said.turn.is_some()) {
-            return Some(format!("; {which} is free, and the turn of one who waits for others too"));
-        }
+        let is_kept = seen.nodes.iter().flat_map(|(_, said)| said).any(|said| said.turn.is_some());
+        kept = kept.or_else(|| is_kept.then(|| format!("; {which} is free, and kept for whoever is first in line")));
     }
-    None
+    kept
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
