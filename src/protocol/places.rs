@@ -14,7 +14,6 @@ use crate::node::Name;
 /// Dropping them leaves the lines.
 #[derive(Debug)]
 pub(super) struct Places {
-    queue: Arc<Queue>,
     first: Place,
     others: Vec<Place>,
 }
@@ -27,7 +26,7 @@ impl Places {
     pub(super) fn join(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         let first = queue.join(names[0].text())?;
         let others = names[1..].iter().map(|name| queue.join(name.text())).collect::<Result<_>>()?;
-        Ok(Self { queue: queue.clone(), first, others })
+        Ok(Self { first, others })
     }
 
     /// One whose name a caller in this process holds.
@@ -42,7 +41,10 @@ impl Places {
 
     /// Takes all turns if all are free, or none. Whether it did.
     pub(super) fn try_turns(&mut self) -> bool {
-        let queue = self.queue.clone();
+        if self.others.is_empty() {
+            return self.first.try_turn();
+        }
+        let queue = self.first.queue().clone();
         let _alone = queue.several.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -83,7 +85,7 @@ impl Places {
 
     /// Whether any turn has come.
     fn poll_turns(&mut self, waits: &mut Waits, context: &mut Context<'_>) -> bool {
-        let (queue, before) = (self.queue.clone(), waits.len());
+        let (queue, before) = (self.first.queue().clone(), waits.len());
         let _alone = queue.several.lock().unwrap_or_else(PoisonError::into_inner);
         waits.retain_mut(|(at, wait)| match wait.as_mut().poll(context) {
             Poll::Ready(free) => {
@@ -112,7 +114,7 @@ impl Places {
     /// It has the names: see [`Place::served`].
     pub(super) fn served(self, next: bool) -> Self {
         let others = self.others.into_iter().map(|place| place.served(next)).collect();
-        Self { first: self.first.served(next), others, ..self }
+        Self { first: self.first.served(next), others }
     }
 
     fn at(&mut self, number: usize) -> &mut Place {

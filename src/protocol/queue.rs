@@ -138,6 +138,11 @@ impl Place {
         async move { entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok() }
     }
 
+    /// The lines that it stands in one of.
+    pub(super) const fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
     /// Whether it has the turn.
     pub(super) const fn is_first(&self) -> bool {
         self.first
