@@ -80,7 +80,8 @@ pub(crate) async fn revoke(
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
     let _ = before(&voters.host, until, round.until(|so_far| so_far.is_known().then_some(()))).await;
-    let enough = |so_far: &Revoking| quorum(so_far.told.and(counted)) || so_far.is_whole();
+    // Of nodes in doubt none may name who has it.
+    let enough = |so_far: &Revoking| quorum(so_far.told.and(counted).and(before_that)) || so_far.is_whole();
     let _ = before(&voters.host, until, round.until(|so_far| enough(so_far).then_some(()))).await;
     let so_far = round.look(Revoking::clone);
     let truthful = before_that.and(voting(voters));
