@@ -19,7 +19,8 @@
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the
 --                  queue. Of a release: more than 0 requeues, 0 leaves the queue, -1 keeps what
 --                  place there is
---          grace   ms that a turn lasts
+--          grace   ms that a turn lasts which it gives; of a claim that waits and wants no hand-over,
+--                  also those that its own must last
 --          ticket  place in the queue: microsecond at which the acquisition began
 --          next    of a claim that waits: ms that a hand-over to it lasts, 0 if it wants none;
 --                  of a release: the ballot of whom it hands over to, 0 if to nobody

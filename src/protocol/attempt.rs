@@ -213,8 +213,8 @@ impl<'a> Attempt<'a> {
         handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
     }
 
-    /// How soon it asks again at the soonest, of a turn that it gives. Nodes give a set one turn for
-    /// each name, and all its names are asked for each time.
+    /// How long it lets pass between two rounds at least. Nodes give a set one turn for each name,
+    /// and all its names are asked for each time.
     pub(super) fn pause(&self) -> Duration {
         if self.names.len() > 1 { self.voters.grace() / 2 } else { Duration::ZERO }
     }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::task::coop::unconstrained;
@@ -45,7 +45,7 @@ impl Places {
             return self.first.try_turn();
         }
         let queue = self.first.queue().clone();
-        let _alone = queue.several.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
             self.all_mut().for_each(Place::give_back);
@@ -86,7 +86,7 @@ impl Places {
     /// Whether any turn has come.
     fn poll_turns(&mut self, waits: &mut Waits, context: &mut Context<'_>) -> bool {
         let (queue, before) = (self.first.queue().clone(), waits.len());
-        let _alone = queue.several.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queue.alone();
         waits.retain_mut(|(at, wait)| match wait.as_mut().poll(context) {
             Poll::Ready(free) => {
                 self.at(*at).begin(free);

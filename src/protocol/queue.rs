@@ -48,7 +48,7 @@ pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
     /// Whoever waits in several lines gets into all of them while nobody else does: all such stand
     /// in one order.
-    pub(super) several: Mutex<()>,
+    several: Mutex<()>,
     max_waiters: usize,
 }
 
@@ -56,6 +56,11 @@ impl Queue {
     /// No lines; each will hold at most `max_waiters` callers.
     pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
         Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_waiters })
+    }
+
+    /// Whoever has this waits in several lines, and nobody else begins to meanwhile.
+    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Joins the line of `name`.

@@ -21,7 +21,8 @@ pub struct Claim {
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
-    /// How long a turn lasts that it gives to somebody else.
+    /// How long a turn lasts that it gives to somebody else; and where it waits for turns, how long
+    /// its own must last.
     pub grace: Duration,
     /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
     pub handover: Duration,

@@ -19,6 +19,7 @@ use super::admission::{Server, during, load, once, parse, run, source};
 use super::flight::{Confirmation, Flight, Landed, What, confirming};
 use super::looks::Looking;
 use super::messages::Messages;
+use super::pack::{BATCH, fitting};
 use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::{Job, Shared, State};
@@ -31,10 +32,6 @@ use crate::rules::Tick;
 use crate::rules::doubt::Trust;
 use crate::rules::handover::Stamp;
 
-/// How many operations go into one call at most, so that a node is never blocked for long.
-const BATCH: usize = 128;
-/// And how many names, unless one operation has more.
-const NAMES: usize = 256;
 /// How many calls are under way at most. Past that, operations gather into fuller calls.
 const FLIGHTS: usize = 16;
 /// How many timeouts in a row end a connection.
@@ -180,7 +177,7 @@ impl Batcher {
         }
         let mut jobs = std::mem::take(batch);
         while !jobs.is_empty() {
-            let rest = jobs.split_off(fill(&jobs));
+            let rest = jobs.split_off(fitting(jobs.iter().map(|job| &*job.request.operation)));
             let answer = self.connection.send("EVALSHA", &self.script_call(&self.digest, &jobs));
             self.launch(What::Batch(std::mem::replace(&mut jobs, rest)), sent, answer);
         }
@@ -483,16 +480,6 @@ impl Batcher {
 
 fn demoted(reply: &Reply) -> bool {
     matches!(reply, Err(fault) if fault.to_string().starts_with("READONLY"))
-}
-
-/// How many of these jobs go into one call.
-fn fill(jobs: &[Job]) -> usize {
-    let mut names = 0;
-    let fits = |job: &&Job| {
-        names += job.request.operation.names().len();
-        names <= NAMES
-    };
-    jobs.iter().take_while(fits).count().max(1)
 }
 
 #[cfg(test)]

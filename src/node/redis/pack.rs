@@ -10,8 +10,22 @@ use bytes::Bytes;
 use crate::node::operation::{Claim, Count, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
 use crate::rules::roster::Enrolment;
 
+/// How many operations go into one call at most, so that a node is never blocked for long.
+pub(super) const BATCH: usize = 128;
+/// And how many names, unless one operation has more.
+const NAMES: usize = 256;
 /// About how many bytes an operation takes.
 const BYTES: usize = 160;
+
+/// How many of these go into one call, of up to [`BATCH`].
+pub(super) fn fitting<'a>(operations: impl Iterator<Item = &'a Operation>) -> usize {
+    let mut names = 0;
+    let fits = |operation: &&Operation| {
+        names += operation.names().len();
+        names <= NAMES
+    };
+    operations.take_while(fits).count().max(1)
+}
 
 /// The fields of all operations, in the order of the script's header.
 pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Operation>) -> Bytes {
@@ -185,6 +199,17 @@ mod tests {
     use super::*;
     use crate::node::operation::Name;
     use crate::rules::roster::Server;
+
+    fn of(names: usize) -> Operation {
+        Operation::Inspect((0..names).map(|name| Name::new("p:", &name.to_string()).unwrap()).collect())
+    }
+
+    #[test]
+    fn a_call_has_so_many_names_at_most_or_one_operation() {
+        let all = |names: &[usize]| fitting(names.iter().map(|names| of(*names)).collect::<Vec<_>>().iter());
+        assert_eq!(all(&[1; BATCH]), BATCH);
+        assert_eq!([all(&[100, 100, 56, 0, 1]), all(&[100, 157]), all(&[1_000, 0]), all(&[0])], [4, 1, 1, 1]);
+    }
 
     fn codes(names: &[&[&str]]) -> Vec<u8> {
         let name = |text: &&str| Name::new("p:", text).unwrap();
