@@ -151,10 +151,10 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if no quorum of nodes whose votes clients count confirmed it, or a node that
     /// named the holder did not and the others do not know; then it may be renewed still. Also if so
-    /// many nodes are quarantined that [nobody can tell](Inspected::is_conclusive) who holds it:
-    /// then it was taken away from whom the nodes named, and somebody else may hold it; the same if
-    /// it passed to another holder each time it was asked for. `Config` for a bad name, `Closed`
-    /// after a shutdown.
+    /// many nodes are quarantined, or so few of the others answer, that [nobody can
+    /// tell](Inspected::is_conclusive) who holds it: then it was taken away from whom the nodes
+    /// named, and somebody else may hold it; the same if it passed to another holder each time it
+    /// was asked for. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.

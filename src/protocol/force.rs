@@ -63,7 +63,7 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
         let known = || !passed_on && taken.others.iter().all(|other| taking.owners.contains(other));
         if taken.alone || known() {
             let all = Taken { from: from.into_iter().collect(), left: longest, fence: taking.ballot };
-            return if taken.alone { Ok(all) } else { taking.conclusive(&all.from).map(|()| all) };
+            return taking.complete(taken, &all.from).map(|()| all);
         }
     }
     let left = longest.map_or_else(String::new, |left| format!(", for {left:?} at most"));
@@ -135,17 +135,32 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
+    /// It was taken away `from` whom nodes named, and whoever else held it would have been.
+    fn complete(&self, taken: Revocation, from: &[String]) -> Result<()> {
+        if taken.alone {
+            return Ok(());
+        }
+        self.conclusive(from)?;
+        if taken.truthful || taken.held {
+            return Ok(());
+        }
+        Err(self.unknown("too few of the nodes that vote have answered", from).with_nodes(taken.reports))
+    }
+
     /// It was taken away `from` whom nodes named. Where too few vote, nobody can tell whether those
     /// are all.
     fn conclusive(&self, from: &[String]) -> Result<()> {
         if Inspected::new(self.voters, &self.survey.still(self.voters)).is_conclusive() {
             return Ok(());
         }
-        let done = all_of(from).map_or("the nodes name no holder".to_owned(), |owners| taken_from(&owners));
         let why = kept_out(self.voters).map_or_else(String::new, |why| format!(": {why}"));
-        let name = self.name;
-        let message = format!("nobody can tell who holds {name:?}, since no quorum of nodes votes{why}; {done}");
-        Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.states()))
+        Err(self.unknown(&format!("no quorum of nodes votes{why}"), from).with_nodes(self.states()))
+    }
+
+    fn unknown(&self, why: &str, from: &[String]) -> Error {
+        let done = all_of(from).map_or("the nodes name no holder".to_owned(), |owners| taken_from(&owners));
+        let message = format!("nobody can tell who holds {:?}, since {why}; {done}", self.name);
+        Error::new(ErrorKind::Unavailable, message)
     }
 
     fn states(&self) -> Vec<NodeReport> {

@@ -25,6 +25,11 @@ pub(crate) struct Revocation {
     /// Whether so many nodes hold it for that owner that nobody else has a quorum, whomever others
     /// name.
     pub(crate) alone: bool,
+    /// Whether a quorum of nodes that were not in doubt has done it: if somebody else had it before,
+    /// one of them names that one.
+    pub(crate) truthful: bool,
+    /// Whether a quorum of nodes, in doubt or not, holds it for one owner.
+    pub(crate) held: bool,
     /// Whether a quorum of nodes that clients count knew of nobody who holds it.
     pub(crate) nobody: bool,
     /// Whether some node that named the owner did not say whether it holds it, and no other had it.
@@ -37,6 +42,11 @@ pub(crate) struct Revocation {
 }
 
 impl Revocation {
+    /// Whether that was enough.
+    const fn is_known(&self) -> bool {
+        self.counts && self.truthful && !self.unheard
+    }
+
     /// What two owners' come to.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
@@ -44,6 +54,8 @@ impl Revocation {
             others: [self.others, other.others].concat(),
             counts: self.counts && other.counts,
             alone: self.alone || other.alone,
+            truthful: self.truthful && other.truthful,
+            held: self.held || other.held,
             nobody: self.nobody || other.nobody,
             silent: self.silent || other.silent,
             unheard: self.unheard || other.unheard,
@@ -52,13 +64,14 @@ impl Revocation {
     }
 }
 
-/// Asks all nodes, and waits until then for a quorum of them, and for one of those that `named` the
-/// owner. What each said if too few have done it.
+/// Asks all nodes, and waits until then for a quorum of them that are not in doubt, and for one of
+/// those that `named` the owner. What each said if too few have done it, in doubt or not.
 ///
 /// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no
 /// quorum can. The next holder may rest on these nodes alone, so what they say is how long it
 /// takes. And whoever else got the name by a lower ballot has it from a quorum, so one of them at
-/// least names that one; others that are named came later.
+/// least names that one; others that are named came later. One that is in doubt may not: it counts
+/// for that if it was not when it was asked, nor has come to be since, with its answer perhaps.
 ///
 /// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else
 /// does: who has a lower ballot has it from a quorum, and keeps it there; and these nodes grant
@@ -73,30 +86,26 @@ pub(crate) async fn revoke(
 ) -> Result<Revocation, Vec<NodeReport>> {
     let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, named));
     let (before_that, counted) = (voting(voters), listed(voters));
-    let quorum = |of: NodeSet| of.len() >= voters.size.quorum();
+    let truthful = || before_that.and(voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);
     let taken = before(&voters.host, until, round.verdict()).await.flatten();
     taken.ok_or_else(|| round.reports(voters, None))?;
     let soon = until.min(voters.host.now() + voters.grace());
     let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
     let _ = before(&voters.host, until, round.until(|so_far| so_far.is_known().then_some(()))).await;
-    // Of nodes in doubt none may name who has it.
-    let enough = |so_far: &Revoking| quorum(so_far.told.and(counted).and(before_that)) || so_far.is_whole();
-    let _ = before(&voters.host, until, round.until(|so_far| enough(so_far).then_some(()))).await;
-    let so_far = round.look(Revoking::clone);
-    let truthful = before_that.and(voting(voters));
-    let silent = !so_far.is_told();
-    let counts = quorum(so_far.told.and(counted).and(listed(voters)));
-    let unheard = silent && !quorum(so_far.told.without(so_far.marked).and(truthful));
-    Ok(Revocation {
-        counts,
-        alone: so_far.marked.and(truthful).len() >= voters.size.blocking(),
-        nobody: quorum(so_far.nobody.and(truthful)),
-        silent,
-        unheard,
-        reports: if counts && !unheard { Vec::new() } else { reports(voters, &round, so_far.told.without(counted)) },
-        ..so_far.so_far
-    })
+    let _ = before(&voters.host, until, enough(&round, truthful)).await;
+    let (so_far, truthful) = (round.look(Revoking::clone), truthful());
+    let uncounted = so_far.told.without(truthful);
+    let taken = so_far.comes_to(truthful, counted.and(listed(voters)));
+    Ok(if taken.is_known() { taken } else { Revocation { reports: reports(voters, &round, uncounted), ..taken } })
+}
+
+/// Waits for those that `truthful` finds not to be in doubt, as they are by then, until their
+/// answers are enough, or for all. (That is asked of the nodes, so not with the round locked.)
+async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
+    while !round.look(Revoking::clone).is_enough(truthful()) {
+        round.changed().await;
+    }
 }
 
 /// What each node said; of those that did it for nothing, how they are.
@@ -128,11 +137,40 @@ impl Revoking {
         Self { size, named, answered: none, told: none, marked: none, nobody: none, so_far: Revocation::default() }
     }
 
+    /// What it comes to, where these were not in doubt, and clients count those.
+    fn comes_to(self, truthful: NodeSet, counted: NodeSet) -> Revocation {
+        let silent = !self.is_told();
+        Revocation {
+            counts: self.is_quorum(self.told.and(counted)),
+            alone: self.is_alone(truthful),
+            truthful: self.is_quorum(self.told.and(truthful)),
+            held: self.is_quorum(self.marked),
+            nobody: self.is_quorum(self.nobody.and(truthful)),
+            silent,
+            unheard: silent && !self.is_quorum(self.told.without(self.marked).and(truthful)),
+            ..self.so_far
+        }
+    }
+
     /// Whether those that are still to answer change nothing.
     fn is_settled(&self) -> bool {
         let (marked, blocking) = (self.marked.len(), self.size.blocking());
         let open = self.size.nodes() - self.answered.len();
         self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
+    }
+
+    /// Whether these tell who else has it, if anybody.
+    fn is_enough(&self, truthful: NodeSet) -> bool {
+        self.is_quorum(self.told.and(truthful)) || self.is_whole()
+    }
+
+    const fn is_quorum(&self, nodes: NodeSet) -> bool {
+        nodes.len() >= self.size.quorum()
+    }
+
+    /// Whether so many of these hold it for the owner that no quorum is without them.
+    fn is_alone(&self, truthful: NodeSet) -> bool {
+        self.marked.and(truthful).len() >= self.size.blocking()
     }
 
     /// Whether all have answered.
@@ -169,7 +207,7 @@ impl Count for Revoking {
     }
 
     fn verdict(&self) -> Option<Option<Revocation>> {
-        if self.told.len() >= self.size.quorum() {
+        if self.is_quorum(self.told) {
             return Some(Some(self.so_far.clone()));
         }
         (self.answered.without(self.told).len() >= self.size.blocking()).then_some(None)

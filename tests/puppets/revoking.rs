@@ -177,6 +177,81 @@ async fn a_node_whose_clock_was_stepped_does_not_tell_that_nobody_has_it() {
     assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
 }
 
+/// No node knows of anybody when they are asked who holds it, and none has answered the revocation.
+async fn free_and_asked(stage: &Stage) -> JoinHandle<Result<Taken>> {
+    let revoking = revoke(stage);
+    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![Inspection::free(7)])))).await;
+    stage.round(Verb::Revoke, |_, _| SILENCE).await;
+    revoking
+}
+
+fn stepped(stage: &Stage, node: usize) {
+    stage.turns(node, NodeState::Quarantined { left: 9 * SECOND, doubt: Doubt::ClockStepped });
+}
+
+/// Its next holder has it from this node, which ended that hold when its clock was stepped, and
+/// from one that is late.
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_node_whose_answer_shows_that_its_clock_was_stepped() {
+    let stage = Stage::new(3);
+    let revoking = free_and_asked(&stage).await;
+    stepped(&stage, 2);
+    [1, 2].iter().for_each(|&node| stage.answer(node, || revoked(0, Duration::ZERO)));
+    stage.quiet_for(SECOND).await;
+    stage.answer(0, || held_by("one"));
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |_, _| revoked(1, 8 * SECOND)).await;
+    assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
+}
+
+/// The same, where that node is late for good, or refuses.
+#[tokio::test(start_paused = true)]
+async fn who_may_hold_it_where_too_few_answer_that_vote_is_not_told_to_be_nobody() {
+    for last in [SILENCE, refused()] {
+        let stage = Stage::new(3);
+        stepped(&stage, 2);
+        let revoking = free_and_asked(&stage).await;
+        [1, 2].iter().for_each(|&node| stage.answer(node, || revoked(0, Duration::ZERO)));
+        last.iter().for_each(|reply| stage.answer(0, || Some(reply.clone())));
+        let error = revoking.await.unwrap().unwrap_err();
+        assert!(error.is_unavailable() && error.to_string().contains("nobody can tell who holds \"it\""), "{error}");
+        let said = ["raise maxmemory", "no answer"];
+        assert!(said.iter().any(|why| error.nodes()[0].said.contains(why)), "{error}");
+        assert!(error.nodes()[2].said.contains("quarantined"), "{error}");
+    }
+}
+
+/// What is left of another's hold says nothing of who has it from those that are late.
+#[tokio::test(start_paused = true)]
+async fn a_leftover_that_too_few_mark_which_vote_is_not_all_that_was_taken_away() {
+    let stage = Stage::new(5);
+    stepped(&stage, 2);
+    let revoking = revoke(&stage);
+    let held = || Inspection::held("leftover".to_owned(), 1, Some(9 * SECOND), 7);
+    let of = |node| if node == 1 { held() } else { Inspection::free(7) };
+    stage.round(Verb::Inspect, |node, _| Some(Ok(Outcome::Inspected(vec![of(node)])))).await;
+    let answer = |node: usize| match node {
+        1 => revoked(1, SECOND),
+        2 | 3 => revoked(0, Duration::ZERO),
+        _ => SILENCE,
+    };
+    stage.round(Verb::Revoke, |node, _| answer(node)).await;
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("nobody can tell"), "{error}");
+    assert!(error.to_string().contains("it was taken away from leftover"), "{error}");
+}
+
+/// As for who looks only: a quorum of nodes names one holder.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_a_quorum_marked_was_taken_away_though_a_node_of_it_does_not_vote() {
+    let stage = Stage::new(3);
+    stepped(&stage, 2);
+    let revoking = revoke(&stage);
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |node, _| if node == 0 { SILENCE } else { revoked(1, SECOND) }).await;
+    assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
+}
+
 /// Clients of the nodes have another list.
 fn theirs(stage: &Stage) {
     let servers = ["c", "d", "e"].map(str::to_owned).to_vec();
