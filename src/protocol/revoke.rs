@@ -159,9 +159,9 @@ impl Revoking {
         self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
     }
 
-    /// Whether these tell who else has it, if anybody.
+    /// Whether these tell who else has it, if anybody, or nobody has who is not known.
     fn is_enough(&self, truthful: NodeSet) -> bool {
-        self.is_quorum(self.told.and(truthful)) || self.is_whole()
+        self.is_quorum(self.told.and(truthful)) || self.is_alone(truthful) || self.is_whole()
     }
 
     const fn is_quorum(&self, nodes: NodeSet) -> bool {

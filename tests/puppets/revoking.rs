@@ -8,6 +8,7 @@ use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{PROTOCOL, Roster};
 use quorumlock::{ErrorKind, Result, Taken};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::answers::{Answer, SILENCE, granted, released};
 use crate::stage::{MS, SECOND, Stage};
@@ -250,6 +251,18 @@ async fn a_hold_that_a_quorum_marked_was_taken_away_though_a_node_of_it_does_not
     named(&stage, "one").await;
     stage.round(Verb::Revoke, |node, _| if node == 0 { SILENCE } else { revoked(1, SECOND) }).await;
     assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
+}
+
+/// Nobody else has a quorum without one of the two nodes that vote.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_else_can_have_is_not_waited_for() {
+    let stage = Stage::new(4);
+    stepped(&stage, 2);
+    let (revoking, began) = (revoke(&stage), Instant::now());
+    named(&stage, "one").await;
+    stage.round(Verb::Revoke, |node, _| if node == 3 { SILENCE } else { revoked(1, 8 * SECOND) }).await;
+    assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
+    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
 }
 
 /// Clients of the nodes have another list.
