@@ -4,7 +4,8 @@ use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, ErrorKind, Lease, LockGuard, NodeState, Quorum, QuorumLock, Released};
+use futures::future::join_all;
+use quorumlock::{Error, ErrorKind, Inspected, Lease, LockGuard, NodeState, Quorum, QuorumLock, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -201,17 +202,22 @@ async fn waits(names: &[String], timeout: Duration, quorum: &Quorum) -> String {
 
 /// Who holds the first of them that anybody holds; else which is kept for somebody.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
-    let mut kept = None;
-    for name in names {
-        let Ok(seen) = quorum.inspect(name).await else { continue };
-        let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
-        if seen.holder().is_some() {
-            return Some(format!("; {which} is {}", held_by(&seen)));
-        }
-        let is_kept = seen.nodes.iter().flat_map(|(_, said)| said).any(|said| said.turn.is_some());
-        kept = kept.or_else(|| is_kept.then(|| format!("; {which} is free, and kept for whoever is first in line")));
-    }
-    kept
+    // At once: each waits for as long as a round may take where a node does not answer.
+    let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
+    let first = |is: fn(&Inspected) -> bool| {
+        let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
+        let (name, seen) = seen.find(|(_, seen)| is(seen))?;
+        Some((if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") }, seen))
+    };
+    let held = first(|seen| seen.holder().is_some()).map(|(which, seen)| format!("; {which} is {}", held_by(seen)));
+    let kept = |(which, _)| format!("; {which} is free, and kept for whoever is first in line");
+    held.or_else(|| first(is_kept).map(kept))
+}
+
+/// Whether a quorum says that nobody holds it, and some node whose turn it is.
+fn is_kept(seen: &Inspected) -> bool {
+    let mut said = seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+    seen.agreed() == Some(false) && said.any(|said| said.turn.is_some())
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
@@ -341,6 +347,18 @@ mod tests {
         assert_eq!(connecting(seconds(2), Some(seconds(3))), seconds(2));
         assert_eq!(connecting(Duration::ZERO, Some(seconds(3))), seconds(3), "one try with a quorum");
         assert_eq!(connecting(Duration::ZERO, None), CONNECT_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_holds_on_a_quorum_is_not_free_for_that() {
+        let mut seen = Quorum::in_memory(3).unwrap().inspect("a").await.unwrap();
+        let mut holds = |node: usize, owner: &str| {
+            let said = seen.nodes[node].1.as_mut().unwrap();
+            (said.holder, said.turn) = (Some(owner.to_owned()), Some(("next".to_owned(), Duration::ZERO)));
+            is_kept(&seen)
+        };
+        assert!(holds(0, "one"), "the others say that it is free");
+        assert!(!holds(1, "two"));
     }
 
     #[test]
