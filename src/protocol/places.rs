@@ -41,10 +41,11 @@ impl Places {
 
     /// Takes all turns if all are free, or none. Whether it did.
     pub(super) fn try_turns(&mut self) -> bool {
-        if self.others.is_empty() {
-            return self.first.try_turn();
+        if self.others.is_empty() && self.first.try_turn() {
+            return true;
         }
         let queue = self.first.queue().clone();
+        // One name too: a set that tries may give it back in a moment.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -57,9 +58,10 @@ impl Places {
     /// the same order in each, and none waits for another that waits for it.
     ///
     /// # Cancel safety
-    /// Safe; the places are kept until they are dropped, but the wait begins anew at the lines'
-    /// ends.
+    /// Safe; the places are kept until they are dropped, and so are turns that have come, but the
+    /// next wait gives these back and begins anew at the lines' ends.
     pub(super) async fn turns(&mut self) {
+        self.all_mut().for_each(Place::give_back);
         if self.others.is_empty() {
             return self.first.turn().await;
         }
@@ -135,7 +137,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
 
     use futures::FutureExt;
 
@@ -171,6 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_takes_nothing_keeps_nobody_from_one_of_its_names() {
+        let queue = Queue::new(8);
+        let (mut b, mut both) = (join(&queue, &["b"]), join(&queue, &["a", "b"]));
+        assert!(b.try_turns());
+        let ended = AtomicBool::new(false);
+        let refused = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) && !both.try_turns() {
+                    std::hint::spin_loop();
+                }
+            });
+            let refused = (0..20_000).filter(|_| !join(&queue, &["a"]).try_turns()).count();
+            ended.store(true, Ordering::Relaxed);
+            refused
+        });
+        assert_eq!(refused, 0);
+    }
+
+    #[test]
     fn whoever_waits_in_several_lines_stands_in_all_of_them_from_the_beginning() {
         let queue = Queue::new(8);
         let (mut a, mut b) = (join(&queue, &["a"]), join(&queue, &["b"]));
@@ -198,6 +220,17 @@ mod tests {
         assert!(join(&queue, &["a"]).try_turns());
         drop(b);
         assert!(join(&queue, &["b"]).try_turns());
+    }
+
+    #[test]
+    fn a_wait_that_was_dropped_begins_anew() {
+        let queue = Queue::new(8);
+        let mut b = join(&queue, &["b"]);
+        assert!(b.try_turns());
+        let mut both = join(&queue, &["a", "b"]);
+        assert!(both.turns().now_or_never().is_none());
+        drop(b);
+        assert!(both.turns().now_or_never().is_some());
     }
 
     #[test]
