@@ -218,21 +218,26 @@ impl Claimant<'_> {
         if let Some(held) = places.held().filter(|_| matches!(patience, Patience::Once)) {
             return Err(self.outwaited(held, patience));
         }
-        if !places.try_turns() {
-            let _waiting = Waiting::new(self.voters);
-            let end = patience.end().unwrap_or(whole);
-            let waited = match patience {
-                Patience::Once => before(&self.voters.host, end, hear(&mut places)).await,
-                Patience::Until(_) => before(&self.voters.host, end, places.turns()).await.map(|()| true),
-            };
-            // A turn that comes when the caller's time has ended is the next one's.
-            let late = patience.end().is_some_and(|end| self.voters.host.now() >= end);
-            if late || waited != Some(true) {
-                return Err(self.outwaited(places.blocked(), patience));
-            }
+        if !places.try_turns() && !self.waited(&mut places, patience, whole).await {
+            return Err(self.outwaited(places.blocked(), patience));
         }
         self.voters.meters.queue_wait(self.voters.host.now().since(started));
         Ok(places)
+    }
+
+    /// Whether all turns came in time. A turn that comes when the caller's time has ended is the
+    /// next one's, and who has no time keeps nobody from theirs.
+    async fn waited(&self, places: &mut Places, patience: Patience, whole: Tick) -> bool {
+        let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
+        if late() {
+            return false;
+        }
+        let _waiting = Waiting::new(self.voters);
+        let waited = match patience {
+            Patience::Once => before(&self.voters.host, whole, hear(places)).await == Some(true),
+            Patience::Until(end) => before(&self.voters.host, end, places.turns()).await.is_some(),
+        };
+        waited && !late()
     }
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {

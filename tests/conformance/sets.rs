@@ -209,6 +209,26 @@ async fn a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(worl
     }
 }
 
+/// It waits for nobody, so it stands in no line meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_without_time_to_wait_keeps_nobody_from_one_of_its_names() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    // Its turn ends with the lock only.
+    let unfair = quorum.options().fair(false);
+    let b = quorum.lock_with("b", &unfair).unwrap().acquire(SECOND).await.unwrap();
+    let set = quorum.lock_all(["a", "b"]);
+    let tries = tokio::spawn(async move {
+        while set.acquire(Duration::ZERO).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..2_000 {
+        quorum.lock("a").acquire(Duration::ZERO).await.unwrap().release().await.unwrap();
+    }
+    b.release().await.unwrap();
+    tries.await.unwrap();
+}
+
 both! {
     3 nodes:
         a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
