@@ -121,6 +121,23 @@ impl Operation {
         }
     }
 
+    /// Whether an owner, or its acquisition, is a reader: the number of the acquisition is behind an
+    /// `s` then.
+    #[must_use]
+    pub fn is_shared(owner: &str) -> bool {
+        let number = Self::acquisition(owner).rsplit_once('/').and_then(|(_, number)| number.strip_prefix('s'));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
+    /// Whether the second acquisition is the first as a reader: both have one number.
+    #[must_use]
+    pub fn shares(acquisition: &str, reader: &str) -> bool {
+        let (writer, reader) = (acquisition.rsplit_once('/'), reader.rsplit_once('/'));
+        writer.zip(reader).is_some_and(|((client, number), (other, shared))| {
+            client == other && shared.strip_prefix('s') == Some(number)
+        })
+    }
+
     /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without
     /// its round.
     #[must_use]
