@@ -119,7 +119,7 @@
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
 --   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
---            or ''}
+--            or ''}. Where the owner is a reader, it is about all readers
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count,
 --            ms left (-2: free), fence, length of the queue, whose turn or '', ms left}. Where
 --            readers hold it: one of them, that was not revoked if there is any; how many; until the
@@ -946,18 +946,30 @@ function verbs.release(op)
   return {'released', freed}
 end
 
--- Who reads, and was not revoked, beside this owner; nobody if all of so many were.
-local function another_reader(op, i, owner)
-  for _, reader in ipairs(call('ZREVRANGEBYSCORE', readers(op, i), '+inf', '(' .. digits(now), 'LIMIT', 0, MOST)) do
-    if sub(reader, -1) ~= '!' and reader ~= owner then return reader end
-  end
+-- Who reads, and was not revoked; nobody if all were. Those that were revoked are looked at so many
+-- at a time.
+local function another_reader(op, i)
+  local from, reading = 0
+  repeat
+    reading = call('ZREVRANGEBYSCORE', readers(op, i), '+inf', '(' .. digits(now), 'LIMIT', from, MOST)
+    for _, reader in ipairs(reading) do
+      if sub(reader, -1) ~= '!' then return reader end
+    end
+    from = from + MOST
+  until #reading < MOST
 end
 
--- A reader is renewed no more.
-local function mark(op, i, it)
+-- No reader is renewed any more.
+local function mark_readers(op, i, it)
   local key = readers(op, i)
-  if call('ZREM', key, op.owner) == 0 then return end
-  call('ZADD', key, digits(now + it.lasts), op.owner .. '!')
+  local reading = call('ZREVRANGEBYSCORE', key, '+inf', '(' .. digits(now), 'WITHSCORES')
+  for at = 1, #reading, 2 do
+    local reader = reading[at]
+    if sub(reader, -1) ~= '!' then
+      call('ZREM', key, reader)
+      call('ZADD', key, reading[at + 1], reader .. '!')
+    end
+  end
   call('PEXPIRE', key, digits(math.max(it.read_ends - now, KEEP)))
 end
 
@@ -967,16 +979,19 @@ function verbs.revoke(op)
   for i, it in ipairs(seen) do
     -- It may have come after the nodes were asked who holds it. The fence does not tell: others
     -- raise it.
-    if it.reader then
-      other = another_reader(op, i, op.owner) or other
-    elseif it.holder and it.holder ~= op.owner then
-      other = it.holder
+    if not it.reader then
+      if it.holder and it.holder ~= op.owner then other = it.holder end
+    elseif not op.shared then
+      other = another_reader(op, i) or other
     end
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)
-    if it.holder == op.owner then
+    if op.shared and it.reader then
+      held, longest = held + 1, math.max(longest, it.read_ends - now)
+      mark_readers(op, i, it)
+    elseif it.holder == op.owner then
       held, longest = held + 1, math.max(longest, it.lasts)
-      if op.shared then mark(op, i, it) else it.owner = op.owner .. '!' end
+      it.owner = op.owner .. '!'
     end
     -- A renewal would take it here, now or when others had it since, and the next one would count.
     it.taken, it.taken_till = with_taken(it, op.owner), now + REMEMBERED

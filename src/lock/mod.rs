@@ -6,6 +6,7 @@ mod members;
 mod mutex;
 mod quorum;
 mod retired;
+mod rwlock;
 mod taught;
 
 pub use builder::QuorumBuilder;
@@ -13,3 +14,4 @@ pub use members::{Members, NodeMembers};
 pub use mutex::QuorumLock;
 pub use quorum::{MAX_NAMES, Quorum};
 pub use retired::{Reset, Retired};
+pub use rwlock::{QuorumRwLock, ReadGuard, WriteGuard};

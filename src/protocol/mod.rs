@@ -26,6 +26,7 @@ mod round;
 pub(crate) mod teach;
 mod voters;
 mod waiting;
+mod who;
 
 pub(crate) use acquire::{Claimant, Patience};
 pub(crate) use census::{Known, Said, census, met, roster, tell};
@@ -44,3 +45,4 @@ pub(crate) use queue::Queue;
 pub(crate) use release::Cleanup;
 pub(crate) use renew::Renewing;
 pub(crate) use voters::Voters;
+pub(crate) use who::Who;

@@ -40,6 +40,7 @@ mod closing;
 mod forced;
 mod holding;
 mod operations;
+mod readers;
 mod renewing;
 mod restarts;
 mod rounds;

@@ -224,7 +224,7 @@ impl Entry {
 
     fn revoke_hold(&mut self, owner: &Arc<str>, now: Duration) -> Option<Duration> {
         if Operation::is_shared(owner) {
-            return self.readers.revoke(owner, now);
+            return self.readers.revoke(now);
         }
         let hold = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner)?;
         hold.revoked = true;
@@ -241,7 +241,8 @@ impl Entry {
 
     /// As if it had never been held.
     pub(super) fn forget(&mut self) {
-        self.hold = None;
+        self.fence = self.highest();
+        (self.hold, self.readers) = (None, Readers::default());
     }
 
     /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either

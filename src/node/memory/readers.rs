@@ -72,9 +72,9 @@ impl Readers {
         (*last.1 > score(now)).then(|| last.0.trim_end_matches('!'))
     }
 
-    /// The last that reads and was not revoked, beside this owner.
-    pub(super) fn another(&self, owner: &str, now: Duration) -> Option<&str> {
-        let unmarked = |&(member, _): &(&Arc<str>, &i64)| !member.ends_with('!') && **member != *owner;
+    /// The last that reads and was not revoked.
+    pub(super) fn another(&self, now: Duration) -> Option<&str> {
+        let unmarked = |&(member, _): &(&Arc<str>, &i64)| !member.ends_with('!');
         let reads = self.scores.iter().filter(|&(_, &ends)| ends > score(now));
         reads.filter(unmarked).max_by_key(|&(member, ends)| (*ends, member)).map(|(member, _)| &**member)
     }
@@ -103,14 +103,18 @@ impl Readers {
         read
     }
 
-    /// It is renewed no more. For how long it still reads, if it does.
-    pub(super) fn revoke(&mut self, owner: &Arc<str>, now: Duration) -> Option<Duration> {
-        let (ends, _) = self.of(owner, now)?;
-        if self.scores.remove(owner).is_some() {
-            self.scores.insert(marked(owner).into(), score(ends));
-            self.keep(now);
-        }
-        Some(ends - now)
+    /// None is renewed any more. For how long the last of them still reads, if any does.
+    pub(super) fn revoke(&mut self, now: Duration) -> Option<Duration> {
+        self.last(now)?;
+        let unmarked = |(member, &ends): (&Arc<str>, &i64)| ends > score(now) && !member.ends_with('!');
+        let all = std::mem::take(&mut self.scores).into_iter();
+        let mark = |(member, ends): (Arc<str>, i64)| match unmarked((&member, &ends)) {
+            true => (marked(&member).into(), ends),
+            false => (member, ends),
+        };
+        self.scores = all.map(mark).collect();
+        self.keep(now);
+        Some(self.ends() - now)
     }
 
     fn purge(&mut self, now: Duration) {

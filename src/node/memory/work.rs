@@ -263,7 +263,8 @@ impl Work<'_> {
         let now = self.now;
         let entry = self.entry(name);
         if entry.readers.last(now).is_some() {
-            return entry.readers.another(&revoke.owner, now).map(str::to_owned);
+            let another = entry.readers.another(now).filter(|_| !Operation::is_shared(&revoke.owner));
+            return another.map(str::to_owned);
         }
         let another = |hold: &&Hold| hold.owner != revoke.owner;
         entry.holder(now).filter(another).map(|hold| hold.owner.to_string())
@@ -291,7 +292,7 @@ impl Work<'_> {
 
     fn look_at_readers(entry: &Entry, now: Duration) -> Inspection {
         let Some(last) = entry.readers.last(now) else { return Inspection::free(entry.highest()) };
-        let unmarked = entry.readers.another("", now);
+        let unmarked = entry.readers.another(now);
         let (holder, left) = (unmarked.unwrap_or(last).to_owned(), entry.readers.ends() - now);
         Inspection::held(holder, entry.readers.len(now), Some(left), entry.highest()).with_revoked(unmarked.is_none())
     }

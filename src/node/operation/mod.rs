@@ -1,6 +1,7 @@
 //! What a node can be asked.
 
 mod bodies;
+mod mode;
 mod name;
 #[cfg(test)]
 mod sample;
@@ -10,6 +11,7 @@ mod verb;
 use std::sync::Arc;
 
 pub use bodies::{Claim, Count, Release, Renew, Revoke, Teach};
+pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
 pub use stance::Stance;
