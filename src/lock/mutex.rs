@@ -33,9 +33,17 @@ impl QuorumLock {
         Self { inner, names: names.map_err(|error| error.to_string()), mode: Mode::Exclusive, rules }
     }
 
-    /// The same name, held with other readers.
+    /// The same names, held with other readers.
     pub(super) fn shared(&self) -> Self {
         Self { mode: Mode::Shared, ..self.clone() }
+    }
+
+    /// The same names, held with other readers: for simulations.
+    #[cfg(feature = "unstable")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_reader(&self) -> Self {
+        self.shared()
     }
 
     /// Acquires the lock, waiting for `timeout` at most.

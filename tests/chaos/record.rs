@@ -117,7 +117,8 @@ impl Record {
         self.writers.insert((name, token), lease);
         self.latest.insert(who.0, at);
         let Lease { number, process, name } = lease;
-        self.note(at, What::Acquired { process, ask: number, name, lease: number, token, until: deadline / 1_000 });
+        let (until, shared) = (deadline / 1_000, false);
+        self.note(at, What::Acquired { process, ask: number, name, lease: number, token, until, shared });
     }
 
     fn of_lease(&mut self, who: Who, at: u64, what: impl FnOnce(Lease) -> What) {

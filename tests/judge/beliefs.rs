@@ -16,6 +16,8 @@ pub struct Lease {
     /// Whose claims it came from, where nodes were watched.
     pub owner: Option<Owner>,
     pub token: u64,
+    /// Of a reader.
+    pub shared: bool,
     /// When it was acquired, and which event that was.
     pub from: Micros,
     pub event: usize,
@@ -30,7 +32,23 @@ pub struct Lease {
 
 impl Lease {
     pub const fn new(process: u16, name: u8, token: u64, from: Micros, until: Micros) -> Self {
-        Self { process, name, owner: None, token, from, event: 0, certain: from, until, over: false, late: false }
+        Self {
+            process,
+            name,
+            owner: None,
+            token,
+            shared: false,
+            from,
+            event: 0,
+            certain: from,
+            until,
+            over: false,
+            late: false,
+        }
+    }
+
+    pub const fn as_reader(self, shared: bool) -> Self {
+        Self { shared, ..self }
     }
 }
 
@@ -39,7 +57,8 @@ impl Lease {
 pub struct Beliefs {
     leases: BTreeMap<u32, Lease>,
     live: Vec<u32>,
-    tokens: BTreeMap<u8, u64>,
+    /// The highest of writers, and of readers.
+    tokens: BTreeMap<u8, [u64; 2]>,
     /// The ballot by which a process takes a name away.
     revoking: BTreeMap<(u16, u8), u64>,
     revoked: Vec<Revoked>,
@@ -72,11 +91,14 @@ impl Beliefs {
     }
 
     pub fn acquired(&mut self, number: u32, lease: Lease, verdict: &mut Verdict) {
-        let highest = self.tokens.entry(lease.name).or_default();
-        if lease.token <= *highest {
+        let [written, read] = self.tokens.entry(lease.name).or_default();
+        // Readers' tokens are in no order among themselves.
+        let highest = if lease.shared { *written } else { *written.max(read) };
+        if lease.token <= highest {
             verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
         }
-        *highest = lease.token.max(*highest);
+        let known = if lease.shared { read } else { written };
+        *known = lease.token.max(*known);
         self.leases.insert(number, Lease { event: verdict.at, ..lease });
         self.live.push(number);
     }
@@ -160,19 +182,22 @@ impl Beliefs {
         }
     }
 
-    /// At the end: no two beliefs in one name have a moment in common.
+    /// At the end: no two beliefs in one name have a moment in common, but for those of readers.
     pub fn two_believers(&self, verdict: &mut Verdict) {
-        let mut longest: BTreeMap<u8, (u32, &Lease)> = BTreeMap::new();
+        // By name, of writers and of readers.
+        let mut longest: BTreeMap<(u8, bool), (u32, &Lease)> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.event);
         for (&number, lease) in leases {
-            let before = longest.get(&lease.name).copied();
-            if let Some((other, before)) = before.filter(|(_, before)| before.certain >= lease.from) {
+            let others: &[bool] = if lease.shared { &[false] } else { &[false, true] };
+            let before = others.iter().filter_map(|&shared| longest.get(&(lease.name, shared)).copied());
+            for (other, before) in before.filter(|(_, before)| before.certain >= lease.from) {
                 let why = format!("lease {other} of p{} was believed in until {} too", before.process, before.certain);
                 verdict.broken_at(lease.event, Rule::TwoBelievers, why);
             }
-            if before.is_none_or(|(_, before)| before.certain < lease.certain) {
-                longest.insert(lease.name, (number, lease));
+            let known = longest.entry((lease.name, lease.shared)).or_insert((number, lease));
+            if known.1.certain < lease.certain {
+                *known = (number, lease);
             }
         }
     }

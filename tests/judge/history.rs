@@ -59,6 +59,8 @@ pub struct Op {
     pub acquisition: Owner,
     /// Whether it is to stand in line from now on, if it holds nothing.
     pub waits: bool,
+    /// Of a reader.
+    pub shared: bool,
     pub ballot: u64,
     /// Milliseconds.
     pub ttl: u32,
@@ -101,6 +103,8 @@ pub enum What {
         lease: u32,
         token: u64,
         until: Micros,
+        /// As a reader.
+        shared: bool,
     },
     /// It did not.
     Failed {

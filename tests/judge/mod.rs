@@ -108,9 +108,9 @@ impl Judge {
                 tally.asked += 1;
                 asks.asked(process, ask, by, must, processes);
             }
-            What::Acquired { process, ask, name, lease, token, until } => {
+            What::Acquired { process, ask, name, lease, token, until, shared } => {
                 asks.acquired(now, ask, processes, verdict);
-                self.acquired(lease, Lease::new(process, name, token, now, until));
+                self.acquired(lease, Lease::new(process, name, token, now, until).as_reader(shared));
             }
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {

@@ -15,6 +15,8 @@ struct Hold {
 #[derive(Debug, Default)]
 pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
+    /// When the claims were sent by which readers read.
+    reads: HashMap<(u8, u8, Owner), Micros>,
     /// The ballot up to which an owner's claims were released.
     tombs: HashMap<(u8, Owner), u64>,
     /// Who was granted a name with a ballot.
@@ -52,6 +54,7 @@ impl Nodes {
 
     pub fn forgot(&mut self, node: u8) {
         self.holds.retain(|&(at, _), _| at != node);
+        self.reads.retain(|&(at, ..), _| at != node);
         self.tombs.retain(|&(at, _), _| at != node);
         self.ballots.retain(|&(at, ..), _| at != node);
         self.revoked.retain(|&(at, ..)| at != node);
@@ -68,6 +71,10 @@ impl Nodes {
         if self.revoked.contains(&(op.node, op.name, op.owner)) {
             verdict.broken(Rule::RevokedGoesOn, format!("n{} granted it to an owner that was revoked there", op.node));
         }
+        // Of readers, several may have one ballot.
+        if op.shared {
+            return self.hold(op);
+        }
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);
         // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
@@ -83,6 +90,10 @@ impl Nodes {
     }
 
     fn hold(&mut self, op: Op) {
+        if op.shared {
+            self.reads.insert((op.node, op.name, op.owner), op.sent);
+            return;
+        }
         self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: op.sent });
     }
 
@@ -93,6 +104,12 @@ impl Nodes {
     }
 
     fn freed(&mut self, op: Op, verdict: &mut Verdict) {
+        if op.shared {
+            if self.reads.remove(&(op.node, op.name, op.owner)).is_some_and(|claimed| claimed > op.sent) {
+                verdict.broken(Rule::NewerUndone, format!("n{} undid a grant newer than the release", op.node));
+            }
+            return;
+        }
         let Some(hold) = self.holds.remove(&(op.node, op.name)) else { return };
         if hold.owner != op.owner {
             verdict.broken(Rule::StolenOnNode, format!("n{} released what another holds", op.node));

@@ -55,7 +55,7 @@ impl Claimed {
 pub struct Rounds {
     clients: Vec<Configured>,
     owners: HashMap<Owner, Claimed>,
-    by_ballot: HashMap<(u16, u8, u64), Owner>,
+    by_ballot: HashMap<(u16, u8, u64), Vec<Owner>>,
 }
 
 impl Rounds {
@@ -67,9 +67,12 @@ impl Rounds {
         self.clients[usize::from(process)].nodes / 2 + 1
     }
 
-    /// Who claimed a name with a token.
+    /// Who claimed a name with a token, and was not told yet that it has it. Readers may have one
+    /// ballot.
     pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
-        self.by_ballot.get(&(process, name, token)).copied()
+        let owners = self.by_ballot.get(&(process, name, token))?;
+        let wins = |owner: &&Owner| self.owners.get(owner).is_some_and(|it| it.deadline.is_some() && !it.acquired);
+        owners.iter().rev().find(wins).or(owners.last()).copied()
     }
 
     pub fn deadline(&self, owner: Owner) -> Option<Micros> {
@@ -111,10 +114,12 @@ impl Rounds {
         }
     }
 
-    /// Two processes may come to the same ballot: of two owners of one, it is the later one's.
+    /// Two owners may come to the same ballot: the later one is the last.
     fn asked_with(&mut self, op: Op) {
-        let owner = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert(op.owner);
-        *owner = op.owner.max(*owner);
+        let owners = self.by_ballot.entry((op.process, op.name, op.ballot)).or_default();
+        if let Err(at) = owners.binary_search(&op.owner) {
+            owners.insert(at, op.owner);
+        }
     }
 
     /// The node has refused it, or called it stale: it holds nothing there.

@@ -36,9 +36,13 @@ impl fmt::Display for Line<'_> {
                 let must = if must { ", and must get it" } else { "" };
                 write!(f, "p{process}  asks #{ask} for {} until {}{must}", name(n), seconds(by))
             }
-            What::Acquired { process, ask, name: n, lease, token, until } => {
-                let until = seconds(until);
-                write!(f, "p{process}  ACQUIRED {} (#{ask}) as lease {lease}, token {token}, until {until}", name(n))
+            What::Acquired { process, ask, name: n, lease, token, until, shared } => {
+                let (until, reads) = (seconds(until), if shared { ", as a reader" } else { "" });
+                write!(
+                    f,
+                    "p{process}  ACQUIRED {} (#{ask}) as lease {lease}, token {token}, until {until}{reads}",
+                    name(n)
+                )
             }
             What::Failed { process, ask, name: n, unavailable, kept_out } => {
                 let why = match unavailable {

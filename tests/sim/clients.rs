@@ -28,6 +28,8 @@ pub struct Watch {
     /// Its names. The judge knows each as a lease of its own.
     parts: Vec<(u8, u32)>,
     lease: Lease,
+    /// Of a reader.
+    shared: bool,
 }
 
 /// All leases that somebody has in hand.
@@ -116,6 +118,7 @@ pub struct Ask {
     parts: Vec<(u8, u32)>,
     pub lock: QuorumLock,
     timeout: Duration,
+    shared: bool,
 }
 
 impl Client {
@@ -213,7 +216,14 @@ impl Client {
         if self.dice.chance(0.5) {
             names.reverse();
         }
-        self.ask_for(&names, &options, round, timeout, must)
+        let shared = self.reads();
+        self.ask_for(&names, shared, &options, round, timeout, must)
+    }
+
+    /// Whether it only reads, where the plan has readers.
+    fn reads(&mut self) -> bool {
+        let readers = self.world.core.lock().unwrap().plan.readers;
+        readers > 0.0 && self.dice.chance(readers)
     }
 
     /// One of so many, or several where the plan has sets.
@@ -235,11 +245,20 @@ impl Client {
     }
 
     /// Takes note of what is asked for, with rounds of at most `round`.
-    pub fn ask_for(&self, names: &[u8], options: &LockOptions, round: Duration, timeout: Duration, must: bool) -> Ask {
+    pub fn ask_for(
+        &self,
+        names: &[u8],
+        shared: bool,
+        options: &LockOptions,
+        round: Duration,
+        timeout: Duration,
+        must: bool,
+    ) -> Ask {
         let texts = names.iter().copied().map(name_of);
         let lock = self.quorum.lock_all_with(texts, options).expect("the plan's options make sense");
+        let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
-        let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout };
+        let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared };
         // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
         let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
@@ -269,12 +288,13 @@ impl Client {
     pub fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
         let (count, token) = (&self.world.leases.count, lease.token());
         let parts: Vec<_> = ask.parts.iter().map(|&(name, _)| (name, count.fetch_add(1, Ordering::Relaxed))).collect();
-        let watch = Watch { process: self.process, number: parts[0].1, parts, lease };
+        let shared = ask.shared;
+        let watch = Watch { process: self.process, number: parts[0].1, parts, lease, shared };
         // First what the others believe at this moment.
         self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
         let until = watch.until(&self.world);
         for (&(name, ask), &(_, lease)) in ask.parts.iter().zip(&watch.parts) {
-            self.record(|process| What::Acquired { process, ask, name, lease, token, until });
+            self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared });
         }
         self.world.leases.watched.lock().unwrap().push(watch.clone());
         watch
@@ -413,9 +433,12 @@ impl Client {
         self.sample(watch);
     }
 
-    /// Writes: the careful ask whether they still may, the others trust the storage to check the
-    /// token.
+    /// Writes, if it is no reader: the careful ask whether they still may, the others trust the
+    /// storage to check the token.
     pub fn write(&mut self, watch: &Watch) {
+        if watch.shared {
+            return;
+        }
         if self.dice.chance(0.1) || watch.lease.is_held() {
             let (process, token) = (self.process, watch.lease.token());
             watch.parts.iter().for_each(|&(name, lease)| self.world.write(Write { process, name, lease, token }));

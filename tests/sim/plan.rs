@@ -111,6 +111,8 @@ pub struct Plan {
     pub names: u8,
     /// How often a client asks for several of them.
     pub sets: f64,
+    /// How often it only reads.
+    pub readers: f64,
     /// Whether the storage behind each name checks tokens.
     pub checking: Vec<bool>,
     pub ttl: Duration,
@@ -161,6 +163,7 @@ impl Plan {
             clients: 0,
             names: 1,
             sets: 0.0,
+            readers: 0.0,
             checking: vec![true],
             ttl,
             max_ttl,
@@ -210,6 +213,7 @@ impl Plan {
             clients: dice.between(processes as u64, 13) as usize,
             names: dice.weighed(&[(3, 1), (1, 2), (1, 3)]),
             sets: 0.0,
+            readers: 0.0,
             checking: (0..3).map(|_| dice.chance(0.7)).collect(),
             ttl,
             max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
@@ -239,7 +243,9 @@ impl Plan {
         plan.proxied = dice.chance(0.1);
         // With dice of its own, so that the other worlds stay as they are.
         let mut own = dice.clone().fork();
-        plan.sets = own.fork().pick(&[0.0, 0.2, 0.5]);
+        let mut faces = own.fork();
+        plan.sets = faces.pick(&[0.0, 0.2, 0.5]);
+        plan.readers = faces.pick(&[0.0, 0.0, 0.3, 0.7]);
         if plan.in_turn.is_none() {
             Lists::draw(&mut plan, own);
         }

@@ -105,13 +105,13 @@ impl Core {
         let acquisition = self.history.owner(process as u16, Operation::acquisition(owner));
         let owner = self.history.owner(process as u16, owner);
         let hand = operation.handover.as_millis() as u32;
-        let waits = matches!(operation.stance, Stance::Wait { .. });
+        let (waits, shared) = (matches!(operation.stance, Stance::Wait { .. }), Operation::is_shared(&operation.owner));
         let mut names = operation.names.iter().map(letter);
         let name = names.next().unwrap_or(0);
         let also = names.fold(0, |also, name| also | 1 << name);
         let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
         let (process, node) = (process as u16, node as u8);
-        Op { process, node, name, also, verb, owner, acquisition, waits, ballot, ttl, hand, sent: now }
+        Op { process, node, name, also, verb, owner, acquisition, waits, shared, ballot, ttl, hand, sent: now }
     }
 
     fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {

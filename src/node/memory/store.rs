@@ -55,7 +55,7 @@ impl Store {
     /// Whether nothing is held.
     #[must_use]
     pub fn is_free(&self, now: Duration) -> bool {
-        self.entries.values().all(|entry| entry.holder(millis(now)).is_none())
+        self.entries.values().all(|entry| entry.kept("", millis(now)).is_none())
     }
 
     /// Whether nobody waits in any queue.

@@ -28,6 +28,8 @@ pub struct Part {
     pub must: bool,
     /// Which names it asks for.
     pub names: &'static [u8],
+    /// As a reader.
+    pub shared: bool,
 }
 
 impl Default for Part {
@@ -44,6 +46,7 @@ impl Default for Part {
             dropped: false,
             must: false,
             names: &[0],
+            shared: false,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Client {
     async fn play(mut self, part: Part) {
         let ttl = self.ttl();
         let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
-        let ask = self.ask_for(part.names, &part.options(ttl), round, part.timeout, part.must);
+        let ask = self.ask_for(part.names, part.shared, &part.options(ttl), round, part.timeout, part.must);
         let acquired = match part.once {
             true => ask.lock.try_acquire().await,
             false => ask.lock.acquire(part.timeout).await.map(Some),
