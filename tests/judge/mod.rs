@@ -148,7 +148,7 @@ impl Judge {
     fn acquired(&mut self, number: u32, mut lease: Lease) {
         self.tally.acquired += 1;
         let (now, rounds) = (lease.from, self.rounds.as_ref());
-        lease.owner = rounds.and_then(|rounds| rounds.owner(lease.process, lease.name, lease.token));
+        lease.owner = rounds.and_then(|rounds| rounds.owner(lease.process, lease.name, lease.token, lease.until));
         let owner = lease.owner;
         self.beliefs.acquired(number, lease, &mut self.verdict);
         if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {

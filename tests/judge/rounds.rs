@@ -67,12 +67,11 @@ impl Rounds {
         self.clients[usize::from(process)].nodes / 2 + 1
     }
 
-    /// Who claimed a name with a token, and was not told yet that it has it. Readers may have one
-    /// ballot.
-    pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
+    /// Who claimed a name with a token, and believes until then. Readers may have one ballot.
+    pub fn owner(&self, process: u16, name: u8, token: u64, until: Micros) -> Option<Owner> {
         let owners = self.by_ballot.get(&(process, name, token))?;
-        let wins = |owner: &&Owner| self.owners.get(owner).is_some_and(|it| it.deadline.is_some() && !it.acquired);
-        owners.iter().rev().find(wins).or(owners.last()).copied()
+        let off = |owner: &&Owner| self.deadline(**owner).map_or(Micros::MAX, |deadline| deadline.abs_diff(until));
+        owners.iter().rev().min_by_key(off).copied()
     }
 
     pub fn deadline(&self, owner: Owner) -> Option<Micros> {
