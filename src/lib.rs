@@ -150,8 +150,11 @@ mod rules;
 pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
 pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{MAX_NAMES, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
-pub use node::{Inspection, NodeState, NodeStatus};
+pub use lock::{
+    Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Quorum,
+    QuorumBuilder, QuorumLock, Reset, Retired,
+};
+pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};

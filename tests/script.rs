@@ -50,6 +50,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         6 => Just(Verb::Claim),
         2 => Just(Verb::Renew),
         1 => Just(Verb::Count),
+        2 => Just(Verb::Note),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Record),
@@ -172,10 +173,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     }
     let asked = Asked {
         verb: sketch.verb,
-        names: sketch.names.into_iter().map(|name| names[name].clone()).collect(),
-        // Not all as long as the others: what is stored behind an owner must move with it.
-        owner: format!("{}/{}.{}", if sketch.owner == 3 { DEAF } else { CLIENT }, sketch.owner, sketch.count % 2 * 10)
-            .into(),
+        names: sketch.names.iter().map(|&name| names[name].clone()).collect(),
+        owner: owner(sketch.owner, sketch.count),
         ttl: sketch.ttl,
         ballot: sketch.ballot,
         count: sketch.count,
@@ -183,8 +182,23 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         grace: sketch.grace,
         handover: sketch.handover,
         next: sketch.next,
+        says: "".into(),
     };
-    asked.into()
+    if sketch.verb == Verb::Note { note(&sketch, asked).into() } else { asked.into() }
+}
+
+/// Not all as long as the others: what is stored behind an owner must move with it. One of them may
+/// have a note.
+fn owner(owner: u8, count: u32) -> Arc<str> {
+    let client = if owner == 3 { DEAF } else { CLIENT };
+    Operation::round_owner(&format!("{client}/{owner}"), count % 2 * 10, owner == 2)
+}
+
+/// Mostly of who may have one, and sometimes one that was overtaken.
+fn note(sketch: &Sketch, asked: Asked) -> Asked {
+    let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count) };
+    let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
+    Asked { owner, says, count: u32::try_from(sketch.next % 3).unwrap(), grace: sketch.handover, ..asked }
 }
 
 /// Servers by what the case drew: many of few, sometimes with one before them, or another list.
@@ -213,6 +227,11 @@ fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
 }
 
 fn same_entry(one: &Inspection, other: &Inspection) -> bool {
+    let described = |entry: &Inspection| {
+        let told = entry.description.as_ref()?;
+        Some((told.says.clone(), told.token, told.number))
+    };
+    let since = |entry: &Inspection| entry.description.as_ref().map(|told| told.since);
     let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
     let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
     (&one.holder, one.revoked, one.count) == (&other.holder, other.revoked, other.count)
@@ -220,6 +239,8 @@ fn same_entry(one: &Inspection, other: &Inspection) -> bool {
         && near(one.remaining, other.remaining)
         && turn(one) == turn(other)
         && near(left(one), left(other))
+        && described(one) == described(other)
+        && since(one).zip(since(other)).is_none_or(|(one, other)| one.abs_diff(other) < TOLERANCE)
 }
 
 fn rank(queued: &Option<Queued>) -> Option<u32> {

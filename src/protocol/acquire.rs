@@ -17,7 +17,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Name, Outcome, Queued, Reply, Stance};
+use crate::node::{Name, Operation, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -48,6 +48,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
     pub(crate) rules: &'a Rules,
+    /// Whether it will say something of itself once it holds them.
+    pub(crate) may_have_note: bool,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
 }
@@ -86,7 +88,7 @@ impl Claimant<'_> {
         self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
         let places = self.turns(patience, whole).await?;
-        let mut attempt = Attempt::new(self.voters, self.names, self.rules);
+        let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.may_have_note);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
@@ -356,7 +358,7 @@ impl Claimant<'_> {
             }
             Cause::Unavailable | Cause::Undecided => self.error(ErrorKind::Unavailable, "a quorum is out of reach"),
         };
-        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source())
+        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source()).with_holder(defeat.holder())
     }
 
     fn error(&self, kind: ErrorKind, why: &str) -> Error {
@@ -435,6 +437,16 @@ impl Defeat {
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
         first.map(|left| left + Duration::from_millis(1))
+    }
+
+    /// Who holds it, where that one may have a note.
+    fn holder(&self) -> Option<String> {
+        let holder = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.clone()),
+            _ => None,
+        };
+        let rounds = [Some(&self.round), self.before.as_ref()];
+        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
     }
 
     /// What caused the first fault.

@@ -23,7 +23,9 @@ mod release;
 mod renew;
 mod revoke;
 mod round;
+mod scan;
 pub(crate) mod teach;
+mod telling;
 mod voters;
 mod waiting;
 
@@ -43,4 +45,6 @@ pub(crate) use members::Members;
 pub(crate) use queue::Queue;
 pub(crate) use release::Cleanup;
 pub(crate) use renew::Renewing;
+pub(crate) use scan::Pages;
+pub(crate) use telling::{Telling, Words, described};
 pub(crate) use voters::Voters;

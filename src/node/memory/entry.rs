@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::line::Line;
 use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
+use crate::node::operation::{Note, Operation};
+use crate::node::reply::Description;
 
 /// How many revoked owners are remembered.
 const TAKEN: usize = 24;
@@ -44,6 +46,8 @@ pub(super) struct Entry {
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
+    /// What some owner said of itself, and when that was told.
+    note: Option<(Note, Duration)>,
     /// When the fence is forgotten.
     expires: Duration,
 }
@@ -147,6 +151,23 @@ impl Entry {
         }
     }
 
+    /// Keeps what its holder says of itself, unless that was overtaken.
+    pub(super) fn describe(&mut self, note: &Note, now: Duration) {
+        let later = |(known, _): &(Note, Duration)| known.owner == note.owner && known.number > note.number;
+        if !self.note.as_ref().is_some_and(later) {
+            self.note = Some((note.clone(), now));
+        }
+    }
+
+    /// What its holder says of itself.
+    pub(super) fn description(&self, now: Duration) -> Option<Description> {
+        let holder = &self.holder(now)?.owner;
+        let (Note { owner, token, number, age, says, .. }, at) = self.note.as_ref()?;
+        let since = millis(*age) + now.saturating_sub(*at);
+        let told = Description { says: says.clone(), since, token: *token, number: *number };
+        (owner == holder && Operation::may_have_note(holder)).then_some(told)
+    }
+
     /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does.
     /// The fence is at least `ballot` from now on, in either case.
     pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
@@ -186,6 +207,7 @@ impl Entry {
             Some(hold) if mine => hold.until = Duration::ZERO,
             _ => self.released = Some((owner.clone(), now + KEEP)),
         }
+        self.note.take_if(|(note, _)| note.owner == *owner);
         self.fence = self.fence.max(ballot);
         self.keep(precise);
         mine
