@@ -86,7 +86,7 @@ struct Inner {
     message: String,
     nodes: Vec<NodeReport>,
     /// Who holds the name and may say something of itself.
-    holder: Option<String>,
+    holder: Option<Arc<str>>,
     /// What that one says.
     says: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -126,7 +126,7 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_holder(mut self, holder: Option<String>) -> Self {
+    pub(crate) fn with_holder(mut self, holder: Option<Arc<str>>) -> Self {
         Arc::make_mut(&mut self.0).holder = holder;
         self
     }

@@ -39,6 +39,9 @@
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
+//! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
+//!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
+//!   lock a note for people.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one

@@ -864,6 +864,7 @@ end
 -- Nothing that decides anything reads it.
 function verbs.note(op)
   local owner, says = string.match(op.owner, '^([^\n]*)\n(.*)$')
+  op.owner = owner
   local seen = look_all(op)
   for i, it in ipairs(seen) do
     if it.holder ~= owner then return {'lost', it.holder or ''} end

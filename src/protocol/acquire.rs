@@ -251,7 +251,10 @@ impl Claimant<'_> {
             (Head::Undecided, _) | (Head::Trying, Patience::Once) if !place.is_held() => {
                 self.error(ErrorKind::Unavailable, "no quorum has answered an earlier caller of this process")
             }
-            _ => self.error(out_of_time(patience), "others in this process are before this caller"),
+            (head, _) => {
+                let holder = if let Head::Contended(holder) = head { holder } else { None };
+                self.error(out_of_time(patience), "others in this process are before this caller").with_holder(holder)
+            }
         }
     }
 
@@ -420,7 +423,7 @@ impl Defeat {
 
     fn head(&self, voters: &Voters) -> Head {
         match self.cause() {
-            Cause::Contended => Head::Contended,
+            Cause::Contended => Head::Contended(self.holder()),
             Cause::Unavailable => Head::Unavailable(self.reports(voters)),
             Cause::Undecided => Head::Undecided,
         }
@@ -440,9 +443,9 @@ impl Defeat {
     }
 
     /// Who holds it, where that one may have a note.
-    fn holder(&self) -> Option<String> {
+    fn holder(&self) -> Option<Arc<str>> {
         let holder = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.clone()),
+            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.as_str().into()),
             _ => None,
         };
         let rounds = [Some(&self.round), self.before.as_ref()];

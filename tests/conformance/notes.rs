@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use quorumlock::{Description, Inspected, MAX_NOTE, Quorum};
 
 use crate::common::eventually;
@@ -71,6 +72,13 @@ async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
         assert!(error.to_string().contains("says \"deploy #812\", and has held it for "), "{error}");
     }
     assert!(other.lock("a").try_acquire().await.unwrap().is_none());
+    let lock = other.lock("a");
+    // The others of its process know what the first was told.
+    let all = [1_000, 500, 500].map(|patience| lock.acquire(patience * MS));
+    for refused in join_all(all).await {
+        let error = refused.unwrap_err();
+        assert!(error.is_timeout() && error.holder_says() == Some("deploy #812"), "{error}");
+    }
     drop(guard);
     world.freed("a").await;
     let _plain = client.lock("a").acquire(SECOND).await.unwrap();
