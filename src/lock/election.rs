@@ -11,8 +11,6 @@ use super::quorum::Quorum;
 use crate::config::LockOptions;
 use crate::error::Result;
 
-pub use super::leader::MAX_VALUE;
-
 /// An election: at most one leads at a time, across all clients of the same nodes, and everybody
 /// else can see who does and what it proclaimed.
 ///

@@ -53,9 +53,9 @@ impl Quorum {
 }
 
 impl HeldNames {
-    /// The next names, in their order, and what the nodes say of them; `None` after the last. A page
-    /// may be empty. A name that is held all the while is told once, and one that is acquired or
-    /// released meanwhile at most once.
+    /// The next names, in their order, and what the nodes say of them; `None` after the last. A
+    /// page may be empty. A name that is held all the while is told once, and one that is acquired
+    /// or released meanwhile at most once.
     ///
     /// Each page takes up to twice the round timeout, where nodes hang.
     ///

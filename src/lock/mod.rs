@@ -13,9 +13,9 @@ mod retired;
 mod taught;
 
 pub use builder::QuorumBuilder;
-pub use election::{Election, MAX_VALUE};
+pub use election::Election;
 pub use held_names::HeldNames;
-pub use leader::Leader;
+pub use leader::{Leader, MAX_VALUE};
 pub use members::{Members, NodeMembers};
 pub use mutex::{MAX_NOTE, QuorumLock};
 pub use observed::Leadership;

@@ -66,7 +66,8 @@ impl QuorumLock {
     /// # let quorum = quorumlock::Quorum::in_memory(3)?;
     /// use std::time::Duration;
     ///
-    /// let guard = quorum.lock("prod").describe("deploy #812").acquire(Duration::from_secs(5)).await?;
+    /// let lock = quorum.lock("prod").describe("deploy #812");
+    /// let guard = lock.acquire(Duration::from_secs(5)).await?;
     /// let late = quorum.lock("prod").acquire(Duration::ZERO).await.unwrap_err();
     /// assert_eq!(late.holder_says(), Some("deploy #812"));
     /// # drop(guard);
@@ -85,7 +86,8 @@ impl QuorumLock {
     /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
     /// `timeout` of zero makes one try, and `Duration::MAX` waits for ever. One round of votes is
     /// always made whole once it is this caller's turn in this process, so a call may take up to
-    /// the round timeout where `timeout` is shorter.
+    /// the round timeout where `timeout` is shorter; and up to 500 ms more where it is in vain and
+    /// the holder has a [note](Self::describe).
     ///
     /// # Errors
     /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote

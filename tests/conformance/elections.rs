@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use quorumlock::{Leadership, MAX_VALUE, Quorum, Released};
 
 use crate::world::World;
@@ -157,6 +157,13 @@ async fn bad_names_are_refused_and_a_shutdown_ends_what_observes(world: impl Wor
     let (seen, ()) = tokio::join!(leaders.next(), client.shutdown(SECOND));
     assert_eq!(seen, None);
     assert!(client.election("a").observe().err().unwrap().is_closed());
+}
+
+#[test]
+fn what_observes_ends_outside_of_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut leaders = runtime.block_on(async { observed(&Quorum::in_memory(3).unwrap(), "a") });
+    assert_eq!(leaders.next().now_or_never(), Some(None));
 }
 
 both! {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use quorumlock::node::Verb;
 use quorumlock::{Description, Inspected, MAX_NOTE, Quorum};
 
 use crate::common::eventually;
-use crate::world::World;
+use crate::common::server::Server;
+use crate::world::{Memory, Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -177,6 +179,34 @@ async fn found(client: &Quorum, unread: bool) -> Vec<(String, Inspected)> {
     assert!(names.is_complete() && names.looked_at() > 0);
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
+}
+
+/// Nodes keep it for 105 s after the end of the hold that they know of when they are told.
+#[tokio::test]
+async fn a_note_outlasts_the_hold_that_it_was_stored_with_and_no_more() {
+    let world = Redis::start(3).await;
+    let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "a", "deploy #812").await;
+    let left = |server: &Server| server.command(&["PTTL", "quorumlock:{a}:note"]).parse::<u32>().unwrap();
+    assert!(world.servers.iter().all(|server| (105_000..=135_000).contains(&left(server))));
+    guard.release().await.unwrap();
+    world.freed("a").await;
+    assert!(world.servers.iter().all(|server| server.command(&["EXISTS", "quorumlock:{a}:note"]) == "0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_told_again_before_nodes_forget_it_and_not_with_each_renewal() {
+    let world = Memory::start(3).await;
+    let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    tokio::time::sleep(600 * SECOND).await;
+    assert!(guard.is_held());
+    for faults in &world.faults {
+        let (told, renewed) = (faults.asked(Verb::Note), faults.asked(Verb::Renew));
+        // 105 s and a ttl at most lie between two, and 35 s at least.
+        assert!((5..=18).contains(&told) && renewed > 2 * told, "{told} {renewed}");
+    }
 }
 
 both! {

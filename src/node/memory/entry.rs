@@ -203,11 +203,11 @@ impl Entry {
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = self.is_held_by(owner, now);
+        self.note.take_if(|(note, _)| note.owner == *owner);
         match &mut self.hold {
             Some(hold) if mine => hold.until = Duration::ZERO,
             _ => self.released = Some((owner.clone(), now + KEEP)),
         }
-        self.note.take_if(|(note, _)| note.owner == *owner);
         self.fence = self.fence.max(ballot);
         self.keep(precise);
         mine

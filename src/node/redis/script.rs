@@ -448,6 +448,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
+        let inspected = |says: &str| {
+            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says];
+            decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
+        };
+        let description = |says: &str| match inspected(says).unwrap() {
+            Outcome::Inspected(entries) => entries[0].description.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(description(""), None);
+        let since = Duration::from_millis(12);
+        for says in ["", "two words", " \n "] {
+            let told = Description { says: says.into(), since, token: 7, number: 2 };
+            assert_eq!(description(&format!("12 7 2 {says}")), Some(told));
+        }
+        for says in ["12", "12 7 2", "-1 7 2 x", "12 9007199254740992 2 x", "12 7 -2 x"] {
+            assert_eq!(inspected(says).unwrap_err().kind(), FaultKind::Garbled, "{says}");
+        }
+    }
+
+    #[test]
     fn a_stale_ballot_is_told_to_claims_and_a_silent_channel_to_whoever_asks() {
         let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
         assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });

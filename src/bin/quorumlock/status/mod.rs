@@ -463,7 +463,10 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         (Some(holder), _) if inspected.revoked() => {
             format!("held by {holder}, and was revoked: it is not renewed any more")
         }
-        (Some(holder), _) => format!("held by {holder}"),
+        (Some(holder), _) => match says(inspected) {
+            Some(says) => format!("held by {holder}: {says}"),
+            None => format!("held by {holder}"),
+        },
         (None, Some(_)) => format!("free{}", left_over(inspected)),
         (None, None) if !inspected.is_conclusive() => {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
