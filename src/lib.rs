@@ -36,6 +36,7 @@
 //! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
 //!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) runs a future
 //!   under the lock and drops it the moment the lock is lost.
+//! * [`QuorumRwLock`] is held by many readers together, or by one writer.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
@@ -155,7 +156,7 @@ pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Quorum,
-    QuorumBuilder, QuorumLock, Reset, Retired,
+    QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};

@@ -25,7 +25,7 @@ const SHORT: Duration = Duration::from_millis(100);
 /// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands
 /// still. Ttls differ by far more.
 const TOLERANCE: Duration = Duration::from_secs(60);
-const CASES: u32 = 192;
+const CASES: u32 = 384;
 /// Whose operations they are, but for one acquisition's: nobody listens for that.
 const CLIENT: &str = "host/1/uuid";
 const DEAF: &str = "host/2000/uuid";
@@ -92,7 +92,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Duration::from_nanos(999_999)),
         6 => Just(Duration::from_secs(600)),
     ];
-    (verb, names, 0u8..4, ttl, ballot, 1u32..5, next, stance, (grace, handover)).prop_map(
+    // From 4 on readers, with the numbers of the others.
+    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, stance, (grace, handover)).prop_map(
         |(verb, names, owner, ttl, ballot, count, next, stance, (grace, handover))| Sketch {
             verb,
             names,
@@ -122,9 +123,9 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let handover = || prop_oneof![1 => Just(Duration::ZERO), 3 => Just(Duration::from_secs(600))];
     // Above what the record is ahead of a ballot, and not.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
-    let waiters = [(1u8..4, handover()), (1u8..4, handover())];
+    let waiters = [(1u8..8, handover()), (1u8..8, handover())];
     // A release of somebody who does not hold it, which is remembered.
-    let stray = proptest::option::of(0u8..4);
+    let stray = proptest::option::of(0u8..8);
     (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
         let mut all = contention(ballot, above, waiters);
         all[3].ballot += raised;
@@ -174,8 +175,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     let asked = Asked {
         verb: sketch.verb,
         names: sketch.names.iter().map(|&name| names[name].clone()).collect(),
-        owner: owner(sketch.owner, sketch.count),
-        ttl: sketch.ttl,
+        owner: owner(sketch.owner, sketch.count % 2 * 10),
+        ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
         count: sketch.count,
         stance: sketch.stance,
@@ -187,18 +188,24 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     if sketch.verb == Verb::Note { note(&sketch, asked).into() } else { asked.into() }
 }
 
-/// Not all as long as the others: what is stored behind an owner must move with it. One of them may
-/// have a note.
-fn owner(owner: u8, count: u32) -> Arc<str> {
-    let client = if owner == 3 { DEAF } else { CLIENT };
-    Operation::round_owner(&format!("{client}/{owner}"), count % 2 * 10, owner == 2)
-}
-
 /// Mostly of who may have one, and sometimes one that was overtaken.
 fn note(sketch: &Sketch, asked: Asked) -> Asked {
-    let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count) };
+    let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count % 2 * 10) };
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
     Asked { owner, says, count: u32::try_from(sketch.next % 3).unwrap(), grace: sketch.handover, ..asked }
+}
+
+/// Of several readers the last to end is told, so no two end at the same time, and none soon.
+fn readers_ttl(sketch: &Sketch) -> Duration {
+    let number = u32::from(sketch.owner) * 2 + sketch.count % 2;
+    sketch.ttl.max(SHORT * 6_000) + Duration::from_secs(10) * number
+}
+
+/// Not all as long as the others: what is stored behind an owner must move with it. One of them may
+/// have a note.
+fn owner(number: u8, round: u32) -> Arc<str> {
+    let (client, shared) = (if number % 4 == 3 { DEAF } else { CLIENT }, if number < 4 { "" } else { "s" });
+    Operation::round_owner(&format!("{client}/{shared}{}", number % 4), round, number == 2)
 }
 
 /// Servers by what the case drew: many of few, sometimes with one before them, or another list.
@@ -256,7 +263,9 @@ fn told(hints: &[Hint]) -> Vec<Hint> {
             counts: true,
             ..granted
         });
-        Hint { granted, ..hint.clone() }
+        // A real node tells the number only, a reader's like others'.
+        let acquisition = hint.address().map(|(client, number)| format!("{client}/{number}").into()).unwrap();
+        Hint { granted, acquisition, ..hint.clone() }
     };
     hints.iter().map(told).collect()
 }
@@ -307,6 +316,8 @@ impl Pair {
         let prefix = format!("case-{case}:");
         let names = ["a", "b", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
+        // Of a case that failed before.
+        self.hints.take();
         // All names of a server share its record.
         self.server.command(&["DEL", "node", "node:roster", "node:retired"]);
         for batch in batches {

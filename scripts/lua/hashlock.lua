@@ -8,13 +8,15 @@
 --          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record
 --                  | 8 revoke | 9 enrol | 10 retire | 11 reset | 12 note | 13 scan
 --                  64 is added where it is about no or several names, is a release that requeues
---                  or whose owner may have a note, or is a claim with another hold count than 1
+--                  or whose owner may have a note, or is a claim with another hold count than 1, or
+--                  is shared
 --                  32 is added where an operation before it in this call may be about one of its
 --                  names
 --          ttl     ms
 --          ballot  of teach the highest ballot that other nodes know
---          owner   who asks: {client}/{acquisition}.{round}. The round has one zero more in front
---                  where the owner may have a note
+--          owner   who asks: {client}/{acquisition}.{round}. Where the acquisition is 's' and a number
+--                  it is shared, a reader: it holds the name with others that are, and with no
+--                  other. The round has one zero more in front where the owner may have a note
 --          count   hold count
 --          names   how many names; of teach, record, enrol, retire and reset 0
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the
@@ -49,7 +51,7 @@
 -- Stored for a name
 --   P{name}         string, packed as '<I4ddI4ds':
 --                   kind     'QLK' and a byte that begins with '@': 1 is added while somebody may
---                            wait, 2 while there is more (see below)
+--                            wait, 2 while there is more (see below), 4 while there may be readers
 --                   expires  when the key goes, ms of this node's TIME: KEEP after the later of
 --                            ends and the last change, and at most SPARE later where it was stored
 --                            before; where the fence is more than a day ahead of TIME, KEEP after
@@ -61,7 +63,7 @@
 --                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then
 --                            nothing but a release is its owner's any more
 --                   Whatever is behind that has no meaning, unless there is more. Then '<sdsdsd'
---                   follows:
+--                   follows, and '<d' behind it where there may be readers:
 --                   turn, till     whose turn it is (who may claim the free name first) or '',
 --                                  until when
 --                   released       the owner that was last released here without holding it, or '':
@@ -71,9 +73,14 @@
 --                                  each: they are not healed either
 --                   taken_till     until when these are kept, and the key: REMEMBERED after the
 --                                  last revocation
+--                   shared         the highest ballot granted to a reader, or told by its release.
+--                                  Readers' ballots need not be above it, others' must. It is the
+--                                  fence's when there is no :readers any more
 --   P{name}:queue   sorted set: acquisition -> ticket, lowest first; expires with the longest wait
---                   in it. Others like it (readers and other shared holders, with an expiry each)
---                   have a suffix and a bit of kind of their own, and change nothing of this
+--                   in it
+--   P{name}:readers sorted set: the owner of each reader -> until when it holds the name, ms of
+--                   TIME; with '!' behind it once it was revoked. Below zero: it was released, and
+--                   that is kept until then, as of the last RELEASED. Expires with the last of these
 --   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts
 --                   at most, when it asked (ms of TIME), and the owner: who in the queue is
 --                   registered for a hand-over; goes with the place in the queue, with a release of
@@ -124,10 +131,12 @@
 --   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
 --   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
---            or ''}
+--            or ''}. Where the owner is a reader, it is about all readers
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count,
 --            ms left (-2: free), fence, length of the queue, whose turn or '', ms left, '' or the
---            holder's note: '{ms since it acquired} {token} {number} {what it says}'}
+--            holder's note: '{ms since it acquired} {token} {number} {what it says}'}. Where
+--            readers hold it: one of them, that was not revoked if there is any; how many; until the
+--            last of them ends
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was
@@ -156,6 +165,9 @@
 -- No turn need be longer than LONGEST_NEED for whoever has it.
 local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
 local LONGEST_NEED = 2000
+-- How many readers that were released are remembered. How far from the head of the queue a reader
+-- looks for a writer, and how many readers are told at once that they may enter.
+local RELEASED, HEAD = 128, 128
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has
 -- changed hands. And for how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
@@ -167,7 +179,8 @@ local LONGEST_TTL = 86400000
 -- Microseconds. A ballot further ahead of TIME is some broken clock's: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
-local PLAIN, QUEUED, MORE, RECORD, NOTE = 0x404b4c51, 0x1000000, 0x2000000, 0x234b4c51, 0x234e4c51
+local PLAIN, QUEUED, MORE, READ, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x4000000, 0x234b4c51
+local NOTE = 0x234e4c51
 -- The shortest that are stored of a name, in the record, and of who is registered. An end that is
 -- over: zero as a double.
 local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
@@ -423,12 +436,34 @@ local function heard(ballot)
   end
 end
 
--- What is stored of an operation's name number i.
+local function readers(op, i)
+  return op.locks[i] .. ':readers'
+end
+
+-- Who reads: the last of them, and for a reader whether it is itself one, was one, or was revoked.
+local function look_at_readers(op, i, it)
+  local key = readers(op, i)
+  local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  if not last[1] then
+    it.read, it.fence = false, math.max(it.fence, it.shared)
+    return
+  end
+  it.read_ends = tonumber(last[2])
+  if it.read_ends > now then it.reader = string.match(last[1], '^[^!]*') end
+  if not op.shared then return end
+  local till, marked = tonumber(call('ZSCORE', key, op.owner) or 0), tonumber(call('ZSCORE', key, op.owner .. '!') or 0)
+  it.reads, it.taken_away = math.max(till, marked) - now, marked > now
+  if till < -now then it.gone[op.owner] = true end
+end
+
+-- What is stored of an operation's name number i. Who holds it is, for a reader, it or whoever
+-- keeps it out; and for others the last reader, if there are any.
 local function look(op, i)
   local stored = call('GET', op.locks[i])
   local it = {
     expires = 0, ends = 0, count = 0, fence = 0, owner = '',
-    whose = '', till = 0, released = '', released_till = 0, taken = '', taken_till = 0
+    whose = '', till = 0, released = '', released_till = 0, taken = '', taken_till = 0,
+    read = false, shared = 0, read_ends = 0, reads = 0
   }
   if stored then
     local more
@@ -436,9 +471,11 @@ local function look(op, i)
       error({err = 'ERR the key ' .. op.locks[i] .. ' is no lock of this protocol'})
     end
     it.kind, it.expires, it.ends, it.count, it.fence, it.owner, more = unpack('<I4ddI4ds', stored)
-    it.queued = it.kind % MORE >= QUEUED + PLAIN % QUEUED
-    if it.kind >= PLAIN + MORE then
-      it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till = unpack('<sdsdsd', stored, more)
+    local bits = math.floor(it.kind / QUEUED) - math.floor(PLAIN / QUEUED)
+    it.queued, it.read = bits % 2 == 1, bits >= READ / QUEUED
+    if bits >= MORE / QUEUED then
+      it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till, more = unpack('<sdsdsd', stored, more)
+      if it.read then it.shared = unpack('<d', stored, more) end
     end
     -- Later than that it is only where this node's clock was set back.
     it.released_till, it.taken_till = math.min(it.released_till, now + KEEP), math.min(it.taken_till, now + REMEMBERED)
@@ -452,15 +489,22 @@ local function look(op, i)
   local owner = it.owner
   it.revoked = sub(owner, -1) == '!'
   if it.revoked then owner = sub(owner, 1, -2) end
-  if it.ends > now then it.holder = owner end
+  if it.ends > now then it.writer, it.holder, it.lasts = owner, owner, it.ends - now end
   it.turn, it.left = running and it.whose or nil, running and left or 0
   -- Whose renewals take nothing.
   it.gone = {[(it.revoked or it.ends == 0) and owner or ''] = true, [it.released] = true}
+  if it.read then look_at_readers(op, i, it) end
+  if op.shared then
+    if it.reads > 0 then it.holder, it.lasts, it.revoked = op.owner, it.reads, it.taken_away end
+  else
+    if it.reader and not it.holder then it.holder, it.lasts = it.reader, it.read_ends - now end
+  end
+  it.bar = op.shared and it.fence or math.max(it.fence, it.shared)
   return it
 end
 
 local function is_revoked(it, owner)
-  return it.revoked and it.owner == owner .. '!'
+  return it.taken_away or it.revoked and it.owner == owner .. '!'
     or it.taken ~= '' and find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
 end
 
@@ -480,10 +524,11 @@ end
 
 -- Stores what is known of a name, and keeps it until the floor is above the fence.
 local function keep(op, i, it)
-  local last, passed = math.max(it.ends, now), math.ceil(it.fence / 1000)
+  local fence, last = math.max(it.fence, it.shared), math.max(it.ends, it.read_ends, now)
+  local passed = math.ceil(fence / 1000)
   local ahead = passed > last
   -- Too far for high: until clocks have passed it.
-  if ahead and it.fence > micros + FAR then last = passed end
+  if ahead and fence > micros + FAR then last = passed end
   if it.taken ~= '' then last = math.max(last, it.taken_till - KEEP) end
   it.expires = last + KEEP
   local lasts = digits(it.expires - now)
@@ -492,15 +537,16 @@ local function keep(op, i, it)
   if ahead then
     -- It may have been too far when it was granted, and be so no longer.
     rotate()
-    heard(it.fence)
+    heard(fence)
   end
   local more = ''
   it.kind = PLAIN + (it.queued and QUEUED or 0)
-  if it.whose ~= '' or it.released ~= '' or it.taken ~= '' then
+  if it.whose ~= '' or it.released ~= '' or it.taken ~= '' or it.read then
     it.kind, more =
       it.kind + MORE,
       pack('<sdsdsd', it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till)
   end
+  if it.read then it.kind, more = it.kind + READ, more .. pack('<d', it.shared) end
   call(
     'SET', op.locks[i], pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.count, it.fence, it.owner) .. more,
     'PX', lasts
@@ -523,9 +569,51 @@ local function acquisition(owner)
   return string.match(owner, '^(.*)%.%d+$') or owner
 end
 
+local function is_shared(who)
+  return find(who, '/s%d+$') ~= nil
+end
+
+-- Whether a claim is to make a reader of its own writer, without a gap: an acquisition has one
+-- number as both.
+local function follows(op, it)
+  local writer = op.shared and not it.revoked and it.writer and acquisition(it.writer)
+  return writer and string.gsub(writer, '/(%d+)$', '/s%1') == acquisition(op.owner)
+end
+
+-- It reads until then. Without memory left Redis refuses a script's ZADD, unless the script has
+-- written before.
+local function read(op, i, it)
+  local key, till = readers(op, i), now + op.ttl
+  call('ZADD', key, digits(till), op.owner)
+  it.read, it.reader, it.read_ends = true, it.reader or op.owner, math.max(it.read_ends, till)
+  call('ZREMRANGEBYSCORE', key, digits(-now), digits(now))
+  call('PEXPIRE', key, digits(math.max(it.read_ends - now, KEEP)))
+end
+
+-- One more reads the name, with this ballot.
+local function admit(op, i, it, ballot)
+  it.shared = math.max(it.shared, ballot)
+  heard(ballot)
+  read(op, i, it)
+  keep(op, i, it)
+end
+
+-- One reads no more, and takes nothing by what comes late.
+local function dismiss(op, i, it)
+  local key = readers(op, i)
+  call('ZREM', key, op.owner .. '!')
+  call('ZADD', key, digits(-now - KEEP), op.owner)
+  call('ZREMRANGEBYSCORE', key, digits(-now), digits(now))
+  local gone = call('ZCOUNT', key, '-inf', '(0')
+  if gone > RELEASED then call('ZREMRANGEBYRANK', key, RELEASED, gone - 1) end
+  local last = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
+  it.read, it.reader, it.read_ends = true, last > now and it.reader or nil, last
+  call('PEXPIRE', key, digits(math.max(last - now, KEEP)))
+end
+
 -- Whether anybody hears it.
 local function wake(who, what)
-  local client, number = string.match(who, '^(.*)/(%d+)$')
+  local client, number = string.match(who, '^(.*)/s?(%d+)$')
   if not client then return false end
   local channel = sub(KEYS[1], 1, -5) .. 'wake:'
   local sent = try('PUBLISH', channel .. client, number .. ' ' .. what)
@@ -569,7 +657,7 @@ end
 local function register(op, i)
   if op.wait <= 0 then return end
   local what = pack('<d', op.grace)
-  if op.next ~= 0 and #op.locks == 1 then
+  if op.next ~= 0 and #op.locks == 1 and not op.shared then
     local most = math.max(op.next, math.min(op.ttl, LONGEST_HAND_OVER))
     what = pack('<ddds', op.next, most, now, op.owner)
   end
@@ -619,7 +707,9 @@ local function needs(op, i, who)
   return math.max(op.grace, math.min(unpack('<d', known), LONGEST_NEED))
 end
 
--- Gives the first in the queue its turn, which takes it out of the queue. Until when.
+-- Gives the first in the queue its turn, which takes it out of the queue. Until when. Where that is
+-- a reader, those behind it enter with it, up to the first writer: they keep their places until
+-- then.
 local function give(op, i, it)
   local line, lasts = queue(op, i), op.grace
   local waiting = call('ZRANGE', line, 0, 1)
@@ -631,11 +721,25 @@ local function give(op, i, it)
     keep(op, i, it)
     wake(waiting[1], 0)
   end
-  if waiting[2] then
+  if not waiting[2] then
+    if it.queued then nobody_waits(op, i, it) end
+  elseif is_shared(waiting[1]) and is_shared(waiting[2]) then
+    for _, behind in ipairs(call('ZRANGE', line, 0, HEAD - 1)) do
+      local enters = is_shared(behind)
+      wake(behind, enters and 0 or lasts)
+      if not enters then break end
+    end
+  else
     wake(waiting[2], lasts)
-  elseif it.queued then
-    nobody_waits(op, i, it)
   end
+end
+
+-- Whether whoever is first in the queue may have the name, as it is.
+local function is_open(op, i, it)
+  if it.writer or it.turn or not it.queued then return false end
+  if not it.reader then return true end
+  local first = call('ZRANGE', queue(op, i), 0, 0)[1]
+  return first and is_shared(first)
 end
 
 -- Grants the name that this release has freed to the first in the queue, if that is registered
@@ -643,7 +747,7 @@ end
 -- told to register again, if that is long ago.
 local function hand_over(op, i, it)
   local ballot, line = op.next, queue(op, i)
-  if ballot <= math.max(it.fence, floor) then return false end
+  if ballot <= math.max(it.fence, it.shared, floor) then return false end
   local waiting = call('ZRANGE', line, 0, 2)
   if not waiting[1] then return false end
   local owner, asked, most, age = registered(op, i, waiting[1])
@@ -678,21 +782,34 @@ local function place(op, i)
   return rank and rank + 1 or 0
 end
 
--- Who comes before this claim to the free lock number i, and for how long; nobody if it may have
--- it.
+-- Who comes before a reader, which only writers do: the first that waits, and not if that is far
+-- behind.
+local function first_writer(op, i)
+  local waiting = call('ZRANGE', queue(op, i), 0, HEAD - 1, 'WITHSCORES')
+  for at = 1, #waiting, 2 do
+    if not is_shared(waiting[at]) then return waiting[at], tonumber(waiting[at + 1]) end
+  end
+end
+
+-- Who comes before this claim to lock number i, which nobody keeps from it, for how long, and
+-- whether the turn is still to be given; nobody if it may have it.
 local function before(op, i, it)
   if op.wait < 0 then return end
   local me = acquisition(op.owner)
-  if it.turn then
-    if it.turn ~= me then return it.turn, it.left, false end
-    return
-  end
+  if it.turn == me then return end
+  if it.turn and not (op.shared and is_shared(it.turn)) then return it.turn, it.left, false end
   if not it.queued then return end
-  local first = call('ZRANGE', queue(op, i), 0, 0, 'WITHSCORES')
-  if not first[1] or first[1] == me then return end
-  local ticket, theirs = op.ticket, tonumber(first[2])
-  if op.wait > 0 and (ticket < theirs or ticket == theirs and me < first[1]) then return end
-  return first[1], op.grace, true
+  local first, theirs
+  if op.shared then
+    first, theirs = first_writer(op, i)
+  else
+    first, theirs = all(call('ZRANGE', queue(op, i), 0, 0, 'WITHSCORES'))
+    theirs = tonumber(theirs)
+  end
+  if not first or first == me then return end
+  local ticket = op.ticket
+  if op.wait > 0 and (ticket < theirs or ticket == theirs and me < first) then return end
+  return first, op.grace, is_open(op, i, it)
 end
 
 -- Whether this owner may have a note.
@@ -719,7 +836,7 @@ end
 local function highest_bar(seen)
   local bar = 0
   for _, it in ipairs(seen) do
-    if not it.holder then bar = math.max(bar, it.fence, floor) end
+    if not it.holder then bar = math.max(bar, it.bar, floor) end
   end
   return bar
 end
@@ -734,30 +851,47 @@ function verbs.claim(op)
   for i, it in ipairs(seen) do
     -- Who waited for a name that most nodes have taken away would have it when they are free.
     if is_revoked(it, op.owner) then return {'lost', ''} end
+    local follows = follows(op, it)
     if it.holder == op.owner then
-      top = math.max(top, it.fence)
+      local fence = op.shared and it.shared or it.fence
+      if not op.shared then top = math.max(top, fence) end
       -- Granted while the node was in doubt, and it was taught since.
-      if math.max(ballot, it.fence) <= floor then return {'stale', floor} end
-    elseif it.holder then
+      if math.max(ballot, fence) <= floor then return {'stale', floor} end
+    elseif it.holder and not follows then
       queue_up(op, seen)
-      return {'held', it.holder, it.ends - now, math.max(it.fence, floor), place(op, i)}
+      return {'held', it.holder, it.lasts, math.max(it.bar, floor), place(op, i)}
     else
-      if ballot <= math.max(it.fence, floor) then return {'stale', bar} end
-      local who, left, due = before(op, i, it)
+      -- A reader's release raises no fence that other readers' ballots must be above.
+      if ballot <= math.max(it.bar, floor) or op.shared and it.gone[op.owner] then
+        return {'stale', math.max(bar, it.bar, floor)}
+      end
+      local who, left, due
+      if not follows then who, left, due = before(op, i, it) end
       if who then
         queue_up(op, seen)
         if due then
           give(op, i, it)
           left = it.till - now
         end
-        return {'reserved', who, left, math.max(it.fence, floor), place(op, i)}
+        return {'reserved', who, left, math.max(it.bar, floor), place(op, i)}
       end
     end
   end
+  local me = acquisition(op.owner)
   for i, it in ipairs(seen) do
-    it.whose = ''
-    hold(op, i, it, top)
-    leave(op, i, it, acquisition(op.owner))
+    if op.shared then
+      local turn = it.turn == me
+      if turn or not it.turn or not is_shared(it.turn) then it.whose, it.turn = '', nil end
+      if it.writer then it.ends, it.writer = 0, nil end
+      admit(op, i, it, top)
+      leave(op, i, it, me)
+      -- Those behind it may enter, as well.
+      if is_open(op, i, it) then give(op, i, it) end
+    else
+      it.whose = ''
+      hold(op, i, it, top)
+      leave(op, i, it, me)
+    end
   end
   return {'granted', top}
 end
@@ -768,19 +902,26 @@ function verbs.renew(op)
     if it.holder and it.holder ~= op.owner then return {'lost', it.holder} end
     if it.holder and it.revoked then return {'lost', ''} end
     if not it.holder then
-      if it.turn then return {'lost', it.turn} end
+      if it.turn and not (op.shared and is_shared(it.turn)) then return {'lost', it.turn} end
       -- A renewal that was overtaken must not revive what was released or revoked.
       if is_gone(it, op.owner) then return {'lost', ''} end
       reply = 'healed'
     end
   end
   for i, it in ipairs(seen) do
-    if it.holder then
+    if not it.holder then rotate() end
+    if op.shared and it.holder then
+      -- First: what is held is renewed whatever the server's memory.
+      call('PEXPIRE', readers(op, i), digits(math.max(op.ttl, it.read_ends - now, KEEP)))
+      read(op, i, it)
+      keep(op, i, it)
+    elseif op.shared then
+      admit(op, i, it, op.ballot)
+    elseif it.holder then
       it.ends = now + op.ttl
       keep(op, i, it)
     else
-      rotate()
-      hold(op, i, it, math.max(it.fence, op.ballot))
+      hold(op, i, it, math.max(it.bar, op.ballot))
     end
   end
   return {reply}
@@ -790,6 +931,8 @@ function verbs.count(op)
   for i, it in ipairs(look_all(op)) do
     if it.holder ~= op.owner then return {'lost', it.holder or ''} end
   end
+  -- Readers count for themselves.
+  if op.shared then return {'counted'} end
   for i, lock in ipairs(op.locks) do call('SETRANGE', lock, '20', pack('<I4', op.count)) end
   return {'counted'}
 end
@@ -798,18 +941,29 @@ function verbs.release(op)
   local seen, mine, freed, me = look_all(op), {}, 0, acquisition(op.owner)
   for i, it in ipairs(seen) do
     if it.holder == op.owner then
-      -- In this order: see above.
-      call('PEXPIRE', op.locks[i], digits(math.max(it.expires, it.ends + KEEP) - now))
-      call('SETRANGE', op.locks[i], '12', OVER)
-      it.ends, it.holder, mine[i], freed = 0, nil, true, freed + 1
+      if op.shared then
+        call('ZREM', readers(op, i), op.owner, op.owner .. '!')
+      else
+        -- In this order: see above.
+        call('PEXPIRE', op.locks[i], digits(math.max(it.expires, it.ends + KEEP) - now))
+        call('SETRANGE', op.locks[i], '12', OVER)
+        it.ends, it.writer = 0, nil
+      end
+      it.holder, mine[i], freed = nil, true, freed + 1
     end
     if has_note(op.owner) and note(op, i, op.owner) then call('DEL', op.locks[i] .. ':note') end
   end
   rotate()
   for i, it in ipairs(seen) do
-    it.fence = math.max(it.fence, op.ballot)
-    heard(it.fence)
-    if not mine[i] then it.released, it.released_till = op.owner, now + KEEP end
+    if op.shared then
+      it.shared = math.max(it.shared, op.ballot)
+      heard(it.shared)
+      dismiss(op, i, it)
+    else
+      it.fence = math.max(it.fence, op.ballot)
+      heard(it.fence)
+      if not mine[i] then it.released, it.released_till = op.owner, now + KEEP end
+    end
     -- What is given back for an earlier owner leaves the acquisition what it has as another.
     if it.turn == me and op.wait >= 0 then it.whose, it.turn = '', nil end
     keep(op, i, it)
@@ -820,9 +974,36 @@ function verbs.release(op)
       -- What is registered may be a later round.
       if it.queued and registered(op, i, me) == op.owner then forget(op, i, me) end
     end
-    if not it.holder and not it.turn and it.queued and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
+    if is_open(op, i, it) and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
   end
   return {'released', freed}
+end
+
+-- Who reads, and was not revoked; nobody if all were. Those that were revoked are looked at so many
+-- at a time.
+local function another_reader(op, i)
+  local from, reading = 0
+  repeat
+    reading = call('ZREVRANGEBYSCORE', readers(op, i), '+inf', '(' .. digits(now), 'LIMIT', from, MOST)
+    for _, reader in ipairs(reading) do
+      if sub(reader, -1) ~= '!' then return reader end
+    end
+    from = from + MOST
+  until #reading < MOST
+end
+
+-- No reader is renewed any more.
+local function mark_readers(op, i, it)
+  local key = readers(op, i)
+  local reading = call('ZREVRANGEBYSCORE', key, '+inf', '(' .. digits(now), 'WITHSCORES')
+  for at = 1, #reading, 2 do
+    local reader = reading[at]
+    if sub(reader, -1) ~= '!' then
+      call('ZREM', key, reader)
+      call('ZADD', key, reading[at + 1], reader .. '!')
+    end
+  end
+  call('PEXPIRE', key, digits(math.max(it.read_ends - now, KEEP)))
 end
 
 function verbs.revoke(op)
@@ -831,11 +1012,18 @@ function verbs.revoke(op)
   for i, it in ipairs(seen) do
     -- It may have come after the nodes were asked who holds it. The fence does not tell: others
     -- raise it.
-    if it.holder and it.holder ~= op.owner then other = it.holder end
+    if not it.reader then
+      if it.holder and it.holder ~= op.owner then other = it.holder end
+    elseif not op.shared then
+      other = another_reader(op, i) or other
+    end
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)
-    if it.holder == op.owner then
-      held, longest = held + 1, math.max(longest, it.ends - now)
+    if op.shared and it.reader then
+      held, longest = held + 1, math.max(longest, it.read_ends - now)
+      mark_readers(op, i, it)
+    elseif it.holder == op.owner then
+      held, longest = held + 1, math.max(longest, it.lasts)
       it.owner = op.owner .. '!'
     end
     -- A renewal would take it here, now or when others had it since, and the next one would count.
@@ -849,12 +1037,14 @@ function verbs.inspect(op)
   local reply = {'inspected'}
   for i = 1, #op.locks do
     local it = look(op, i)
-    local left, line = it.holder and it.ends - now or -2, call('ZCARD', queue(op, i))
-    local holder = it.holder and (it.holder .. (it.revoked and '!' or ''))
-    local says = it.holder and has_note(it.holder) and note(op, i, it.holder) or ''
-    for _, part in ipairs({
-      holder or '', it.holder and it.count or 0, left, it.fence, line, it.turn or '', it.left, says
-    }) do
+    local left, line = it.lasts or -2, call('ZCARD', queue(op, i))
+    local holder, count = it.holder and (it.holder .. (it.revoked and '!' or '')), it.holder and it.count or 0
+    if it.reader then
+      holder = another_reader(op, i) or it.reader .. '!'
+      count = call('ZCOUNT', readers(op, i), '(' .. digits(now), '+inf')
+    end
+    local says = holder and has_note(it.holder) and note(op, i, it.holder) or ''
+    for _, part in ipairs({holder or '', count, left, it.bar, line, it.turn or '', it.left, says}) do
       reply[#reply + 1] = part
     end
   end
@@ -864,7 +1054,8 @@ end
 -- Nothing that decides anything reads it.
 function verbs.note(op)
   local owner, says = string.match(op.owner, '^([^\n]*)\n(.*)$')
-  op.owner = owner
+  -- No reader has one.
+  op.owner, op.shared = owner, false
   local seen = look_all(op)
   for i, it in ipairs(seen) do
     if it.holder ~= owner then return {'lost', it.holder or ''} end
@@ -892,8 +1083,9 @@ function verbs.scan(op)
   for _, lock in ipairs(page[2]) do
     local stored = try('GET', lock)
     if type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
-      local _, _, ends = unpack('<I4dd', stored)
-      if ends > now then reply[#reply + 1] = lock end
+      local kind, _, ends = unpack('<I4dd', stored)
+      local last = kind >= PLAIN + READ and try('ZREVRANGE', lock .. ':readers', 0, 0, 'WITHSCORES')[2]
+      if ends > now or last and tonumber(last) > now then reply[#reply + 1] = lock end
     end
   end
   return reply
@@ -1079,6 +1271,7 @@ local function wrong(op)
     look(lock .. ':queue', 'zset')
     look(lock .. ':hands', 'hash')
     look(lock .. ':note', 'string')
+    look(lock .. ':readers', 'zset')
   end
   return found
 end
@@ -1104,6 +1297,7 @@ while at <= last do
     op.locks[name] = KEYS[key]
     key = key + 1
   end
+  op.shared = find(op.owner, '/s%d+%.%d+$') ~= nil
   local ok, reply = pcall(verbs[WORDS[verb % 32]], op)
   replies[#replies + 1] = ok and reply or said(reply, op)
 end

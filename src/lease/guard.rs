@@ -197,6 +197,10 @@ impl LockGuard {
         self.lease.clone()
     }
 
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.lease.0.grant
+    }
+
     /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The
     /// lock is freed with the last one.
     ///

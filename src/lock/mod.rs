@@ -10,6 +10,7 @@ mod mutex;
 mod observed;
 mod quorum;
 mod retired;
+mod rwlock;
 mod taught;
 
 pub use builder::QuorumBuilder;
@@ -21,3 +22,4 @@ pub use mutex::{MAX_NOTE, QuorumLock};
 pub use observed::Leadership;
 pub use quorum::{MAX_NAMES, Quorum};
 pub use retired::{Reset, Retired};
+pub use rwlock::{QuorumRwLock, ReadGuard, WriteGuard};

@@ -10,8 +10,8 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
 use crate::metrics::Ended;
-use crate::node::Name;
-use crate::protocol::{Claimant, Grant, Open, Patience, described};
+use crate::node::{Mode, Name};
+use crate::protocol::{Claimant, Grant, Open, Patience, Who, described};
 use crate::rules::Tick;
 use crate::words::about;
 
@@ -25,6 +25,7 @@ use crate::words::about;
 pub struct QuorumLock {
     inner: Arc<Inner>,
     names: Result<Arc<[Name]>, String>,
+    mode: Mode,
     rules: Arc<Rules>,
     /// What whoever holds it says of itself.
     says: Option<Arc<str>>,
@@ -35,7 +36,12 @@ pub const MAX_NOTE: usize = 256;
 
 impl QuorumLock {
     pub(super) fn new(inner: Arc<Inner>, names: Result<Arc<[Name]>>, rules: Arc<Rules>) -> Self {
-        Self { inner, names: names.map_err(|error| error.to_string()), rules, says: None }
+        Self { inner, names: names.map_err(|error| error.to_string()), mode: Mode::Exclusive, rules, says: None }
+    }
+
+    /// The same name, held with other readers.
+    pub(super) fn shared(&self) -> Self {
+        Self { mode: Mode::Shared, ..self.clone() }
     }
 
     /// The same lock, whose holder may say something of itself; at first `says`.
@@ -114,7 +120,7 @@ impl QuorumLock {
     /// # }
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        match self.timed(Patience::Until(self.inner.host.now() + timeout)).await {
+        match self.timed(Patience::Until(self.inner.host.now() + timeout), None).await {
             Err(error) if error.holder().is_some() => Err(self.with_words(error).await),
             acquired => acquired,
         }
@@ -141,7 +147,7 @@ impl QuorumLock {
     /// # Cancel safety
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        match self.timed(Patience::Once).await {
+        match self.timed(Patience::Once, None).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.is_contended() => Ok(None),
             Err(error) => Err(error),
@@ -193,13 +199,18 @@ impl QuorumLock {
         Ok(output)
     }
 
-    async fn timed(&self, patience: Patience) -> Result<LockGuard> {
+    /// Makes one try to hold it as the reader that a writer becomes.
+    pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
+        self.timed(Patience::Once, Some(writer)).await
+    }
+
+    async fn timed(&self, patience: Patience, writer: Option<&LockGuard>) -> Result<LockGuard> {
         self.inner.usable()?;
         let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: Ended::Cancelled };
         let won = tokio::select! {
             biased;
             () = self.inner.shut.cancelled() => None,
-            won = self.try_until(patience) => Some(won),
+            won = self.try_until(patience, writer) => Some(won),
         };
         let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|won| self.hold(won));
         timing.outcome = match &acquired {
@@ -221,11 +232,13 @@ impl QuorumLock {
         Ok(guard)
     }
 
-    async fn try_until(&self, patience: Patience) -> Result<(Grant, Open)> {
+    async fn try_until(&self, patience: Patience, writer: Option<&LockGuard>) -> Result<(Grant, Open)> {
         let names = self.names.as_ref().map_err(Error::config)?;
         let leases = &self.inner.leases;
         let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);
-        let claimant = Claimant { voters, queue, names, rules: &self.rules, may_have_note: self.says.is_some(), shut };
+        let who = writer.map_or(Who::Next(self.mode), |writer| Who::Follows(writer.grant()));
+        let may_have_note = self.says.is_some();
+        let claimant = Claimant { voters, queue, names, who, rules: &self.rules, may_have_note, shut };
         claimant.acquire(patience).await
     }
 }

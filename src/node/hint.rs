@@ -63,7 +63,8 @@ impl Hint {
     #[must_use]
     pub fn address(&self) -> Option<(&str, u64)> {
         let (client, number) = self.acquisition.rsplit_once('/')?;
-        Some((client, number.parse().ok()?))
+        // A reader's number is behind an `s`.
+        Some((client, number.strip_prefix('s').unwrap_or(number).parse().ok()?))
     }
 
     /// What a node sends over the channel of the client: the acquisition's number and the

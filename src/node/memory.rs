@@ -13,6 +13,7 @@ use crate::host::Host;
 
 mod entry;
 mod line;
+mod readers;
 mod record;
 mod roster;
 mod store;

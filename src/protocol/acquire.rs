@@ -13,11 +13,12 @@ use super::queue::{Head, Place, Queue};
 use super::round::{Round, cause};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
+use super::who::Who;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Name, Operation, Outcome, Queued, Reply, Stance};
+use crate::node::{Mode, Name, Operation, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -47,6 +48,7 @@ pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
+    pub(crate) who: Who<'a>,
     pub(crate) rules: &'a Rules,
     /// Whether it will say something of itself once it holds them.
     pub(crate) may_have_note: bool,
@@ -88,7 +90,7 @@ impl Claimant<'_> {
         self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
         let places = self.turns(patience, whole).await?;
-        let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.may_have_note);
+        let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
@@ -216,7 +218,10 @@ impl Claimant<'_> {
     /// `whole`.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
-        let mut places = Places::join(self.queue, self.names)?;
+        let mut places = match self.who.mode() {
+            Mode::Exclusive => Places::join(self.queue, self.names)?,
+            Mode::Shared => Places::of_reader(self.queue, self.names)?,
+        };
         if let Some(held) = places.held().filter(|_| matches!(patience, Patience::Once)) {
             return Err(self.outwaited(held, patience));
         }

@@ -13,10 +13,11 @@ use super::places::Places;
 use super::release::{Cleanup, Whom};
 use super::round::Round;
 use super::voters::Voters;
+use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Name, Operation, Release, Stance};
+use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
@@ -27,6 +28,7 @@ pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
     limits: &'a Rules,
+    mode: Mode,
     acquisition: String,
     number: u64,
     may_have_note: bool,
@@ -54,13 +56,20 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, limits: &'a Rules, may_have_note: bool) -> Self {
-        let (acquisition, number) = voters.acquisition();
+    pub(super) fn new(
+        voters: &'a Arc<Voters>,
+        names: &'a Arc<[Name]>,
+        limits: &'a Rules,
+        who: Who<'_>,
+        may_have_note: bool,
+    ) -> Self {
+        let (acquisition, number) = who.acquisition(voters);
         let Rules { validity, min_validity, .. } = *limits;
         Self {
             voters,
             names,
             limits,
+            mode: who.mode(),
             owner: Operation::round_owner(&acquisition, 0, may_have_note),
             acquisition,
             number,
@@ -159,7 +168,7 @@ impl<'a> Attempt<'a> {
     /// must be heard.
     fn may_last(&self, stance: Stance) -> Option<Validity> {
         let Rules { validity, min_validity, drift, .. } = *self.limits;
-        let waits = matches!(stance, Stance::Wait { .. }) && self.names.len() == 1;
+        let waits = matches!(stance, Stance::Wait { .. }) && !self.only_takes_turns();
         let may = waits && self.voters.hinted();
         may.then(|| handover::lasts(validity.ttl(), drift, min_validity, self.voters.round_trip())).flatten()
     }
@@ -215,6 +224,12 @@ impl<'a> Attempt<'a> {
         handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
     }
 
+    /// Whether nodes hand nothing over to it: what they would hand over to sets and readers is no
+    /// one's alone.
+    fn only_takes_turns(&self) -> bool {
+        self.names.len() > 1 || self.mode == Mode::Shared
+    }
+
     /// How long it lets pass between two rounds at least. Nodes give a set one turn for each name,
     /// and all its names are asked for each time.
     pub(super) fn pause(&self) -> Duration {
@@ -257,7 +272,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// What a reader gives up is handed over to nobody: others may read still.
     fn next(&mut self, above: u64) -> u64 {
+        if self.mode == Mode::Shared {
+            return 0;
+        }
         *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
     }
 

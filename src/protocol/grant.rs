@@ -9,7 +9,7 @@ use super::release::{Cleanup, Whom};
 use super::renew::Renewing;
 use super::telling::{Telling, Words};
 use super::voters::Voters;
-use crate::node::{Claim, Name, Release};
+use crate::node::{Claim, Mode, Name, Release};
 use crate::rules::{NodeSet, Won};
 
 /// A round that was won. Whoever has it sees to it that it is given back.
@@ -52,6 +52,15 @@ impl Grant {
         &self.claim.names
     }
 
+    fn mode(&self) -> Mode {
+        Mode::of(&self.claim.owner)
+    }
+
+    /// Whose it is: an acquisition and the number of its round.
+    pub(super) fn owner(&self) -> &str {
+        &self.claim.owner
+    }
+
     /// The fencing token.
     pub(crate) const fn token(&self) -> u64 {
         self.won.ballot
@@ -76,8 +85,10 @@ impl Grant {
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
         let Self { voters, claim, won, line } = self;
         let whom = Whom { ask: voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
-        // The highest ballot that was asked with for its owner hides all of them.
-        let (ballot, next) = (won.highest, voters.next_ballot(won.highest));
+        // The highest ballot that was asked with for its owner hides all of them. What a reader
+        // gives up is handed over to nobody: others may read still.
+        let ballot = won.highest;
+        let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
         // Sent before the places are given up: the next in this process asks behind this release, on
         // the same connections.
         let cleanup = Cleanup::start(voters, Release { ballot, next, ..Release::of(claim) }, whom);

@@ -28,6 +28,7 @@ pub(crate) mod teach;
 mod telling;
 mod voters;
 mod waiting;
+mod who;
 
 pub(crate) use acquire::{Claimant, Patience};
 pub(crate) use census::{Known, Said, census, met, roster, tell};
@@ -48,3 +49,4 @@ pub(crate) use renew::Renewing;
 pub(crate) use scan::Pages;
 pub(crate) use telling::{Telling, Words, described};
 pub(crate) use voters::Voters;
+pub(crate) use who::Who;

@@ -29,6 +29,12 @@ impl Places {
         Ok(Self { first, others })
     }
 
+    /// Those of a reader: nobody of this process waits for it, nor it for others. Nodes have the
+    /// order.
+    pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
+        Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
+    }
+
     /// One whose name a caller in this process holds.
     pub(super) fn held(&self) -> Option<&Place> {
         self.all().find(|place| place.is_held())

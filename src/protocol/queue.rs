@@ -71,13 +71,23 @@ impl Queue {
             Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
         };
         if line.callers >= self.max_waiters {
-            let message = format!("{} callers of this process wait for {name:?} already (max_waiters)", line.callers);
+            let (callers, name) = (line.callers, name.trim_start_matches('\0'));
+            let message = format!("{callers} callers of this process wait for {name:?} already (max_waiters)");
             return Err(Error::new(ErrorKind::Contended, message));
         }
         line.callers += 1;
         let entry = line.entry.clone();
         drop(lines);
         Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
+    }
+
+    /// A place of its own, with a turn at once, beside the line of `name`: of those there are no more
+    /// than in a line.
+    pub(super) fn join_aside(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
+        // No name begins so.
+        let mut place = self.join(&format!("\0{name}").into())?;
+        place.entry = Arc::new(Entry::new());
+        Ok(place)
     }
 
     /// How many names have a line.

@@ -12,7 +12,7 @@ use super::members::Members;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
-use crate::node::{Listener, Node, Operation, ReplyTo, Request, Sink};
+use crate::node::{Listener, Mode, Node, Operation, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
 use crate::rules::waiting::grace;
@@ -125,9 +125,9 @@ impl Voters {
     }
 
     /// What identifies the next acquisition: the client and a number.
-    pub(crate) fn acquisition(&self) -> (String, u64) {
+    pub(crate) fn acquisition(&self, mode: Mode) -> (String, u64) {
         let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
-        (format!("{}/{number}", self.hints.client()), number)
+        (mode.acquisition(self.hints.client(), number), number)
     }
 
     /// How long turns last that this client gives.

@@ -23,7 +23,10 @@ pub struct Server {
 const HOLD: &str = "local time, stored = redis.call('TIME'), redis.call('GET', KEYS[1])
     if not stored then return '' end
     local _, _, ends, count, _, owner = struct.unpack('<I4ddI4ds', stored)
-    local left = ends - math.floor(time[1] * 1000 + time[2] / 1000)
+    local now = math.floor(time[1] * 1000 + time[2] / 1000)
+    local readers = redis.call('ZREVRANGEBYSCORE', KEYS[1] .. ':readers', '+inf', string.format('(%d', now), 'WITHSCORES')
+    if readers[1] then owner, count, ends = readers[1], #readers / 2, readers[2] end
+    local left = ends - now
     return left > 0 and string.format('%s %d %.0f', owner, count, left) or ''";
 
 const TAKE: &str = "local time = redis.call('TIME')
@@ -47,7 +50,7 @@ const FORGET: &str = "local stored = redis.call('GET', KEYS[1])
     local kind, expires, ends, count, fence, owner, behind = struct.unpack('<I4ddI4ds', stored)
     local plain = struct.pack('<I4ddI4ds', kind, expires, 0, 0, fence, '') .. string.sub(stored, behind)
     redis.call('SET', KEYS[1], plain, 'PX', redis.call('PTTL', KEYS[1]))
-    return #owner";
+    return #owner + redis.call('DEL', KEYS[1] .. ':readers')";
 
 /// Up to which ballots the node's record knows of what was granted.
 const HIGH: &str = "return string.format('%.0f', (struct.unpack('<d', redis.call('GET', KEYS[1]), 5)))";

@@ -42,6 +42,7 @@ mod forced;
 mod holding;
 mod notes;
 mod operations;
+mod readers;
 mod renewing;
 mod restarts;
 mod rounds;

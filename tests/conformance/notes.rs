@@ -86,6 +86,10 @@ async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
     let _plain = client.lock("a").acquire(SECOND).await.unwrap();
     let error = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
     assert!(error.is_timeout() && error.holder_says().is_none(), "{error}");
+    let _guard = client.lock("b").describe("mine").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "b", "mine").await;
+    let error = other.rw_lock("b").read(Duration::ZERO).await.unwrap_err();
+    assert!(error.is_timeout() && error.holder_says() == Some("mine"), "{error}");
 }
 
 async fn a_note_that_a_node_forgot_is_stored_again(mut world: impl World) {
@@ -150,6 +154,7 @@ async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world
     let _held = client.lock_all(["b", "[a*]", "{x}:queue"]).acquire(SECOND).await.unwrap();
     let _described = client.lock("c").describe("deploy #812").acquire(SECOND).await.unwrap();
     known_everywhere(&client, "c", "deploy #812").await;
+    let _read = client.rw_lock("read").read(SECOND).await.unwrap();
     client.lock("free").acquire(SECOND).await.unwrap().release().await.unwrap();
     world.freed("free").await;
     for killed in [None, Some(2)] {
@@ -158,7 +163,7 @@ async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world
         }
         let found = found(&client, killed.is_some()).await;
         let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
-        assert_eq!(names, ["[a*]", "b", "c", "{x}:queue"]);
+        assert_eq!(names, ["[a*]", "b", "c", "read", "{x}:queue"]);
         let says = |at: usize| found[at].1.description().map(|told| told.says.to_string());
         assert_eq!((says(1), says(2)), (None, Some("deploy #812".to_owned())));
         assert!(found.iter().all(|(_, inspected)| inspected.holder().is_some()));

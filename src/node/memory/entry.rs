@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Line;
+use super::readers::Readers;
 use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::{Note, Operation};
@@ -32,6 +33,20 @@ impl Hold {
     }
 }
 
+/// Who holds a name, as an operation sees it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) owner: Arc<str>,
+    pub(super) left: Duration,
+    pub(super) revoked: bool,
+}
+
+impl Kept {
+    fn of(now: Duration) -> impl Fn(&Hold) -> Self {
+        move |hold| Self { owner: hold.owner.clone(), left: hold.until - now, revoked: hold.revoked }
+    }
+}
+
 /// A name: the string and the sorted set of a real node, which may keep it a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
@@ -48,37 +63,67 @@ pub(super) struct Entry {
     pub(super) line: Line,
     /// What some owner said of itself, and when that was told.
     note: Option<(Note, Duration)>,
+    pub(super) readers: Readers,
     /// When the fence is forgotten.
     expires: Duration,
 }
 
 impl Entry {
-    /// Whoever holds it now.
+    /// Whoever holds it now, but for readers.
     pub(super) fn holder(&self, now: Duration) -> Option<&Hold> {
         self.hold.as_ref().filter(|hold| hold.until > now)
     }
 
     pub(super) fn is_held_by(&self, owner: &str, now: Duration) -> bool {
-        self.holder(now).is_some_and(|hold| *hold.owner == *owner)
+        self.kept(owner, now).is_some_and(|kept| *kept.owner == *owner)
     }
 
-    /// Whether `owner` holds it, and it was not taken away.
+    /// Who holds it, as an operation of this owner sees it: itself, or whoever keeps it out.
+    /// Readers do not keep each other out.
+    pub(super) fn kept(&self, owner: &str, now: Duration) -> Option<Kept> {
+        let shared = Operation::is_shared(owner);
+        let reads = self.readers.of(owner, now).filter(|_| shared);
+        if let Some((ends, revoked)) = reads {
+            return Some(Kept { owner: owner.into(), left: ends - now, revoked });
+        }
+        let held = self.holder(now).map(Kept::of(now));
+        if shared { held } else { held.or_else(|| self.last_reader(now)) }
+    }
+
+    fn last_reader(&self, now: Duration) -> Option<Kept> {
+        let last = self.readers.last(now)?;
+        Some(Kept { owner: last.into(), left: self.readers.ends() - now, revoked: false })
+    }
+
+    /// Whether it is a reader's own writer, which may become that reader.
+    pub(super) fn is_followed_by(&self, owner: &str, now: Duration) -> bool {
+        let writer = self.holder(now).filter(|hold| !hold.revoked);
+        writer.is_some_and(|hold| Operation::shares(Operation::acquisition(&hold.owner), Operation::acquisition(owner)))
+    }
+
+    /// The ballot that one of this owner must be above.
+    pub(super) fn fence_of(&self, owner: &str) -> u64 {
+        if Operation::is_shared(owner) { self.fence } else { self.fence.max(self.readers.fence) }
+    }
+
+    /// Whether `owner` holds it, not as a reader, and it was not taken away.
     pub(super) fn is_kept_by(&self, owner: &str, now: Duration) -> bool {
         self.holder(now).is_some_and(|hold| *hold.owner == *owner && !hold.revoked)
     }
 
     /// Whether `owner` was the last that was released, or was revoked: a late renewal must not
     /// revive that.
-    pub(super) fn is_gone(&self, owner: &str) -> bool {
+    pub(super) fn is_gone(&self, owner: &str, now: Duration) -> bool {
         let freed = self.hold.as_ref().is_some_and(|hold| hold.until.is_zero() && *hold.owner == *owner);
         let released = self.released.as_ref().is_some_and(|(released, _)| **released == *owner);
-        freed || released || self.is_revoked(owner)
+        freed || released || self.is_revoked(owner, now) || self.readers.is_gone(owner, now)
     }
 
     /// Whether it was taken away from `owner`.
-    pub(super) fn is_revoked(&self, owner: &str) -> bool {
+    pub(super) fn is_revoked(&self, owner: &str, now: Duration) -> bool {
         let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && *hold.owner == *owner);
-        marked || self.taken.iter().any(|taken| **taken == *owner)
+        let reads = self.readers.of(owner, now).is_some_and(|(_, revoked)| revoked);
+        marked || reads || self.taken.iter().any(|taken| **taken == *owner)
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -95,6 +140,7 @@ impl Entry {
         if self.taken_till <= now {
             self.taken.clear();
         }
+        self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
         if self.expires <= now {
             let line = std::mem::take(&mut self.line);
             *self = Self { line, ..Self::default() };
@@ -106,18 +152,23 @@ impl Entry {
     /// who was revoked. A fence too far ahead for the record is kept until clocks have passed it.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
-        let passed = if self.fence > far(precise) { self.passed() } else { last };
+        let passed = if self.highest() > far(precise) { self.passed() } else { last };
         let taken = if self.taken.is_empty() { Duration::ZERO } else { self.taken_till };
         self.expires = (last.max(passed) + KEEP).max(taken);
     }
 
     fn last(&self, now: Duration) -> Duration {
-        self.hold.as_ref().map_or(now, |hold| hold.until.max(now))
+        self.hold.as_ref().map_or(now, |hold| hold.until.max(now)).max(self.readers.ends())
+    }
+
+    /// The highest ballot of all that it knows.
+    pub(super) fn highest(&self) -> u64 {
+        self.fence.max(self.readers.fence)
     }
 
     /// When a clock shows the fence as a number.
-    const fn passed(&self) -> Duration {
-        Duration::from_millis(self.fence.div_ceil(1_000))
+    fn passed(&self) -> Duration {
+        Duration::from_millis(self.highest().div_ceil(1_000))
     }
 
     /// Whether the record may not know the fence: it may have been too far when it was granted.
@@ -135,6 +186,18 @@ impl Entry {
         if let Some(hold) = &mut self.hold {
             hold.until = millis(precise) + millis(ttl);
         }
+        self.keep(precise);
+    }
+
+    /// One more reads it, for that long, or still does. A writer that becomes this reader is none
+    /// any more.
+    pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
+        let now = millis(precise);
+        if self.holder(now).is_some() {
+            self.free();
+        }
+        self.readers.fence = self.readers.fence.max(ballot);
+        self.readers.read(owner, now + millis(ttl), now);
         self.keep(precise);
     }
 
@@ -180,6 +243,9 @@ impl Entry {
     }
 
     fn revoke_hold(&mut self, owner: &Arc<str>, now: Duration) -> Option<Duration> {
+        if Operation::is_shared(owner) {
+            return self.readers.revoke(now);
+        }
         let hold = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner)?;
         hold.revoked = true;
         Some(hold.until - now)
@@ -195,7 +261,8 @@ impl Entry {
 
     /// As if it had never been held.
     pub(super) fn forget(&mut self) {
-        self.hold = None;
+        self.fence = self.highest();
+        (self.hold, self.readers) = (None, Readers::default());
     }
 
     /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either
@@ -204,6 +271,12 @@ impl Entry {
         let now = millis(precise);
         let mine = self.is_held_by(owner, now);
         self.note.take_if(|(note, _)| note.owner == *owner);
+        if Operation::is_shared(owner) {
+            self.readers.dismiss(owner, now);
+            self.readers.fence = self.readers.fence.max(ballot);
+            self.keep(precise);
+            return mine;
+        }
         match &mut self.hold {
             Some(hold) if mine => hold.until = Duration::ZERO,
             _ => self.released = Some((owner.clone(), now + KEEP)),

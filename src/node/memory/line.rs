@@ -7,6 +7,10 @@ use std::time::Duration;
 use crate::node::operation::Operation;
 use crate::rules::handover::granted;
 
+/// How far from the head of the line a reader looks for a writer, and how many readers are told at
+/// once that they may enter.
+const HEAD: usize = 128;
+
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires
 /// as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,6 +112,21 @@ impl Line {
 
     pub(super) fn first(&self) -> Option<(u64, &Arc<str>)> {
         self.waiting.first().map(|(ticket, first)| (*ticket, first))
+    }
+
+    /// The first that is no reader, if it is not far behind.
+    pub(super) fn first_writer(&self) -> Option<(u64, &Arc<str>)> {
+        let near = self.waiting.iter().take(HEAD).find(|(_, who)| !Operation::is_shared(who));
+        near.map(|(ticket, who)| (*ticket, who))
+    }
+
+    /// Who is told that `first` has a turn which lasts that long, and when to ask: whoever is
+    /// behind it, and if that is a reader behind a reader, all readers up to the first writer, now.
+    pub(super) fn behind(&self, first: &str, lasts: Duration) -> Vec<(Arc<str>, Duration)> {
+        let shared = |who: &str| Operation::is_shared(first) && Operation::is_shared(who);
+        let with = self.waiting.iter().take(HEAD).take_while(|(_, who)| shared(who)).count();
+        let told = self.waiting.iter().take((with + 1).min(HEAD)).map(|(_, who)| who.clone());
+        told.enumerate().map(|(at, who)| (who, if at < with { Duration::ZERO } else { lasts })).collect()
     }
 
     pub(super) fn len(&self, now: Duration) -> u32 {

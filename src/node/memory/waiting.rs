@@ -40,7 +40,7 @@ impl Work<'_> {
         let now = self.now;
         for name in claim.names.iter() {
             let entry = self.entry(name);
-            if !entry.is_held_by(&claim.owner, now) && !entry.is_gone(&claim.owner) {
+            if !entry.is_held_by(&claim.owner, now) && !entry.is_gone(&claim.owner, now) {
                 self.join(&claim.owner, claim.stance, name);
                 self.register(claim, name);
             }
@@ -67,28 +67,44 @@ impl Work<'_> {
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// Who comes before this claim to the free name, for how long, and whether the turn is still to
-    /// be given.
+    /// Who comes before this claim to the name, which nobody keeps from it, for how long, and
+    /// whether the turn is still to be given.
     pub(super) fn before(&mut self, claim: &Claim, name: &Name) -> Option<(Arc<str>, Duration, bool)> {
         if claim.stance == Stance::Barge {
             return None;
         }
         let (now, me) = (self.now, Operation::acquisition(&claim.owner));
+        let (open, shared) = (self.is_open(name), Operation::is_shared(me));
         let entry = self.entry(name);
-        if let Some((turn, until)) = &entry.turn {
-            return (**turn != *me).then(|| (turn.clone(), until.saturating_sub(now), false));
+        match &entry.turn {
+            Some((turn, _)) if **turn == *me => return None,
+            // Readers enter together.
+            Some((turn, until)) if !shared || !Operation::is_shared(turn) => {
+                return Some((turn.clone(), until.saturating_sub(now), false));
+            }
+            _ => {}
         }
-        let (ticket, first) = entry.line.first().filter(|(_, first)| ***first != *me)?;
+        let first = if shared { entry.line.first_writer() } else { entry.line.first() };
+        let (ticket, first) = first.filter(|(_, first)| ***first != *me)?;
         match claim.stance {
             Stance::Wait { ticket: mine, .. } if (mine, me) < (ticket, &**first) => None,
-            _ => Some((first.clone(), millis(claim.grace), true)),
+            _ => Some((first.clone(), millis(claim.grace), open)),
         }
+    }
+
+    /// Whether whoever is first in the queue may have the name, as it is.
+    pub(super) fn is_open(&mut self, name: &Name) -> bool {
+        let now = self.now;
+        let entry = self.entry(name);
+        let free = entry.holder(now).is_none() && entry.turn.is_none();
+        let first = entry.line.first().map(|(_, first)| Operation::is_shared(first));
+        free && first.is_some_and(|shared| shared || entry.readers.last(now).is_none())
     }
 
     /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first,
     /// where it was `freed` by this, or the first is given its turn.
     pub(super) fn queue_after_release(&mut self, release: &Release, name: &Name, freed: bool) {
-        let (me, now) = (Operation::acquisition(&release.owner), self.now);
+        let me = Operation::acquisition(&release.owner);
         if release.stance == Stance::Once {
             self.entry(name).line.leave(me);
         } else {
@@ -98,7 +114,7 @@ impl Work<'_> {
         let entry = self.entry(name);
         // What is given back for an earlier owner leaves the acquisition what it has as another.
         entry.turn.take_if(|(turn, _)| **turn == *me && release.stance != Stance::Barge);
-        if entry.holder(now).is_none() && entry.turn.is_none() && !(freed && self.hand_over(release, name)) {
+        if self.is_open(name) && !(freed && self.hand_over(release, name)) {
             self.give(name, release.grace);
         }
     }
@@ -108,7 +124,8 @@ impl Work<'_> {
     /// if that is long ago.
     fn hand_over(&mut self, release: &Release, name: &Name) -> bool {
         let (ballot, now, precise) = (release.next, self.now, self.precise);
-        if ballot <= self.bar(name) {
+        let floor = self.store.record.floor();
+        if ballot <= self.entry(name).highest().max(floor) {
             return false;
         }
         let line = &mut self.entry(name).line;
@@ -116,7 +133,7 @@ impl Work<'_> {
         let Some(to) = line.registered(first).cloned() else { return false };
         let Some(lasts) = to.lasts(now) else { return false };
         // A release or a revocation of it must not be undone by what another's release carries.
-        if self.entry(name).is_gone(&to.owner) || !self.is_heard_by(&to.owner) {
+        if self.entry(name).is_gone(&to.owner, now) || !self.is_heard_by(&to.owner) {
             return false;
         }
         let line = &mut self.entry(name).line;
@@ -137,17 +154,19 @@ impl Work<'_> {
     }
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one
-    /// behind it when to ask. It lasts for this long, or for as long as the first needs.
+    /// behind it when to ask. It lasts for this long, or for as long as the first needs. Where that
+    /// is a reader, those behind it enter with it, up to the first writer: they keep their places
+    /// until then.
     pub(super) fn give(&mut self, name: &Name, grace: Duration) {
         let (now, precise) = (self.now, self.precise);
         let entry = self.entry(name);
         let grace = millis(grace).max(entry.line.needed().min(LONGEST_NEED));
         let Some(first) = entry.line.pop() else { return };
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
-        let behind = entry.line.first().map(|(_, behind)| behind.clone());
+        let behind = entry.line.behind(&first, grace);
         entry.keep(precise);
         self.note_fence(name);
         self.store.hints.push(Hint::new(first, Duration::ZERO));
-        self.store.hints.extend(behind.map(|behind| Hint::new(behind, grace)));
+        self.store.hints.extend(behind.into_iter().map(|(behind, after)| Hint::new(behind, after)));
     }
 }

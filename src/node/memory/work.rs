@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entry, Hold};
+use super::entry::{Entry, Hold, Kept};
 use super::millis;
 use super::store::Store;
 use crate::node::operation::{Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
@@ -61,10 +61,10 @@ impl Work<'_> {
         entry
     }
 
-    /// No ballot up to this one is granted for the name.
-    pub(super) fn bar(&mut self, name: &Name) -> u64 {
+    /// No ballot of this owner up to this one is granted for the name.
+    pub(super) fn bar(&mut self, name: &Name, owner: &str) -> u64 {
         let floor = self.store.record.floor();
-        self.entry(name).fence.max(floor)
+        self.entry(name).fence_of(owner).max(floor)
     }
 
     fn is_of(&mut self, name: &Name, owner: &str) -> bool {
@@ -79,7 +79,7 @@ impl Work<'_> {
             if let Some(refusal) = self.refusal(claim, name, bar) {
                 return refusal;
             }
-            if self.is_of(name, &claim.owner) {
+            if self.is_of(name, &claim.owner) && !Operation::is_shared(&claim.owner) {
                 top = top.max(self.entry(name).fence);
             }
         }
@@ -94,8 +94,8 @@ impl Work<'_> {
         let mut highest = 0;
         let now = self.now;
         for name in claim.names.iter() {
-            if self.entry(name).holder(now).is_none() {
-                highest = highest.max(self.bar(name));
+            if self.entry(name).kept(&claim.owner, now).is_none() {
+                highest = highest.max(self.bar(name, &claim.owner));
             }
         }
         highest
@@ -103,6 +103,9 @@ impl Work<'_> {
 
     /// Takes a name that nothing refuses: its queue is left, and the turn is over.
     fn take(&mut self, claim: &Claim, name: &Name, fence: u64) {
+        if Operation::is_shared(&claim.owner) {
+            return self.admit(claim, name, fence);
+        }
         self.hold(name, Hold::new(&claim.owner, claim.count, self.now + millis(claim.ttl)), fence);
         let entry = self.entry(name);
         entry.line.leave(Operation::acquisition(&claim.owner));
@@ -110,24 +113,30 @@ impl Work<'_> {
     }
 
     fn refusal(&mut self, claim: &Claim, name: &Name, highest: u64) -> Option<Outcome> {
-        let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name));
+        let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name, &claim.owner));
+        let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
         // Who waited for a name that most nodes have taken away would have it when they are free.
-        if entry.is_revoked(&claim.owner) {
+        if entry.is_revoked(&claim.owner, now) {
             return Some(Outcome::Lost { holder: String::new() });
         }
-        match entry.holder(now) {
+        let follows = shared && entry.is_followed_by(&claim.owner, now);
+        match entry.kept(&claim.owner, now).filter(|_| !follows) {
             // Granted while the node was in doubt, and it was taught since.
-            Some(hold) if hold.owner == claim.owner => {
-                let ballot = entry.fence.max(claim.ballot);
-                (ballot <= floor).then_some(Outcome::Stale { fence: floor })
+            Some(kept) if kept.owner == claim.owner => {
+                let fence = if shared { entry.readers.fence } else { entry.fence };
+                (fence.max(claim.ballot) <= floor).then_some(Outcome::Stale { fence: floor })
             }
-            Some(hold) => {
-                let (holder, remaining) = (hold.owner.to_string(), Some(hold.until - now));
+            Some(Kept { owner, left, .. }) => {
                 self.queue_up(claim);
+                let (holder, remaining) = (owner.to_string(), Some(left));
                 Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
             }
-            None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest }),
+            // A reader's release raises no fence that other readers' ballots must be above.
+            None if claim.ballot <= bar || shared && entry.is_gone(&claim.owner, now) => {
+                Some(Outcome::Stale { fence: highest.max(bar) })
+            }
+            None if follows => None,
             None => {
                 let (turn, mut left, due) = self.before(claim, name)?;
                 self.queue_up(claim);
@@ -156,13 +165,19 @@ impl Work<'_> {
         let mut outcome = Outcome::Extended;
         for name in renewal.names.iter() {
             let precise = self.precise;
-            if self.is_of(name, &renewal.owner) {
+            let (mine, shared) = (self.is_of(name, &renewal.owner), Operation::is_shared(&renewal.owner));
+            if !mine {
+                outcome = Outcome::Healed;
+                self.store.record.rotate(precise);
+            }
+            if shared {
+                let ballot = if mine { 0 } else { renewal.ballot };
+                self.read(name, &renewal.owner, renewal.ttl, ballot);
+            } else if mine {
                 self.entry(name).extend(renewal.ttl, precise);
                 self.note_fence(name);
             } else {
-                outcome = Outcome::Healed;
-                self.store.record.rotate(self.precise);
-                let fence = self.entry(name).fence.max(renewal.ballot);
+                let fence = self.entry(name).fence_of(&renewal.owner).max(renewal.ballot);
                 let hold = Hold::new(&renewal.owner, renewal.count, self.now + millis(renewal.ttl));
                 self.hold(name, hold, fence);
             }
@@ -174,11 +189,12 @@ impl Work<'_> {
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
-        match (entry.holder(now), &entry.turn) {
-            (Some(hold), _) if hold.owner == *owner => hold.revoked.then(String::new),
-            (Some(hold), _) => Some(hold.owner.to_string()),
-            (None, Some((turn, _))) => Some(turn.to_string()),
-            (None, None) => entry.is_gone(owner).then(String::new),
+        let shared = Operation::is_shared(owner);
+        match (entry.kept(owner, now), &entry.turn) {
+            (Some(kept), _) if kept.owner == *owner => kept.revoked.then(String::new),
+            (Some(kept), _) => Some(kept.owner.to_string()),
+            (None, Some((turn, _))) if !shared || !Operation::is_shared(turn) => Some(turn.to_string()),
+            (None, _) => entry.is_gone(owner, now).then(String::new),
         }
     }
 
@@ -186,7 +202,10 @@ impl Work<'_> {
         if let Some(lost) = self.lost(&count.names, &count.owner) {
             return lost;
         }
-        count.names.iter().for_each(|name| self.entry(name).count(count.count));
+        // Readers count for themselves.
+        if !Operation::is_shared(&count.owner) {
+            count.names.iter().for_each(|name| self.entry(name).count(count.count));
+        }
         Outcome::Counted
     }
 
@@ -203,13 +222,15 @@ impl Work<'_> {
     fn lost(&mut self, names: &[Name], owner: &str) -> Option<Outcome> {
         let name = names.iter().find(|name| !self.is_of(name, owner))?;
         let now = self.now;
-        let holder = self.entry(name).holder(now).map_or_else(String::new, |hold| hold.owner.to_string());
-        Some(Outcome::Lost { holder })
+        let holder = self.entry(name).kept(owner, now);
+        Some(Outcome::Lost { holder: holder.map_or_else(String::new, |kept| kept.owner.to_string()) })
     }
 
     /// All names that are held, in one page.
     fn scan(&self) -> Outcome {
-        let held = |(_, entry): &(&Arc<str>, &Entry)| entry.holder(self.now).is_some();
+        let held = |(_, entry): &(&Arc<str>, &Entry)| {
+            entry.holder(self.now).is_some() || entry.readers.last(self.now).is_some()
+        };
         let names = self.store.entries.iter().filter(held).filter_map(|(key, _)| Name::of_key(key)).collect();
         Outcome::Scanned { next: Scan::FIRST.to_owned(), names }
     }
@@ -225,7 +246,8 @@ impl Work<'_> {
         for name in release.names.iter() {
             let entry = self.entry(name);
             let freed = entry.release(&release.owner, release.ballot, precise);
-            let fence = entry.fence;
+            let shared = Operation::is_shared(&release.owner);
+            let fence = if shared { entry.readers.fence } else { entry.fence };
             self.store.record.heard(fence, precise);
             self.queue_after_release(release, name, freed);
             held += u32::from(freed);
@@ -240,7 +262,7 @@ impl Work<'_> {
         let [name] = &*release.names else { return false };
         let now = self.now;
         let entry = self.entry(name);
-        let mine = entry.is_kept_by(&release.owner, now);
+        let mine = entry.is_kept_by(&release.owner, now) && entry.readers.is_empty();
         let alone = entry.turn.is_none() && entry.line.len(now) == 0 && !Operation::may_have_note(&release.owner);
         mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
     }
@@ -263,8 +285,13 @@ impl Work<'_> {
     /// tell: others raise it.
     fn other_than(&mut self, revoke: &Revoke, name: &Name) -> Option<String> {
         let now = self.now;
+        let entry = self.entry(name);
+        if entry.readers.last(now).is_some() {
+            let another = entry.readers.another(now).filter(|_| !Operation::is_shared(&revoke.owner));
+            return another.map(str::to_owned);
+        }
         let another = |hold: &&Hold| hold.owner != revoke.owner;
-        self.entry(name).holder(now).filter(another).map(|hold| hold.owner.to_string())
+        entry.holder(now).filter(another).map(|hold| hold.owner.to_string())
     }
 
     fn inspect(&self, names: &[Name]) -> Outcome {
@@ -277,9 +304,9 @@ impl Work<'_> {
         let now = self.now;
         entry.expire(now);
         let seen = entry.holder(now).map_or_else(
-            || Inspection::free(entry.fence),
+            || Self::look_at_readers(&entry, now),
             |hold| {
-                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.fence)
+                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.highest())
                     .with_revoked(hold.revoked)
             },
         );
@@ -289,6 +316,32 @@ impl Work<'_> {
             Some(description) => seen.with_description(description),
             None => seen,
         }
+    }
+
+    fn look_at_readers(entry: &Entry, now: Duration) -> Inspection {
+        let Some(last) = entry.readers.last(now) else { return Inspection::free(entry.highest()) };
+        let unmarked = entry.readers.another(now);
+        let (holder, left) = (unmarked.unwrap_or(last).to_owned(), entry.readers.ends() - now);
+        Inspection::held(holder, entry.readers.len(now), Some(left), entry.highest()).with_revoked(unmarked.is_none())
+    }
+
+    /// One more reads the name, whose turn is over with that; others that read may follow.
+    fn admit(&mut self, claim: &Claim, name: &Name, ballot: u64) {
+        let me = Operation::acquisition(&claim.owner);
+        let entry = self.entry(name);
+        entry.turn.take_if(|(turn, _)| **turn == *me || !Operation::is_shared(turn));
+        self.read(name, &claim.owner, claim.ttl, ballot);
+        self.entry(name).line.leave(me);
+        if self.is_open(name) {
+            self.give(name, claim.grace);
+        }
+    }
+
+    fn read(&mut self, name: &Name, owner: &Arc<str>, ttl: Duration, ballot: u64) {
+        let precise = self.precise;
+        self.entry(name).read(owner, ttl, ballot, precise);
+        self.store.record.heard(ballot, precise);
+        self.note_fence(name);
     }
 
     fn teach(&mut self, lesson: Teach) -> Outcome {
@@ -312,7 +365,7 @@ impl Work<'_> {
         let (now, precise) = (self.now, self.precise);
         let entry = self.entry(name);
         if entry.is_ahead(now) {
-            let fence = entry.fence;
+            let fence = entry.highest();
             self.store.record.rotate(precise);
             self.store.record.heard(fence, precise);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Operation;
 use super::name::Name;
 use super::stance::Stance;
 
@@ -33,7 +34,10 @@ impl Claim {
     #[must_use]
     pub fn registers(&self) -> bool {
         let waits = matches!(self.stance, Stance::Wait { .. });
-        waits && self.names.len() == 1 && self.handover >= Duration::from_millis(1)
+        waits
+            && self.names.len() == 1
+            && self.handover >= Duration::from_millis(1)
+            && !Operation::is_shared(&self.owner)
     }
 
     /// The same without a place in line.

@@ -1,6 +1,7 @@
 //! What a node can be asked.
 
 mod bodies;
+mod mode;
 mod name;
 #[cfg(test)]
 mod sample;
@@ -10,6 +11,7 @@ mod verb;
 use std::sync::Arc;
 
 pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach};
+pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
 pub use stance::Stance;
@@ -149,6 +151,23 @@ impl Operation {
     pub fn may_have_note(owner: &str) -> bool {
         let round = owner.rsplit_once('.').map_or("", |(_, round)| round);
         round.len() > 1 && round.starts_with('0') && round.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    /// Whether an owner, or its acquisition, is a reader: the number of the acquisition is behind an
+    /// `s` then.
+    #[must_use]
+    pub fn is_shared(owner: &str) -> bool {
+        let number = Self::acquisition(owner).rsplit_once('/').and_then(|(_, number)| number.strip_prefix('s'));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
+    /// Whether the second acquisition is the first as a reader: both have one number.
+    #[must_use]
+    pub fn shares(acquisition: &str, reader: &str) -> bool {
+        let (writer, reader) = (acquisition.rsplit_once('/'), reader.rsplit_once('/'));
+        writer.zip(reader).is_some_and(|((client, number), (other, shared))| {
+            client == other && shared.strip_prefix('s') == Some(number)
+        })
     }
 
     /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without

@@ -170,7 +170,8 @@ fn code(operation: &Operation) -> u8 {
         Operation::Claim(claim) => claim.count != 1,
         _ => false,
     };
-    let left_out = operation.names().len() != 1 || slow;
+    let shared = operation.owner().is_some_and(|owner| Operation::is_shared(owner));
+    let left_out = operation.names().len() != 1 || slow || shared;
     verb(operation.verb()) + if left_out { LEFT_OUT } else { 0 }
 }
 

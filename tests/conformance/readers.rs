@@ -1,0 +1,299 @@
+//! Many readers, or one writer.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use quorumlock::{LostReason, Quorum, QuorumRwLock};
+
+use crate::common::eventually;
+use crate::world::World;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whether as many wait for it as there are nodes to agree.
+async fn wait_for(quorum: &Quorum, waiting: u32) -> bool {
+    let seen = quorum.inspect("a").await.unwrap();
+    let waits = |node: &quorumlock::Inspection| node.waiting >= waiting;
+    seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
+}
+
+async fn readers_hold_it_together_and_a_writer_alone(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
+    let readers =
+        [prices.read(SECOND).await.unwrap(), prices.read(SECOND).await.unwrap(), same.read(SECOND).await.unwrap()];
+    for lock in [&prices, &same] {
+        assert!(lock.try_write().await.unwrap().is_none());
+        assert!(lock.write(50 * MS).await.unwrap_err().is_timeout());
+    }
+    assert!(other.lock("a").try_acquire().await.unwrap().is_none(), "a lock on the name is its writer");
+    for reader in readers {
+        assert!(reader.is_held());
+        reader.release().await.unwrap();
+    }
+    let writer = same.write(5 * SECOND).await.unwrap();
+    assert!(prices.try_read().await.unwrap().is_none() && prices.try_write().await.unwrap().is_none());
+    assert!(same.read(50 * MS).await.unwrap_err().is_timeout());
+    writer.release().await.unwrap();
+    assert!(prices.try_read().await.unwrap().is_some());
+}
+
+async fn readers_that_come_after_a_writer_that_waits_enter_after_it(world: impl World) {
+    let clients = join_all((0..3).map(|_| world.client())).await;
+    let [one, two, three] = [0, 1, 2].map(|at| clients[at].rw_lock("a"));
+    let reader = one.read(SECOND).await.unwrap();
+    let mut writer = pin!(two.write(30 * SECOND));
+    tokio::select! {
+        _ = &mut writer => panic!("it is read"),
+        () = eventually("the writer waits", async || wait_for(&clients[0], 1).await) => {}
+    }
+    assert!(three.try_read().await.unwrap().is_none(), "a writer waits");
+    tokio::time::sleep(2 * MS).await;
+    let mut late = pin!(three.read(30 * SECOND));
+    tokio::select! {
+        _ = &mut writer => panic!("it is read"),
+        _ = &mut late => panic!("a writer waits"),
+        () = eventually("the reader waits", async || wait_for(&clients[0], 2).await) => {}
+    }
+    reader.release().await.unwrap();
+    let writer = tokio::select! {
+        biased;
+        _ = &mut late => panic!("it is the writer's turn"),
+        writer = &mut writer => writer.unwrap(),
+    };
+    assert!((&mut late).now_or_never().is_none());
+    writer.release().await.unwrap();
+    assert!(late.await.is_ok());
+}
+
+/// One that gives up is in nobody's way.
+async fn readers_behind_a_writer_that_gives_up_enter_beside_those_that_read(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
+    let reader = prices.read(SECOND).await.unwrap();
+    let mut late = pin!(same.read(30 * SECOND));
+    {
+        let mut writer = pin!(prices.write(30 * SECOND));
+        tokio::select! {
+            _ = &mut writer => panic!("it is read"),
+            () = eventually("the writer waits", async || wait_for(&other, 1).await) => {}
+        }
+        tokio::time::sleep(2 * MS).await;
+        tokio::select! {
+            _ = &mut writer => panic!("it is read"),
+            _ = &mut late => panic!("a writer waits"),
+            () = eventually("the reader waits", async || wait_for(&other, 2).await) => {}
+        }
+    }
+    assert!(late.await.is_ok());
+    assert!(reader.is_held());
+}
+
+async fn readers_that_wait_enter_together(world: impl World) {
+    let clients = join_all((0..4).map(|_| world.client())).await;
+    let locks: Vec<_> = clients.iter().map(|client| client.rw_lock("a")).collect();
+    let writer = locks[0].write(SECOND).await.unwrap();
+    let mut readers = pin!(join_all(locks.iter().flat_map(|lock| [lock.read(30 * SECOND), lock.read(30 * SECOND)])));
+    tokio::select! {
+        _ = &mut readers => panic!("it is written"),
+        () = eventually("all wait", async || wait_for(&clients[0], 8).await) => {}
+    }
+    writer.release().await.unwrap();
+    // Nobody has released by the time that the last has it.
+    let readers: Vec<_> = readers.await.into_iter().map(Result::unwrap).collect();
+    assert!(readers.iter().all(|reader| reader.is_held()));
+}
+
+async fn a_writer_is_not_starved_by_readers(world: impl World) {
+    let clients = join_all((0..3).map(|_| world.client())).await;
+    let busy = clients.iter().flat_map(|client| {
+        (0..3u32).map(move |number| async move {
+            let lock = client.rw_lock("a");
+            tokio::time::sleep(7 * MS * number).await;
+            loop {
+                let guard = lock.read(60 * SECOND).await.unwrap();
+                tokio::time::sleep(20 * MS).await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    let mut busy = pin!(join_all(busy).map(|_: Vec<()>| ()));
+    let lock = world.client().await.rw_lock("a");
+    for _ in 0..5 {
+        tokio::select! {
+            () = &mut busy => unreachable!("they never end"),
+            acquired = lock.write(20 * SECOND) => drop(acquired.expect("it is its turn some time")),
+        }
+    }
+}
+
+async fn writers_tokens_are_above_all_before_and_readers_between_those_of_writers(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
+    let (mut written, mut read) = (0, 0);
+    for round in 0..5 {
+        let (lock, another) = if round % 2 == 0 { (&prices, &same) } else { (&same, &prices) };
+        let writer = lock.write(5 * SECOND).await.unwrap();
+        assert!(writer.token() > written && writer.token() > read);
+        written = writer.token();
+        writer.release().await.unwrap();
+        let readers = [lock.read(5 * SECOND).await.unwrap(), another.read(5 * SECOND).await.unwrap()];
+        assert!(readers.iter().all(|reader| reader.token() > written));
+        read = readers.iter().map(|reader| reader.token()).max().unwrap();
+        for reader in readers {
+            reader.release().await.unwrap();
+        }
+    }
+}
+
+/// The other keeps its own by renewing: that tells nothing of who is silent.
+async fn each_reader_has_an_expiry_of_its_own(world: impl World) {
+    let renews = |client: Quorum, renews| {
+        let options = client.options().ttl(600 * MS).auto_renew(renews);
+        client.rw_lock_with("a", &options).unwrap()
+    };
+    let (stays, ends) = (renews(world.client().await, true), renews(world.client().await, false));
+    let writer = world.client().await.rw_lock("a");
+    let (stays, ends) = (stays.read(SECOND).await.unwrap(), ends.read(SECOND).await.unwrap());
+    assert_eq!(ends.lost().await, LostReason::Expired);
+    eventually("nodes have one reader", async || {
+        let mut readers = Vec::new();
+        for node in world.all() {
+            readers.push(world.look(node, "a").await.count);
+        }
+        readers.iter().all(|&readers| readers == 1)
+    })
+    .await;
+    assert!(stays.is_held() && writer.try_write().await.unwrap().is_none());
+    stays.release().await.unwrap();
+    assert!(writer.write(5 * SECOND).await.is_ok());
+}
+
+async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
+    let writer = prices.write(SECOND).await.unwrap();
+    let token = writer.token();
+    let mut reads = pin!(same.read(30 * SECOND));
+    tokio::select! {
+        _ = &mut reads => panic!("it is written"),
+        () = eventually("the reader waits", async || wait_for(&client, 1).await) => {}
+    }
+    tokio::time::sleep(2 * MS).await;
+    let mut writes = pin!(same.write(30 * SECOND));
+    tokio::select! {
+        _ = &mut reads => panic!("it is written"),
+        _ = &mut writes => panic!("it is written"),
+        () = eventually("the writer waits", async || wait_for(&client, 2).await) => {}
+    }
+    let reader = tokio::select! {
+        biased;
+        _ = &mut writes => panic!("it is read"),
+        reader = writer.downgrade() => reader.unwrap(),
+    };
+    assert!(reader.token() > token && reader.is_held());
+    // Who waited before the other writer enters with it, and that one after both.
+    let beside = tokio::select! {
+        biased;
+        _ = &mut writes => panic!("it is read"),
+        beside = &mut reads => beside.unwrap(),
+    };
+    assert!(reader.is_held());
+    reader.release().await.unwrap();
+    assert!((&mut writes).now_or_never().is_none());
+    beside.release().await.unwrap();
+    assert!(writes.await.unwrap().token() > token);
+}
+
+async fn a_writer_whose_time_is_over_becomes_no_reader(world: impl World) {
+    let client = world.client().await;
+    let lock = client.rw_lock_with("a", &client.options().ttl(300 * MS).auto_renew(false)).unwrap();
+    let writer = lock.write(SECOND).await.unwrap();
+    writer.lost().await;
+    assert!(writer.downgrade().await.unwrap_err().is_lost());
+    let other = world.client().await.rw_lock("a");
+    assert!(other.write(5 * SECOND).await.is_ok());
+}
+
+async fn a_reader_is_refused_to_become_the_writer_and_told_why(world: impl World) {
+    let lock = world.client().await.rw_lock("a");
+    let reader = lock.read(SECOND).await.unwrap();
+    let error = reader.upgrade().unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("wait for each other for ever"), "{error}");
+    assert!(reader.is_held());
+}
+
+async fn a_reader_is_renewed_and_found_by_who_looks(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
+    let reader = client.rw_lock("a").read(SECOND).await.unwrap();
+    assert!(other.rw_lock("a").write(SECOND).await.unwrap_err().is_timeout());
+    assert!(reader.is_held());
+    let seen = other.inspect("a").await.unwrap();
+    assert_eq!(seen.agreed(), Some(true));
+    drop(reader);
+    assert!(other.rw_lock("a").write(5 * SECOND).await.is_ok());
+}
+
+async fn readers_that_were_revoked_let_go(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let lock: QuorumRwLock = client.rw_lock("a");
+    let readers =
+        [lock.read(SECOND).await.unwrap(), lock.read(SECOND).await.unwrap(), lock.read(SECOND).await.unwrap()];
+    other.revoke("a").await.unwrap();
+    for reader in &readers {
+        reader.lost().await;
+        assert!(!reader.is_held());
+    }
+    drop(readers);
+    assert!(other.rw_lock("a").write(10 * SECOND).await.is_ok());
+}
+
+async fn bad_names_are_refused_for_readers_and_writers(world: impl World) {
+    let client = world.client().await;
+    assert!(client.rw_lock("").read(SECOND).await.unwrap_err().is_config());
+    assert!(client.rw_lock("a\0").write(SECOND).await.unwrap_err().is_config());
+    assert!(client.rw_lock_with("", &client.options()).unwrap_err().is_config());
+}
+
+async fn a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release(world: impl World) {
+    let client = world.client().await;
+    let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
+    let _other = world.client().await.rw_lock("a").read(SECOND).await.unwrap();
+    let before = asked();
+    client.rw_lock("a").read(SECOND).await.unwrap().release().await.unwrap();
+    let two_more: Vec<_> = before.iter().map(|before| before + 2).collect();
+    eventually("each node was asked", async || asked().iter().zip(&two_more).all(|(now, then)| now >= then)).await;
+    // An enrolment may come in between.
+    assert!(asked().iter().zip(&two_more).all(|(now, then)| *now <= then + 1), "{before:?}, {:?}", asked());
+}
+
+async fn what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(600 * MS)).await;
+    let reader = client.rw_lock("a").read(SECOND).await.unwrap();
+    world.delete(0, "a").await;
+    eventually("it is read there again", async || world.look(0, "a").await.holder.is_some()).await;
+    assert!(reader.is_held());
+    assert_eq!(world.holders("a").await, world.size());
+}
+
+both! {
+    3 nodes:
+        readers_hold_it_together_and_a_writer_alone,
+        readers_that_come_after_a_writer_that_waits_enter_after_it,
+        readers_behind_a_writer_that_gives_up_enter_beside_those_that_read,
+        readers_that_wait_enter_together,
+        a_writer_is_not_starved_by_readers,
+        writers_tokens_are_above_all_before_and_readers_between_those_of_writers,
+        each_reader_has_an_expiry_of_its_own,
+        a_writer_becomes_a_reader_without_a_gap,
+        a_writer_whose_time_is_over_becomes_no_reader,
+        a_reader_is_refused_to_become_the_writer_and_told_why,
+        a_reader_is_renewed_and_found_by_who_looks,
+        readers_that_were_revoked_let_go,
+        bad_names_are_refused_for_readers_and_writers,
+        a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release,
+        what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal;
+}
