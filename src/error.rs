@@ -85,6 +85,10 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeReport>,
+    /// Who holds the name and may say something of itself.
+    holder: Option<Arc<str>>,
+    /// What that one says.
+    says: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -100,7 +104,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), nodes: Vec::new(), source: None }))
+        let message = message.into();
+        Self(Arc::new(Inner { kind, message, nodes: Vec::new(), holder: None, says: None, source: None }))
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
@@ -119,6 +124,32 @@ impl Error {
     pub(crate) fn with_source(mut self, source: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         Arc::make_mut(&mut self.0).source = source;
         self
+    }
+
+    pub(crate) fn with_holder(mut self, holder: Option<Arc<str>>) -> Self {
+        Arc::make_mut(&mut self.0).holder = holder;
+        self
+    }
+
+    /// Who holds the name, where that one may say something of itself.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        self.0.holder.as_deref()
+    }
+
+    /// The same with what the holder says of itself.
+    pub(crate) fn with_words(mut self, says: &str, since: &str) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.message.push_str(&format!("; whoever holds it says {says:?}, and has held it for {since}"));
+        inner.says = Some(says.to_owned());
+        self
+    }
+
+    /// What the holder says of itself ([`QuorumLock::describe`](crate::QuorumLock::describe)),
+    /// where somebody held the name until the time ended, and a node told; of a leader's value the
+    /// first 256 bytes.
+    #[must_use]
+    pub fn holder_says(&self) -> Option<&str> {
+        self.0.says.as_deref()
     }
 
     /// What went wrong.

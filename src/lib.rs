@@ -40,6 +40,9 @@
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
+//! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
+//!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
+//!   lock a note for people.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
@@ -152,10 +155,10 @@ pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
 pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{
-    MAX_NAMES, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired,
-    WriteGuard,
+    Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Quorum,
+    QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
-pub use node::{Inspection, NodeState, NodeStatus};
+pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};

@@ -50,6 +50,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         6 => Just(Verb::Claim),
         2 => Just(Verb::Renew),
         1 => Just(Verb::Count),
+        2 => Just(Verb::Note),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Record),
@@ -174,8 +175,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     let asked = Asked {
         verb: sketch.verb,
         names: sketch.names.iter().map(|&name| names[name].clone()).collect(),
-        // Not all as long as the others: what is stored behind an owner must move with it.
-        owner: owner(sketch.owner, sketch.count % 2 * 10).into(),
+        owner: owner(sketch.owner, sketch.count % 2 * 10),
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
         count: sketch.count,
@@ -183,8 +183,16 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         grace: sketch.grace,
         handover: sketch.handover,
         next: sketch.next,
+        says: "".into(),
     };
-    asked.into()
+    if sketch.verb == Verb::Note { note(&sketch, asked).into() } else { asked.into() }
+}
+
+/// Mostly of who may have one, and sometimes one that was overtaken.
+fn note(sketch: &Sketch, asked: Asked) -> Asked {
+    let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count % 2 * 10) };
+    let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
+    Asked { owner, says, count: u32::try_from(sketch.next % 3).unwrap(), grace: sketch.handover, ..asked }
 }
 
 /// Of several readers the last to end is told, so no two end at the same time, and none soon.
@@ -193,9 +201,11 @@ fn readers_ttl(sketch: &Sketch) -> Duration {
     sketch.ttl.max(SHORT * 6_000) + Duration::from_secs(10) * number
 }
 
-fn owner(number: u8, round: u32) -> String {
-    let (number, shared) = (number % 4, if number < 4 { "" } else { "s" });
-    format!("{}/{shared}{number}.{round}", if number == 3 { DEAF } else { CLIENT })
+/// Not all as long as the others: what is stored behind an owner must move with it. One of them may
+/// have a note.
+fn owner(number: u8, round: u32) -> Arc<str> {
+    let (client, shared) = (if number % 4 == 3 { DEAF } else { CLIENT }, if number < 4 { "" } else { "s" });
+    Operation::round_owner(&format!("{client}/{shared}{}", number % 4), round, number == 2)
 }
 
 /// Servers by what the case drew: many of few, sometimes with one before them, or another list.
@@ -224,6 +234,11 @@ fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
 }
 
 fn same_entry(one: &Inspection, other: &Inspection) -> bool {
+    let described = |entry: &Inspection| {
+        let told = entry.description.as_ref()?;
+        Some((told.says.clone(), told.token, told.number))
+    };
+    let since = |entry: &Inspection| entry.description.as_ref().map(|told| told.since);
     let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
     let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
     (&one.holder, one.revoked, one.count) == (&other.holder, other.revoked, other.count)
@@ -231,6 +246,8 @@ fn same_entry(one: &Inspection, other: &Inspection) -> bool {
         && near(one.remaining, other.remaining)
         && turn(one) == turn(other)
         && near(left(one), left(other))
+        && described(one) == described(other)
+        && since(one).zip(since(other)).is_none_or(|(one, other)| one.abs_diff(other) < TOLERANCE)
 }
 
 fn rank(queued: &Option<Queued>) -> Option<u32> {

@@ -6,16 +6,17 @@
 -- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending
 --        with a zero byte:
 --          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record
---                  | 8 revoke | 9 enrol | 10 retire | 11 reset
---                  64 is added where it is about no or several names, is a release that requeues,
---                  or is a claim with another hold count than 1, or is shared
+--                  | 8 revoke | 9 enrol | 10 retire | 11 reset | 12 note | 13 scan
+--                  64 is added where it is about no or several names, is a release that requeues
+--                  or whose owner may have a note, or is a claim with another hold count than 1, or
+--                  is shared
 --                  32 is added where an operation before it in this call may be about one of its
 --                  names
 --          ttl     ms
 --          ballot  of teach the highest ballot that other nodes know
 --          owner   who asks: {client}/{acquisition}.{round}. Where the acquisition is 's' and a number
 --                  it is shared, a reader: it holds the name with others that are, and with no
---                  other
+--                  other. The round has one zero more in front where the owner may have a note
 --          count   hold count
 --          names   how many names; of teach, record, enrol, retire and reset 0
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the
@@ -36,6 +37,14 @@
 --        of teach:
 --          grace   more than 0 where it is no lesson of the node's own list, or too few nodes of
 --                  that know: it does not become one that is taught
+--        of note:
+--          owner   who holds the names, a line feed, and what it says of itself
+--          count   the number of the note: an earlier one of its owner does not replace a later one
+--          ballot  the token
+--          grace   how long ago the names were acquired
+--        of scan:
+--          owner   where the page begins: '0', or what was told with the page before
+--          count   about how many keys it looks at
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which
 --        the client adds. Teach needs it, and whatever reads or writes the roster
 --
@@ -77,6 +86,9 @@
 --                   registered for a hand-over; goes with the place in the queue, with a release of
 --                   that owner, and with the queue. Of who waits and is not registered '<d': the ms
 --                   that its turn must last at least
+--   P{name}:note    string, packed as '<I4ddI4s': kind 'QLN#', since when the name is held (ms of
+--                   TIME), token, number of the note, whose it is; then what that one says of
+--                   itself. Goes with the release, and with the key of the hold
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -121,7 +133,8 @@
 --   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
 --            or ''}. Where the owner is a reader, it is about all readers
 --   inspect  {inspected, then for every name: holder (with '!' where it was revoked) or '', count,
---            ms left (-2: free), fence, length of the queue, whose turn or '', ms left}. Where
+--            ms left (-2: free), fence, length of the queue, whose turn or '', ms left, '' or the
+--            holder's note: '{ms since it acquired} {token} {number} {what it says}'}. Where
 --            readers hold it: one of them, that was not revoked if there is any; how many; until the
 --            last of them ends
 --   teach    {taught}
@@ -133,6 +146,8 @@
 --            retired counts
 --   retire   {retired, then the roster}
 --   reset    {reset, then the roster as it was}: the node is retired no more
+--   note     {noted} | {lost, holder or ''}
+--   scan     {scanned, where the next page begins ('0': that was the last), names that are held}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes to a client, on the channel P .. 'wake:' .. {client}
@@ -165,9 +180,12 @@ local LONGEST_TTL = 86400000
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, READ, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x4000000, 0x234b4c51
+local NOTE = 0x234e4c51
 -- The shortest that are stored of a name, in the record, and of who is registered. An end that is
 -- over: zero as a double.
 local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
+-- The shortest note.
+local SHORTEST_NOTE = 25
 -- What the owner of a revoked hold ends with: '!'.
 local REVOKED = 33
 -- From how many keys on one command reads them, and up to how many: Lua's stack ends at 8,000
@@ -794,6 +812,20 @@ local function before(op, i, it)
   return first, op.grace, is_open(op, i, it)
 end
 
+-- Whether this owner may have a note.
+local function has_note(owner)
+  return find(owner, '%.0%d+$') ~= nil
+end
+
+-- What this owner says of itself, as it is told; and the number of that note.
+local function note(op, i, owner)
+  local stored = try('GET', op.locks[i] .. ':note')
+  if type(stored) ~= 'string' or #stored < SHORTEST_NOTE or sub(stored, 1, 4) ~= 'QLN#' then return end
+  local _, since, token, number, whose, behind = unpack('<I4ddI4s', stored)
+  if whose ~= owner then return end
+  return format('%d %d %d ', math.max(0, now - since), token, number) .. sub(stored, behind), number
+end
+
 local function look_all(op)
   local seen = {}
   for i = 1, #op.locks do seen[i] = look(op, i) end
@@ -919,6 +951,7 @@ function verbs.release(op)
       end
       it.holder, mine[i], freed = nil, true, freed + 1
     end
+    if has_note(op.owner) and note(op, i, op.owner) then call('DEL', op.locks[i] .. ':note') end
   end
   rotate()
   for i, it in ipairs(seen) do
@@ -1010,8 +1043,49 @@ function verbs.inspect(op)
       holder = another_reader(op, i) or it.reader .. '!'
       count = call('ZCOUNT', readers(op, i), '(' .. digits(now), '+inf')
     end
-    for _, part in ipairs({holder or '', count, left, it.bar, line, it.turn or '', it.left}) do
+    local says = holder and has_note(it.holder) and note(op, i, it.holder) or ''
+    for _, part in ipairs({holder or '', count, left, it.bar, line, it.turn or '', it.left, says}) do
       reply[#reply + 1] = part
+    end
+  end
+  return reply
+end
+
+-- Nothing that decides anything reads it.
+function verbs.note(op)
+  local owner, says = string.match(op.owner, '^([^\n]*)\n(.*)$')
+  -- No reader has one.
+  op.owner, op.shared = owner, false
+  local seen = look_all(op)
+  for i, it in ipairs(seen) do
+    if it.holder ~= owner then return {'lost', it.holder or ''} end
+  end
+  for i, it in ipairs(seen) do
+    local key = op.locks[i] .. ':note'
+    local stored, _, number = call('GET', key), note(op, i, owner)
+    if stored and sub(stored, 1, 4) ~= 'QLN#' then
+      error({err = 'ERR the key ' .. key .. ' is no note of this protocol'})
+    end
+    -- What was overtaken is no news.
+    if not number or number <= op.count then
+      local value = pack('<I4ddI4s', NOTE, now - op.grace, op.ballot, op.count, owner) .. says
+      call('SET', key, value, 'PX', digits(it.ends - now + KEEP))
+    end
+  end
+  return {'noted'}
+end
+
+-- A page of the names that are held.
+function verbs.scan(op)
+  local prefix = string.gsub(sub(KEYS[1], 1, -5), '[%*%?%[%]%^%-\\]', '\\%0')
+  local page = call('SCAN', op.owner, 'MATCH', prefix .. '{*}', 'COUNT', digits(op.count))
+  local reply = {'scanned', page[1]}
+  for _, lock in ipairs(page[2]) do
+    local stored = try('GET', lock)
+    if type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
+      local kind, _, ends = unpack('<I4dd', stored)
+      local last = kind >= PLAIN + READ and try('ZREVRANGE', lock .. ':readers', 0, 0, 'WITHSCORES')[2]
+      if ends > now or last and tonumber(last) > now then reply[#reply + 1] = lock end
     end
   end
   return reply
@@ -1196,6 +1270,7 @@ local function wrong(op)
     look(lock, 'string')
     look(lock .. ':queue', 'zset')
     look(lock .. ':hands', 'hash')
+    look(lock .. ':note', 'string')
     look(lock .. ':readers', 'zset')
   end
   return found
@@ -1209,7 +1284,10 @@ local function said(problem, op)
   return {'error', text}
 end
 
-local WORDS = {'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset'}
+local WORDS = {
+  'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'note',
+  'scan'
+}
 
 while at <= last do
   local op, verb, names = {locks = {}}

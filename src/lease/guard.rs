@@ -187,8 +187,8 @@ impl Deref for LockGuard {
 
 impl LockGuard {
     /// The guard of a round that was won.
-    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant) -> Self {
-        Self { lease: Lease(Held::begin(leases, rules, grant)), holds: true }
+    pub(crate) fn new(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Self {
+        Self { lease: Lease(Held::begin(leases, rules, grant, says)), holds: true }
     }
 
     /// A view that can be given away; it does not keep the lock.
@@ -254,6 +254,24 @@ impl LockGuard {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
             Some(Freed::Unknown) | None => Err(self.unconfirmed()),
+        }
+    }
+
+    /// Says something else of its holder from now on, and waits until a quorum has stored it.
+    pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
+        let held = &self.lease.0;
+        let until = held.round_timeout();
+        let telling = held.say(says)?;
+        match before(held.host(), until, telling.confirmed()).await {
+            Some(true) => Ok(()),
+            _ if !self.is_held() => Err(self.lost_error()),
+            _ => {
+                let message = format!("what was said of {} was not stored by a quorum", listed(self.0.grant.names()));
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
+            }
         }
     }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::schedule::{Event, Key, Schedule};
+use super::spoken::Spoken;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::metrics::RenewalEnded;
 use crate::node::Name;
-use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Voters};
+use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Telling, Voters};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
 use crate::words::listed;
 
@@ -50,6 +51,8 @@ struct State {
     over: Option<CancellationToken>,
     /// What the nodes said to the last renewal, unless it succeeded.
     failed: Vec<NodeReport>,
+    /// What its holder says of itself, if anything.
+    spoken: Option<Box<Spoken>>,
 }
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
@@ -63,10 +66,10 @@ const EXPIRE: usize = 1;
 
 impl Held {
     /// Begins the lease of a round that was won.
-    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant) -> Arc<Self> {
+    pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
         let (voters, won) = (&leases.voters, *grant.won());
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, voters.host.now());
-        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new() };
+        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -84,6 +87,9 @@ impl Held {
         }
         // A doubt that came before this lease could be found by it.
         held.rest_without(&mut state, voters.hints.doubts().since(won.t0));
+        if let Some(says) = says {
+            state.spoken = Some(Box::new(Spoken::begin(&held.grant, says.clone(), voters)));
+        }
         drop(state);
         held
     }
@@ -133,6 +139,23 @@ impl Held {
         state.holds = state.holds.saturating_add(1);
         // Sent under the lock: nodes see counts in the order in which they were set.
         Ok(self.grant.count(state.holds))
+    }
+
+    /// Sends what the holder says of itself from now on, or says that the lock is lost.
+    pub(super) fn say(&self, says: Arc<str>) -> Result<Telling> {
+        let mut state = self.state();
+        let held = state.tenure.is_held(self.now());
+        if let Some(spoken) = state.spoken.as_mut().filter(|_| held) {
+            // Sent under the lock: a release comes behind it.
+            return Ok(spoken.say(&self.grant, says, &self.leases.voters));
+        }
+        drop(state);
+        Err(self.lost_error())
+    }
+
+    /// What each node said to that.
+    pub(super) fn reports(&self, telling: &Telling) -> Vec<NodeReport> {
+        telling.reports(&self.leases.voters)
     }
 
     /// Gives one hold up; with the last, the lock is released. The release that was sent, if it
@@ -241,6 +264,9 @@ impl Held {
             Renewed::Extended { .. } => state.failed.clear(),
             Renewed::Unclear { .. } | Renewed::Lost(_) => state.failed = renewing.reports(),
             Renewed::Over => {}
+        }
+        if let (Renewed::Extended { .. } | Renewed::Unclear { .. }, Some(spoken)) = (renewed, &mut state.spoken) {
+            spoken.again(&self.grant, renewing, &self.leases.voters);
         }
         match renewed {
             Renewed::Extended { next, .. } => {

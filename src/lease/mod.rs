@@ -6,6 +6,7 @@ mod held;
 mod monitor;
 mod reaper;
 mod schedule;
+mod spoken;
 
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;

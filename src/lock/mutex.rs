@@ -11,8 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard};
 use crate::metrics::Ended;
 use crate::node::{Mode, Name};
-use crate::protocol::{Claimant, Grant, Open, Patience, Who};
+use crate::protocol::{Claimant, Grant, Open, Patience, Who, described};
 use crate::rules::Tick;
+use crate::words::about;
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
 /// nodes.
@@ -26,11 +27,16 @@ pub struct QuorumLock {
     names: Result<Arc<[Name]>, String>,
     mode: Mode,
     rules: Arc<Rules>,
+    /// What whoever holds it says of itself.
+    says: Option<Arc<str>>,
 }
+
+/// The longest note of a holder, in bytes.
+pub const MAX_NOTE: usize = 256;
 
 impl QuorumLock {
     pub(super) fn new(inner: Arc<Inner>, names: Result<Arc<[Name]>>, rules: Arc<Rules>) -> Self {
-        Self { inner, names: names.map_err(|error| error.to_string()), mode: Mode::Exclusive, rules }
+        Self { inner, names: names.map_err(|error| error.to_string()), mode: Mode::Exclusive, rules, says: None }
     }
 
     /// The same names, held with other readers.
@@ -46,12 +52,56 @@ impl QuorumLock {
         self.shared()
     }
 
+    /// The same lock, whose holder may say something of itself; at first `says`.
+    pub(super) fn saying(self, says: Arc<str>) -> Self {
+        Self { says: Some(says), ..self }
+    }
+
+    /// Its quorum, and its first name.
+    pub(super) fn first(&self) -> Result<(Arc<Inner>, Name)> {
+        let names = self.names.as_ref().map_err(Error::config)?;
+        Ok((self.inner.clone(), names[0].clone()))
+    }
+
+    /// The same lock with a note on what it is held for, as in `"deploy #812"`: up to [`MAX_NOTE`]
+    /// bytes without control characters. A bad note is refused when the lock is first acquired.
+    ///
+    /// While the lock is held, the nodes keep the note. Whoever looks at its names sees it
+    /// ([`Quorum::inspect`](crate::Quorum::inspect), `quorumlock status`), and for how long it has
+    /// been held; whoever waits in vain finds it in the error
+    /// ([`Error::holder_says`]), which takes up to 500 ms more. It is for people: nodes get it
+    /// right after the lock was acquired, without a round trip more, and a node that forgot it gets
+    /// it again with a later renewal. Nothing fails where a node cannot store it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let lock = quorum.lock("prod").describe("deploy #812");
+    /// let guard = lock.acquire(Duration::from_secs(5)).await?;
+    /// let late = quorum.lock("prod").acquire(Duration::ZERO).await.unwrap_err();
+    /// assert_eq!(late.holder_says(), Some("deploy #812"));
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn describe(&self, note: impl AsRef<str>) -> Self {
+        let note = note.as_ref();
+        let names = self.names.clone().and_then(|names| noted(note).map(|()| names));
+        Self { names, says: Some(note.into()), ..self.clone() }
+    }
+
     /// Acquires the lock, waiting for `timeout` at most.
     ///
     /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
     /// `timeout` of zero makes one try, and `Duration::MAX` waits for ever. One round of votes is
     /// always made whole once it is this caller's turn in this process, so a call may take up to
-    /// the round timeout where `timeout` is shorter.
+    /// the round timeout where `timeout` is shorter; and up to 500 ms more where it is in vain and
+    /// the holder has a [note](Self::describe).
     ///
     /// # Errors
     /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
@@ -78,7 +128,19 @@ impl QuorumLock {
     /// # }
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        self.timed(Patience::Until(self.inner.host.now() + timeout), None).await
+        match self.timed(Patience::Until(self.inner.host.now() + timeout), None).await {
+            Err(error) if error.holder().is_some() => Err(self.with_words(error).await),
+            acquired => acquired,
+        }
+    }
+
+    /// An error, with what the holder says of itself where a node tells it in time.
+    async fn with_words(&self, error: Error) -> Error {
+        let (Some(holder), Ok(names)) = (error.holder(), &self.names) else { return error };
+        match described(&self.inner.leases.voters, names, holder).await {
+            Some(told) if !told.says.is_empty() => error.with_words(shortened(&told.says), &about(told.since)),
+            _ => error,
+        }
     }
 
     /// Makes one try, and waits for nobody.
@@ -169,7 +231,7 @@ impl QuorumLock {
     /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
     /// be lost with the others: it is released, and the shutdown waits until that has been sent.
     fn hold(&self, (grant, open): (Grant, Open)) -> Result<LockGuard> {
-        let guard = LockGuard::new(&self.inner.leases, &self.rules, grant);
+        let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         if self.inner.shut.is_cancelled() {
             drop(guard);
             drop(open);
@@ -183,7 +245,8 @@ impl QuorumLock {
         let leases = &self.inner.leases;
         let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);
         let who = writer.map_or(Who::Next(self.mode), |writer| Who::Follows(writer.grant()));
-        let claimant = Claimant { voters, queue, names, who, rules: &self.rules, shut };
+        let may_have_note = self.says.is_some();
+        let claimant = Claimant { voters, queue, names, who, rules: &self.rules, may_have_note, shut };
         claimant.acquire(patience).await
     }
 }
@@ -204,6 +267,23 @@ struct Timing<'a> {
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
         self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
+    }
+}
+
+/// A value may be longer than a note.
+fn shortened(says: &str) -> &str {
+    let end = (0..=MAX_NOTE.min(says.len())).rev().find(|&end| says.is_char_boundary(end));
+    &says[..end.unwrap_or(0)]
+}
+
+/// Whether a note may be one, or what is wrong with it.
+fn noted(note: &str) -> Result<(), String> {
+    if note.len() > MAX_NOTE {
+        return Err(format!("a note has {} bytes; use at most {MAX_NOTE}", note.len()));
+    }
+    match note.chars().find(|character| character.is_control()) {
+        Some(control) => Err(format!("a note contains the control character {control:?}; remove it")),
+        None => Ok(()),
     }
 }
 

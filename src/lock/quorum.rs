@@ -126,7 +126,8 @@ impl Quorum {
         self.0.leases.voters.nodes.iter().map(|node| node.status()).collect()
     }
 
-    /// Asks all nodes who holds `name`; waits for those that answer within the round timeout.
+    /// Asks all nodes who holds `name`, and what the holder [says](QuorumLock::describe) of itself;
+    /// waits for those that answer within the round timeout.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. Nodes that

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 pub use hint::{HandedOver, Hint, Listener};
 pub use memory::MemoryNode;
-pub use operation::{Claim, Count, Mode, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
-pub use reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
+pub use operation::{Claim, Count, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
+pub use reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
 use crate::rules::Tick;

@@ -5,10 +5,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::node::operation::Name;
 use crate::rules::ballot::LIMIT;
 use crate::rules::handover::Stamp;
 use crate::rules::roster::Roster;
 use crate::words;
+
+/// What the holder of a name says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Description {
+    /// Its note ([`describe`](crate::QuorumLock::describe)), or the value that a leader proclaimed.
+    pub says: Arc<str>,
+    /// For how long it has held the name.
+    pub since: Duration,
+    /// The fencing token of its hold.
+    pub token: u64,
+    /// How many others it said before under this token.
+    pub number: u32,
+}
 
 /// What a node says of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,25 +44,52 @@ pub struct Inspection {
     pub waiting: u32,
     /// Who may claim the free name first, and for how long still.
     pub turn: Option<(String, Duration)>,
+    /// What the holder says of itself, if anything.
+    pub description: Option<Description>,
 }
 
 impl Inspection {
     /// A name nobody holds.
     #[must_use]
     pub const fn free(fence: u64) -> Self {
-        Self { holder: None, count: 0, revoked: false, remaining: None, fence, waiting: 0, turn: None }
+        Self {
+            holder: None,
+            count: 0,
+            revoked: false,
+            remaining: None,
+            fence,
+            waiting: 0,
+            turn: None,
+            description: None,
+        }
     }
 
     /// A name that `holder` holds.
     #[must_use]
     pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
-        Self { holder: Some(holder), count, revoked: false, remaining, fence, waiting: 0, turn: None }
+        Self {
+            holder: Some(holder),
+            count,
+            revoked: false,
+            remaining,
+            fence,
+            waiting: 0,
+            turn: None,
+            description: None,
+        }
     }
 
     /// The same, `revoked` or not.
     #[must_use]
     pub const fn with_revoked(mut self, revoked: bool) -> Self {
         self.revoked = revoked;
+        self
+    }
+
+    /// The same with what the holder says of itself.
+    #[must_use]
+    pub fn with_description(mut self, description: Description) -> Self {
+        self.description = Some(description);
         self
     }
 
@@ -116,14 +158,23 @@ pub enum Outcome {
     Extended,
     /// Renew: had been gone, and is held again. Not a vote.
     Healed,
-    /// Renew or count: the owner does not hold one of the names. Claim: one of them was taken away
-    /// from the owner.
+    /// Renew, count or note: the owner does not hold one of the names. Claim: one of them was taken
+    /// away from the owner.
     Lost {
         /// Who does; empty where nobody does.
         holder: String,
     },
     /// Count: set.
     Counted,
+    /// Note: stored, or a later one of the same owner was.
+    Noted,
+    /// Scan: a page of the names that are held.
+    Scanned {
+        /// Where the next page begins; where the first one did, this was the last.
+        next: String,
+        /// The names.
+        names: Vec<Name>,
+    },
     /// Release: done.
     Released {
         /// How many of the names had been held until then.
@@ -176,6 +227,8 @@ impl Outcome {
             Self::Released { .. } => "released",
             Self::Revoked { .. } => "revoked",
             Self::Counted => "counted",
+            Self::Noted => "noted",
+            Self::Scanned { .. } => "scanned",
             Self::Inspected(_) => "inspected",
             Self::Taught => "taught",
             Self::Listed(_) => "listed",

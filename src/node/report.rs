@@ -43,7 +43,9 @@ impl Outcome {
             | Self::Listed(_)
             | Self::Retired(_)
             | Self::Reset(_)
-            | Self::Record { .. } => NodeCause::Agreed,
+            | Self::Record { .. }
+            | Self::Noted
+            | Self::Scanned { .. } => NodeCause::Agreed,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Mode, Name, Outcome, Queued, Reply, Stance};
+use crate::node::{Mode, Name, Operation, Outcome, Queued, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -50,6 +50,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) names: &'a Arc<[Name]>,
     pub(crate) who: Who<'a>,
     pub(crate) rules: &'a Rules,
+    /// Whether it will say something of itself once it holds them.
+    pub(crate) may_have_note: bool,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
 }
@@ -88,7 +90,7 @@ impl Claimant<'_> {
         self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
         let places = self.turns(patience, whole).await?;
-        let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who);
+        let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
@@ -254,7 +256,10 @@ impl Claimant<'_> {
             (Head::Undecided, _) | (Head::Trying, Patience::Once) if !place.is_held() => {
                 self.error(ErrorKind::Unavailable, "no quorum has answered an earlier caller of this process")
             }
-            _ => self.error(out_of_time(patience), "others in this process are before this caller"),
+            (head, _) => {
+                let holder = if let Head::Contended(holder) = head { holder } else { None };
+                self.error(out_of_time(patience), "others in this process are before this caller").with_holder(holder)
+            }
         }
     }
 
@@ -361,7 +366,7 @@ impl Claimant<'_> {
             }
             Cause::Unavailable | Cause::Undecided => self.error(ErrorKind::Unavailable, "a quorum is out of reach"),
         };
-        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source())
+        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source()).with_holder(defeat.holder())
     }
 
     fn error(&self, kind: ErrorKind, why: &str) -> Error {
@@ -423,7 +428,7 @@ impl Defeat {
 
     fn head(&self, voters: &Voters) -> Head {
         match self.cause() {
-            Cause::Contended => Head::Contended,
+            Cause::Contended => Head::Contended(self.holder()),
             Cause::Unavailable => Head::Unavailable(self.reports(voters)),
             Cause::Undecided => Head::Undecided,
         }
@@ -440,6 +445,16 @@ impl Defeat {
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
         first.map(|left| left + Duration::from_millis(1))
+    }
+
+    /// Who holds it, where that one may have a note.
+    fn holder(&self) -> Option<Arc<str>> {
+        let holder = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.as_str().into()),
+            _ => None,
+        };
+        let rounds = [Some(&self.round), self.before.as_ref()];
+        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
     }
 
     /// What caused the first fault.

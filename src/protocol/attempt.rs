@@ -17,7 +17,7 @@ use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Mode, Name, Release, Stance};
+use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
@@ -31,6 +31,7 @@ pub(super) struct Attempt<'a> {
     mode: Mode,
     acquisition: String,
     number: u64,
+    may_have_note: bool,
     /// What was asked under the present owner, and what follows from the answers.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
     owner: Arc<str>,
@@ -55,7 +56,13 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(voters: &'a Arc<Voters>, names: &'a Arc<[Name]>, limits: &'a Rules, who: Who<'_>) -> Self {
+    pub(super) fn new(
+        voters: &'a Arc<Voters>,
+        names: &'a Arc<[Name]>,
+        limits: &'a Rules,
+        who: Who<'_>,
+        may_have_note: bool,
+    ) -> Self {
         let (acquisition, number) = who.acquisition(voters);
         let Rules { validity, min_validity, .. } = *limits;
         Self {
@@ -63,9 +70,10 @@ impl<'a> Attempt<'a> {
             names,
             limits,
             mode: who.mode(),
-            owner: owner(&acquisition, 0),
+            owner: Operation::round_owner(&acquisition, 0, may_have_note),
             acquisition,
             number,
+            may_have_note,
             lasts: None,
             rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             last: None,
@@ -247,7 +255,8 @@ impl<'a> Attempt<'a> {
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let highest = self.rules.highest();
         self.rules.give_up();
-        (self.owner, self.lasts) = (owner(&self.acquisition, self.rules.round()), None);
+        let round = self.rules.round();
+        (self.owner, self.lasts) = (Operation::round_owner(&self.acquisition, round, self.may_have_note), None);
         // What a node pushes from here on is given back by whoever hears it.
         let turned = |listening: &Listening| listening.turn_to(self.owner.clone(), last.handover);
         let handed = self.listening.as_ref().map(turned).unwrap_or_default();
@@ -329,8 +338,4 @@ impl Drop for Attempt<'_> {
 fn whom(may_hold: NodeSet, unheard: NodeSet, handed: &Handovers) -> Whom {
     let ask = may_hold.or(handed.pushed()).or(handed.registered());
     Whom { ask, insist: ask, unheard }
-}
-
-fn owner(acquisition: &str, round: u32) -> Arc<str> {
-    format!("{acquisition}.{round}").into()
 }

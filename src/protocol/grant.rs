@@ -7,6 +7,7 @@ use super::listening::Listening;
 use super::places::Places;
 use super::release::{Cleanup, Whom};
 use super::renew::Renewing;
+use super::telling::{Telling, Words};
 use super::voters::Voters;
 use crate::node::{Claim, Mode, Name, Release};
 use crate::rules::{NodeSet, Won};
@@ -73,6 +74,11 @@ impl Grant {
     /// Sends a renewal, with the hold count.
     pub(crate) fn renew(&self, holds: u32) -> Renewing {
         Renewing::start(&self.voters, &self.claim, holds)
+    }
+
+    /// Tells these nodes what the holder says of itself.
+    pub(crate) fn tell(&self, words: &Words, whom: NodeSet) -> Telling {
+        Telling::start(&self.voters, &self.claim, self.token(), words, whom)
     }
 
     /// Releases it on every node, and insists where it may be held.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inspect::Survey;
 use super::voters::Voters;
-use crate::node::Inspection;
+use crate::node::{Description, Inspection};
 use crate::rules::NodeSet;
 
 /// What each node says of a name.
@@ -33,6 +33,15 @@ impl Inspected {
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
         holders().find(|holder| holders().filter(|other| other == holder).count() >= self.quorum)
+    }
+
+    /// What the holder says of itself ([`describe`](crate::QuorumLock::describe)), if anything: the
+    /// last that any node knows.
+    #[must_use]
+    pub fn description(&self) -> Option<&Description> {
+        let holder = self.holder()?;
+        let theirs = self.said().filter(|said| said.holder.as_deref() == Some(holder));
+        theirs.filter_map(|said| said.description.as_ref()).max_by_key(|told| (told.token, told.number))
     }
 
     /// Whether the hold was [revoked](crate::Quorum::revoke), and so many nodes say so that no

@@ -108,7 +108,7 @@ impl Places {
     /// Whoever is behind it for a name waits for whom it waits for.
     fn pass_on(&self) {
         let head = match self.blocked().head() {
-            Head::Holding => Head::Contended,
+            Head::Holding => Head::Contended(None),
             head => head,
         };
         self.all().filter(|place| place.is_first()).for_each(|place| place.tell(head.clone()));
@@ -269,6 +269,6 @@ mod tests {
         assert!(matches!(single.blocked().head(), Head::Unavailable(_)));
         b.tell(&Head::Holding);
         assert!((&mut waits).now_or_never().is_none());
-        assert!(matches!(single.blocked().head(), Head::Contended));
+        assert!(matches!(single.blocked().head(), Head::Contended(None)));
     }
 }

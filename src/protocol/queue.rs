@@ -18,8 +18,8 @@ pub(super) enum Head {
     Trying,
     /// It has the lock.
     Holding,
-    /// Somebody else has it.
-    Contended,
+    /// Somebody else has it: who, where that one may have a note.
+    Contended(Option<Arc<str>>),
     /// Too few nodes have answered in time so far.
     Undecided,
     /// A quorum is out of reach.

@@ -11,7 +11,7 @@ use crate::node::{Claim, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
     round: Arc<Round<RenewalTally>>,

@@ -73,6 +73,12 @@ impl RenewalTally {
         self.extended
     }
 
+    /// The nodes that did not hold the names.
+    #[must_use]
+    pub const fn absent(&self) -> NodeSet {
+        self.absent
+    }
+
     /// The same, where only votes count that are `extended` by these.
     #[must_use]
     pub const fn among(mut self, voters: NodeSet) -> Self {

@@ -136,6 +136,46 @@ async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
+/// Notes are told again with each renewal, and refused each time.
+#[tokio::test]
+async fn a_note_that_a_node_has_no_memory_for_keeps_nothing_else_from_it() {
+    let servers = servers(3).await;
+    let quorum = unguarded(&servers).ttl(SECOND).connect().await.unwrap();
+    let guard = quorum.lock("full").describe("what it is for").acquire(SECOND).await.unwrap();
+    let leader = quorum.election("office").campaign(SECOND).await.unwrap();
+    eventually("it is stored", async || quorum.inspect("full").await.unwrap().description().is_some()).await;
+    servers.iter().for_each(|server| {
+        server.command(&["DEL", "quorumlock:{full}:note"]);
+        assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    });
+    let error = leader.proclaim("here").await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("raise maxmemory"), "{error}");
+    let until = tokio::time::Instant::now() + 2 * SECOND;
+    eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
+    assert!(guard.is_held() && leader.is_held());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(leader.resign().await.unwrap(), Released::Released);
+    assert!(servers.iter().all(|server| server.command(&["EXISTS", "quorumlock:{office}:note"]) == "0"));
+}
+
+#[tokio::test]
+async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
+    let keys = [["RPUSH", "list", "the key quorumlock:{list}:note is a list"], ["SET", "text", "is no note of this"]];
+    for [command, name, told] in keys {
+        let (servers, key) = (servers(1).await, format!("quorumlock:{{{name}}}:note"));
+        servers[0].command(&[command, &key, "precious"]);
+        let quorum = unguarded(&servers).connect().await.unwrap();
+        let leader = quorum.election(name).campaign(SECOND).await.unwrap();
+        let error = leader.proclaim("here").await.unwrap_err();
+        assert!(error.is_unavailable() && error.to_string().contains(told), "{error}");
+        let seen = quorum.inspect(name).await.unwrap();
+        assert!(seen.holder().is_some() && seen.description().is_none());
+        assert_eq!(leader.resign().await.unwrap(), Released::Released);
+        assert_eq!(servers[0].command(&["EXISTS", &key]), "1", "nothing is lost");
+        assert!(quorum.lock(name).describe("what it is for").acquire(SECOND).await.is_ok());
+    }
+}
+
 #[tokio::test]
 async fn a_fence_near_its_end_is_told_with_what_to_do() {
     let servers = servers(1).await;

@@ -6,6 +6,7 @@ mod common;
 
 mod bench;
 mod demo;
+mod elect;
 mod environment;
 mod log;
 mod members;

@@ -132,3 +132,52 @@ async fn a_waiter_killed_at_the_head_of_the_line_delays_the_next_by_no_more_than
     // itself in 5 s.
     assert!(waited < std::time::Duration::from_millis(100 + 900), "{waited:?}");
 }
+
+#[tokio::test]
+async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo > $0/in; exec sleep 1000";
+    let note = ["--describe", "deploy #812"];
+    let _holder = Background::start(&mut run(&servers, "job", &note, script, folder.path()));
+    super::until("it is held", || folder.path().join("in").exists());
+    super::until("the nodes know it", || {
+        let (_, seen) = json(over(&servers).args(["status", "job", "--json"]));
+        seen["says"] == "deploy #812" && seen["held_for_ms"].as_f64().unwrap() > 0.0
+    });
+    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    assert!(out.contains("its holder says \"deploy #812\", and has held it for"), "{out}");
+    let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "0"], "true", folder.path()));
+    assert!(code == 75 && err.contains("whoever holds it says \"deploy #812\""), "{code}: {err}");
+    let (code, _, err) = done(&mut run(&servers, "other", &["--describe", "a\nb"], "true", folder.path()));
+    assert!(code == 64 && err.contains("control character"), "{code}: {err}");
+}
+
+#[tokio::test]
+async fn all_names_that_are_held_are_shown() {
+    let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    assert_eq!((code, &*out), (0, "0 names are held\n"));
+    let script = "echo > $0/two; exec sleep 1000";
+    let options = ["job/2", "--describe", "deploy #812"];
+    let _two = Background::start(&mut run(&servers, "job/1", &options, script, folder.path()));
+    super::until("they are held", || folder.path().join("two").exists());
+    super::until("the nodes know it", || {
+        let (_, seen) = json(over(&servers).args(["status", "--all", "--json"]));
+        let names = seen["names"].as_array().unwrap().clone();
+        names.len() == 2 && names.iter().all(|name| name["says"] == "deploy #812" && name["remaining_ms"].is_number())
+    });
+    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    let rows: Vec<_> = out.lines().collect();
+    assert!(code == 0 && rows[1].starts_with("job/1 ") && rows[2].starts_with("job/2 "), "{out}");
+    assert!(rows[2].ends_with("deploy #812") && out.ends_with("2 names are held\n"), "{out}");
+    let (_, out, _) = done(over(&servers).args(["status", "--all", "--limit", "1"]));
+    assert!(out.contains("more than 1 names are held; --limit shows more") && !out.contains("job/2"), "{out}");
+    servers[0].kill();
+    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    assert!(code == 0 && out.contains("not read: ") && out.contains("2 names are held"), "{out}");
+    servers[1].kill();
+    let (code, seen) = json(over(&servers).args(["status", "--all", "--json", "--connect-timeout", "300ms"]));
+    assert_eq!((code, &seen["complete"]), (69, &false.into()));
+    let (code, _, err) = done(over(&servers).args(["status", "job", "--all"]));
+    assert!(code == 64 && err.contains("cannot be used with"), "{code}: {err}");
+}

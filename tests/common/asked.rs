@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Claim, Count, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
+use quorumlock::node::{Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
 use quorumlock::rules::roster::{Enrolment, Server};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
@@ -13,19 +13,23 @@ use quorumlock::rules::roster::{Enrolment, Server};
 pub struct Asked {
     pub verb: Verb,
     pub names: Arc<[Name]>,
-    /// Of an enrolment its servers.
+    /// Of an enrolment its servers; of a scan where it begins.
     pub owner: Arc<str>,
     /// Of an enrolment the longest ttl.
     pub ttl: Duration,
-    /// Of a lesson the highest one; of an enrolment the protocol.
+    /// Of a lesson the highest one; of an enrolment the protocol; of a note the token.
     pub ballot: u64,
-    /// Of a lesson its number; of an enrolment how many nodes its list has.
+    /// Of a lesson or a note its number; of an enrolment how many nodes its list has; of a scan
+    /// about how many keys are looked at.
     pub count: u32,
     pub stance: Stance,
-    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
+    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand; of a
+    /// note its age.
     pub grace: Duration,
     pub handover: Duration,
     pub next: u64,
+    /// What a note says.
+    pub says: Arc<str>,
 }
 
 impl Asked {
@@ -42,6 +46,7 @@ impl Asked {
             grace: Duration::ZERO,
             handover: Duration::ZERO,
             next: 0,
+            says: "".into(),
         }
     }
 
@@ -74,7 +79,7 @@ impl Asked {
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next } = asked;
+        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, says } = asked;
         match verb {
             Verb::Claim => Claim { names, owner, ttl, ballot, count, stance, grace, handover }.into(),
             Verb::Renew => Renew { names, owner, ttl, ballot, count }.into(),
@@ -91,6 +96,8 @@ impl From<Asked> for Operation {
             }
             Verb::Retire => Self::Retire,
             Verb::Reset => Self::Reset,
+            Verb::Note => Note { names, owner, token: ballot, number: count, age: grace, says }.into(),
+            Verb::Scan => Scan { from: owner, keys: count }.into(),
         }
     }
 }
@@ -120,6 +127,11 @@ impl From<&Operation> for Asked {
                 Self { ballot: *ballot, ..Self::by(verb, names, owner) }
             }
             Operation::Enrol(enrolment) => Self::enrolment(enrolment),
+            Operation::Note(Note { names, owner, token, number, age, says }) => {
+                let (ballot, count, grace, says) = (*token, *number, *age, says.clone());
+                Self { ballot, count, grace, says, ..Self::by(verb, names, owner) }
+            }
+            Operation::Scan(Scan { from, keys }) => Self { owner: from.clone(), count: *keys, ..Self::node(verb) },
             Operation::Record | Operation::Retire | Operation::Reset => Self::node(verb),
         }
     }

@@ -37,8 +37,10 @@ macro_rules! both {
 
 mod clocks;
 mod closing;
+mod elections;
 mod forced;
 mod holding;
+mod notes;
 mod operations;
 mod readers;
 mod renewing;

@@ -96,6 +96,51 @@ async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: 
     assert_eq!(node.look("a").await.fence, 9);
 }
 
+async fn a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing(node: Bench) {
+    let note = |owner: &str, count, says: &str| Asked {
+        count,
+        says: says.into(),
+        grace: TTL,
+        ..operation(Verb::Note, owner, 5)
+    };
+    let says = async || node.look("a").await.description.map(|told| told.says.to_string());
+    assert_eq!(node.ask(&note("me.00", 1, "x")).await, Outcome::Lost { holder: String::new() });
+    assert_eq!(node.look("a").await, Inspection::free(0), "nothing was taken");
+    node.claim("me.00", 5).await;
+    for (number, text, stored) in [(1, "one", "one"), (3, "three", "three"), (2, "two", "three"), (3, "3", "3")] {
+        assert_eq!(node.ask(&note("me.00", number, text)).await, Outcome::Noted);
+        assert_eq!(says().await.as_deref(), Some(stored));
+    }
+    let told = node.look("a").await.description.unwrap();
+    assert!((told.token, told.number) == (5, 3) && told.since >= TTL && told.since < 2 * TTL, "{told:?}");
+    assert_eq!(node.ask(&note("other.00", 9, "x")).await, Outcome::Lost { holder: "me.00".to_owned() });
+    assert_eq!((says().await.as_deref(), node.look("a").await.fence), (Some("3"), 5));
+    node.release("me.00", 5).await;
+    assert_eq!(says().await, None);
+    node.claim("other.00", 9).await;
+    assert_eq!(says().await, None, "it was another's");
+    assert_eq!(node.ask(&note("other.00", 0, "")).await, Outcome::Noted);
+    assert_eq!(says().await.as_deref(), Some(""));
+}
+
+async fn a_page_tells_names_that_are_held_and_no_others(node: Bench) {
+    // The key prefix of this node is empty.
+    let named = |asked: Asked| Asked { names: [Name::new("", "{a}:queue").unwrap()].into(), ..asked };
+    let scan = Asked { names: [].into(), count: 1_000, ..operation(Verb::Scan, "0", 0) };
+    let page = async || match node.ask(&scan).await {
+        Outcome::Scanned { next, names } => {
+            (next, names.iter().map(|name| name.text().to_string()).collect::<Vec<_>>())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(page().await, ("0".to_owned(), Vec::new()));
+    node.ask(&named(operation(Verb::Claim, "me", 5))).await;
+    node.ask(&named(waits("c/2.0", 6, Duration::ZERO))).await;
+    assert_eq!(page().await, ("0".to_owned(), vec!["{a}:queue".to_owned()]));
+    node.ask(&named(operation(Verb::Release, "me", 5))).await;
+    assert_eq!(page().await, ("0".to_owned(), Vec::new()), "it is reserved, and not held");
+}
+
 async fn a_count_is_set_where_the_owner_holds_and_is_no_claim(node: Bench) {
     let count = Asked { count: 3, ..operation(Verb::Count, "me", 5) };
     assert_eq!(node.ask(&count).await, Outcome::Lost { holder: String::new() });
@@ -749,6 +794,8 @@ both! {
     a_free_name_is_granted_and_told_with_holder_count_and_fence;
     a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
     a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
+    a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing;
+    a_page_tells_names_that_are_held_and_no_others;
     a_count_is_set_where_the_owner_holds_and_is_no_claim;
     a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
     who_is_revoked_later_brings_nobody_back_who_was_revoked_before;

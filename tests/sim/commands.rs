@@ -180,7 +180,9 @@ impl<'a> Reader<'a> {
             let (next, handover) =
                 if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
             let stance = stance(wait as i64, ticket as u64);
-            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next };
+            // No client here has notes.
+            let says = "".into();
+            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, says };
             self.operations.push(asked.into());
         }
         assert_eq!(used, self.found.len(), "all was read");
@@ -363,7 +365,13 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
     let parts = match outcome {
-        Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught => vec![outcome.as_str().into()],
+        Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught | Outcome::Noted => {
+            vec![outcome.as_str().into()]
+        }
+        Outcome::Scanned { next, names } => {
+            let keys = names.iter().map(|name| name.key().to_string().into());
+            ["scanned".into(), next.clone().into()].into_iter().chain(keys).collect()
+        }
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
         Outcome::Held { holder, remaining, fence: mark, queued } => {
             let remaining = remaining.map_or(Value::Integer(-1), left);
@@ -397,7 +405,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     Value::Array(parts)
 }
 
-fn inspected(entry: &Inspection) -> [Value; 7] {
+fn inspected(entry: &Inspection) -> [Value; 8] {
     let (turn, turn_left) = entry.turn.clone().unwrap_or_default();
     let holder = entry.holder.clone();
     let free = if holder.is_none() { -2 } else { -1 };
@@ -409,6 +417,7 @@ fn inspected(entry: &Inspection) -> [Value; 7] {
         i64::from(entry.waiting).into(),
         turn.into(),
         left(turn_left),
+        String::new().into(),
     ]
 }
 

@@ -141,6 +141,8 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(
             Outcome::Inspected(_)
             | Outcome::Counted
+            | Outcome::Noted
+            | Outcome::Scanned { .. }
             | Outcome::Taught
             | Outcome::Record { .. }
             | Outcome::Listed(_)

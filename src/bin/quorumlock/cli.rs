@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::duration;
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Sandbox(Sandbox),
     /// Runs a command while holding a lock
     Run(Run),
+    /// Runs a command while leading: waits until it is elected, and lets others see who leads
+    Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
     /// Takes a lock away from whoever holds it
@@ -141,6 +143,10 @@ pub(crate) struct Run {
     /// [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
+    /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
+    /// 256 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) describe: Option<String>,
     /// Does not wait in the queue: asks at random times, and may overtake those who wait
     #[arg(long)]
     pub(crate) unfair: bool,
@@ -153,10 +159,32 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// With the options of `run`. What is changed here comes last otherwise, also of positions.
+#[derive(Args)]
+#[command(
+    mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: whoever leads holds the lock on it")),
+    mut_arg("command", |command| command.index(2)),
+    mut_arg("describe", |describe| describe.hide(true))
+)]
+pub(crate) struct Elect {
+    /// What is proclaimed while the command runs, such as an address: up to 64 KiB
+    #[arg(long, value_name = "TEXT", conflicts_with = "describe")]
+    pub(crate) value: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
 #[derive(Args)]
 pub(crate) struct Status {
     /// A lock's name, to see who holds it
     pub(crate) name: Option<String>,
+    /// All names that are held under the key prefix. Nodes go through all their keys for that, a
+    /// thousand at a time
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// How many names --all shows at most
+    #[arg(long, value_name = "N", default_value_t = 1_000, requires = "all")]
+    pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// Prints one JSON object

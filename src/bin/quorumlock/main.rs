@@ -18,6 +18,7 @@ mod duration;
 mod exporter;
 mod failure;
 mod histogram;
+mod hold;
 mod latency;
 mod members;
 mod output;
@@ -74,6 +75,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
     match command {
         Command::Sandbox(args) => sandbox::sandbox(args).await,
         Command::Run(args) => run::run(args).await,
+        Command::Elect(args) => run::elect(args).await,
         Command::Status(args) => status::status(args).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,

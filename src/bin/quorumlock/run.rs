@@ -1,18 +1,19 @@
-//! `quorumlock run`: a command under a lock, dead before the lock can pass on.
+//! `quorumlock run` and `elect`: a command under a lock, dead before the lock can pass on.
 
 use std::future::Future;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quorumlock::{Error, ErrorKind, Inspected, Lease, LockGuard, NodeState, Quorum, QuorumLock, Released};
+use quorumlock::{Error, ErrorKind, Inspected, Lease, LockOptions, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::cli::Run;
+use crate::cli::{Elect, Run};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, below};
+use crate::hold::{Held, Wanted};
 use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::settings::{self, Settings};
@@ -42,6 +43,31 @@ const MARGIN: Duration = Duration::from_millis(500);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(args: Run) -> Outcome {
+    let describe = args.describe.clone();
+    held_by_a_command(args, |quorum, args, options| {
+        let lock = quorum.lock_all_with(&args.names, options)?;
+        Ok(Wanted::Lock(describe.map_or_else(|| lock.clone(), |note| lock.describe(note))))
+    })
+    .await
+}
+
+pub(crate) async fn elect(args: Elect) -> Outcome {
+    let Elect { run, value } = args;
+    if run.describe.is_some() {
+        return Err(Failure::usage(
+            "an election has no --describe; use --value, which others see while the command runs",
+        ));
+    }
+    held_by_a_command(run, |quorum, args, options| {
+        Ok(Wanted::Office(quorum.election_with(&args.names[0], options)?, value))
+    })
+    .await
+}
+
+async fn held_by_a_command(
+    args: Run,
+    wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
+) -> Outcome {
     let mut signals = Signals::all()?;
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = ttl(&args, &settings)?;
@@ -51,7 +77,7 @@ pub(crate) async fn run(args: Run) -> Outcome {
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     // With less it would be stopped at once.
-    let lock = quorum.lock_all_with(&args.names, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    let wanted = wanted(&quorum, &args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     fit_into_a_variable(&args.names)?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
     match unless_told(&mut signals, connecting).await {
@@ -60,7 +86,7 @@ pub(crate) async fn run(args: Run) -> Outcome {
         }
         Err(signal) => return Ok(process::ended_by(signal)),
     }
-    let outcome = under_lock(&args, wait, (&quorum, &lock), grace, &mut signals).await;
+    let outcome = under_lock(&args, wait, (&quorum, &wanted), grace, &mut signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }
@@ -155,23 +181,24 @@ impl Wait {
 async fn under_lock(
     args: &Run,
     wait: Wait,
-    (quorum, lock): (&Quorum, &QuorumLock),
+    (quorum, wanted): (&Quorum, &Wanted),
     grace: Duration,
     signals: &mut Signals,
 ) -> Outcome {
-    let waiting = output::telling(lock.acquire(wait.left()), waits(&args.names, wait.timeout, quorum));
-    let guard = match unless_told(signals, waiting).await {
-        Ok(guard) => guard.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
+    let waiting = output::telling(wanted.acquire(wait.left()), waits(&args.names, wait.timeout, quorum));
+    let held = match unless_told(signals, waiting).await {
+        Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let names = guard.names().collect::<Vec<_>>().join("\n");
-    let variables = [("QUORUMLOCK_NAME", names), ("QUORUMLOCK_FENCING_TOKEN", guard.token().to_string())];
-    let name = guard.names().collect::<Vec<_>>().join(", ");
-    tracing::info!(name, token = guard.token(), "lock acquired");
+    let lease = held.lease();
+    let names = lease.names().collect::<Vec<_>>().join("\n");
+    let variables = [("QUORUMLOCK_NAME", names), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
+    let name = lease.names().collect::<Vec<_>>().join(", ");
+    tracing::info!(name, token = lease.token(), "lock acquired");
     let mut program = Program::start(&args.command, &variables)?;
-    let watch = Watch { lease: guard.lease(), grace };
+    let watch = Watch { lease, grace };
     match watch.over(&mut program, signals).await? {
-        Ended::Itself(status) => released(guard, status).await,
+        Ended::Itself(status) => released(held, status).await,
         Ended::Stopped { killed: false } => Err(Failure::new(LOST, "the command was stopped")),
         Ended::Stopped { killed: true } => {
             Err(Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL"))
@@ -221,9 +248,9 @@ fn is_kept(seen: &Inspected) -> bool {
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
-async fn released(guard: LockGuard, status: ExitStatus) -> Outcome {
-    let name = listed(&guard.names().collect::<Vec<_>>());
-    match guard.release().await {
+async fn released(held: Held, status: ExitStatus) -> Outcome {
+    let name = listed(&held.lease().names().collect::<Vec<_>>());
+    match held.release().await {
         Ok(Released::Released) => Ok(process::code(status)),
         Ok(Released::AlreadyExpired) => {
             let told = format!("the lock on {name} was lost while the command ran, which ended with {status}");

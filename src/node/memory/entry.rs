@@ -7,7 +7,8 @@ use super::line::Line;
 use super::readers::Readers;
 use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
-use crate::node::operation::Operation;
+use crate::node::operation::{Note, Operation};
+use crate::node::reply::Description;
 
 /// How many revoked owners are remembered.
 const TAKEN: usize = 24;
@@ -60,6 +61,8 @@ pub(super) struct Entry {
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
+    /// What some owner said of itself, and when that was told.
+    note: Option<(Note, Duration)>,
     pub(super) readers: Readers,
     /// When the fence is forgotten.
     expires: Duration,
@@ -211,6 +214,23 @@ impl Entry {
         }
     }
 
+    /// Keeps what its holder says of itself, unless that was overtaken.
+    pub(super) fn describe(&mut self, note: &Note, now: Duration) {
+        let later = |(known, _): &(Note, Duration)| known.owner == note.owner && known.number > note.number;
+        if !self.note.as_ref().is_some_and(later) {
+            self.note = Some((note.clone(), now));
+        }
+    }
+
+    /// What its holder says of itself.
+    pub(super) fn description(&self, now: Duration) -> Option<Description> {
+        let holder = &self.holder(now)?.owner;
+        let (Note { owner, token, number, age, says, .. }, at) = self.note.as_ref()?;
+        let since = millis(*age) + now.saturating_sub(*at);
+        let told = Description { says: says.clone(), since, token: *token, number: *number };
+        (owner == holder && Operation::may_have_note(holder)).then_some(told)
+    }
+
     /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does.
     /// The fence is at least `ballot` from now on, in either case.
     pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
@@ -250,6 +270,7 @@ impl Entry {
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = self.is_held_by(owner, now);
+        self.note.take_if(|(note, _)| note.owner == *owner);
         if Operation::is_shared(owner) {
             self.readers.dismiss(owner, now);
             self.readers.fence = self.readers.fence.max(ballot);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::entry::{Entry, Hold, Kept};
 use super::millis;
 use super::store::Store;
-use crate::node::operation::{Claim, Count, Name, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
+use crate::node::operation::{Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
 use crate::node::reply::{Inspection, Outcome};
 
 impl Store {
@@ -37,6 +37,8 @@ impl Store {
             Operation::Enrol(enrol) => work.store.roster.enrol(enrol, now),
             Operation::Retire => work.store.roster.retire(now),
             Operation::Reset => work.store.roster.reset(now),
+            Operation::Note(note) => work.note(note),
+            Operation::Scan(_) => work.scan(),
         }
     }
 }
@@ -197,18 +199,40 @@ impl Work<'_> {
     }
 
     fn count(&mut self, count: &Count) -> Outcome {
-        for name in count.names.iter() {
-            if !self.is_of(name, &count.owner) {
-                let now = self.now;
-                let holder = self.entry(name).kept(&count.owner, now);
-                return Outcome::Lost { holder: holder.map_or_else(String::new, |kept| kept.owner.to_string()) };
-            }
+        if let Some(lost) = self.lost(&count.names, &count.owner) {
+            return lost;
         }
         // Readers count for themselves.
         if !Operation::is_shared(&count.owner) {
             count.names.iter().for_each(|name| self.entry(name).count(count.count));
         }
         Outcome::Counted
+    }
+
+    fn note(&mut self, note: &Note) -> Outcome {
+        if let Some(lost) = self.lost(&note.names, &note.owner) {
+            return lost;
+        }
+        let now = self.now;
+        note.names.iter().for_each(|name| self.entry(name).describe(note, now));
+        Outcome::Noted
+    }
+
+    /// Of names that this owner does not all hold: who has the first of the others.
+    fn lost(&mut self, names: &[Name], owner: &str) -> Option<Outcome> {
+        let name = names.iter().find(|name| !self.is_of(name, owner))?;
+        let now = self.now;
+        let holder = self.entry(name).kept(owner, now);
+        Some(Outcome::Lost { holder: holder.map_or_else(String::new, |kept| kept.owner.to_string()) })
+    }
+
+    /// All names that are held, in one page.
+    fn scan(&self) -> Outcome {
+        let held = |(_, entry): &(&Arc<str>, &Entry)| {
+            entry.holder(self.now).is_some() || entry.readers.last(self.now).is_some()
+        };
+        let names = self.store.entries.iter().filter(held).filter_map(|(key, _)| Name::of_key(key)).collect();
+        Outcome::Scanned { next: Scan::FIRST.to_owned(), names }
     }
 
     fn release(&mut self, release: &Release) -> Outcome {
@@ -239,7 +263,7 @@ impl Work<'_> {
         let now = self.now;
         let entry = self.entry(name);
         let mine = entry.is_kept_by(&release.owner, now) && entry.readers.is_empty();
-        let alone = entry.turn.is_none() && entry.line.len(now) == 0;
+        let alone = entry.turn.is_none() && entry.line.len(now) == 0 && !Operation::may_have_note(&release.owner);
         mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
     }
 
@@ -287,7 +311,11 @@ impl Work<'_> {
             },
         );
         let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
-        seen.with_line(entry.line.len(now), turn)
+        let seen = seen.with_line(entry.line.len(now), turn);
+        match entry.description(now) {
+            Some(description) => seen.with_description(description),
+            None => seen,
+        }
     }
 
     fn look_at_readers(entry: &Entry, now: Duration) -> Inspection {

@@ -143,6 +143,37 @@ pub struct Revoke {
     pub ballot: u64,
 }
 
+/// Stores what the holder of the names says of itself. Not a vote.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// What is held.
+    pub names: Arc<[Name]>,
+    /// Who holds them.
+    pub owner: Arc<str>,
+    /// The fencing token.
+    pub token: u64,
+    /// The number of the note: an earlier one of the same owner does not replace a later one.
+    pub number: u32,
+    /// How long ago the names were acquired.
+    pub age: Duration,
+    /// What the holder says: no NUL character.
+    pub says: Arc<str>,
+}
+
+/// Asks for a page of the names that are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// Where it begins: [`Scan::FIRST`], or what the page before said.
+    pub from: Arc<str>,
+    /// About how many keys the node looks at.
+    pub keys: u32,
+}
+
+impl Scan {
+    /// Where the first page begins; a page after which this one would come is the last.
+    pub const FIRST: &'static str = "0";
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ mod verb;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Count, Release, Renew, Revoke, Teach};
+pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach};
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
@@ -44,6 +44,10 @@ pub enum Operation {
     Retire,
     /// Take its retirement back.
     Reset,
+    /// Store what the holder of the names says of itself.
+    Note(Note),
+    /// Tell a page of the names that are held.
+    Scan(Scan),
 }
 
 impl Operation {
@@ -75,6 +79,8 @@ impl Operation {
             Self::Enrol(_) => Verb::Enrol,
             Self::Retire => Verb::Retire,
             Self::Reset => Verb::Reset,
+            Self::Note(_) => Verb::Note,
+            Self::Scan(_) => Verb::Scan,
         }
     }
 
@@ -87,8 +93,9 @@ impl Operation {
             | Self::Count(Count { names, .. })
             | Self::Release(Release { names, .. })
             | Self::Inspect(names)
-            | Self::Revoke(Revoke { names, .. }) => names,
-            Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset => &[],
+            | Self::Revoke(Revoke { names, .. })
+            | Self::Note(Note { names, .. }) => names,
+            Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
     }
 
@@ -100,8 +107,15 @@ impl Operation {
             | Self::Renew(Renew { owner, .. })
             | Self::Count(Count { owner, .. })
             | Self::Release(Release { owner, .. })
-            | Self::Revoke(Revoke { owner, .. }) => Some(owner),
-            Self::Inspect(_) | Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset => None,
+            | Self::Revoke(Revoke { owner, .. })
+            | Self::Note(Note { owner, .. }) => Some(owner),
+            Self::Inspect(_)
+            | Self::Teach(_)
+            | Self::Record
+            | Self::Enrol(_)
+            | Self::Retire
+            | Self::Reset
+            | Self::Scan(_) => None,
         }
     }
 
@@ -119,8 +133,24 @@ impl Operation {
             | Self::Record
             | Self::Enrol(_)
             | Self::Retire
-            | Self::Reset => None,
+            | Self::Reset
+            | Self::Note(_)
+            | Self::Scan(_) => None,
         }
+    }
+
+    /// The owner of an acquisition's round: `{acquisition}.{round}`. The round has one zero more in
+    /// front where the owner `may_have_note`.
+    #[must_use]
+    pub fn round_owner(acquisition: &str, round: u32, may_have_note: bool) -> Arc<str> {
+        format!("{acquisition}.{}{round}", if may_have_note { "0" } else { "" }).into()
+    }
+
+    /// Whether the owner of a round may have a note: of others nodes look for none.
+    #[must_use]
+    pub fn may_have_note(owner: &str) -> bool {
+        let round = owner.rsplit_once('.').map_or("", |(_, round)| round);
+        round.len() > 1 && round.starts_with('0') && round.bytes().all(|byte| byte.is_ascii_digit())
     }
 
     /// Whether an owner, or its acquisition, is a reader: the number of the acquisition is behind an
@@ -171,6 +201,8 @@ from_bodies!(
     Teach(Teach),
     Revoke(Revoke),
     Enrol(Enrolment),
+    Note(Note),
+    Scan(Scan),
 );
 
 #[cfg(test)]
@@ -188,6 +220,18 @@ mod tests {
             ("owner", "owner"),
         ] {
             assert_eq!(Operation::acquisition(owner), acquisition);
+        }
+    }
+
+    #[test]
+    fn an_owner_tells_whether_it_may_have_a_note_and_its_acquisition_all_the_same() {
+        for round in [0, 1, 10, 123] {
+            let [with, without] = [true, false].map(|note| Operation::round_owner("host.0/1/uuid/7", round, note));
+            assert!(Operation::may_have_note(&with) && !Operation::may_have_note(&without), "{with} {without}");
+            assert_eq!([with, without].map(|owner| Operation::acquisition(&owner).to_owned()), ["host.0/1/uuid/7"; 2]);
+        }
+        for other in ["", "owner", "host.00/1/uuid/7", "owner.", "owner.0x"] {
+            assert!(!Operation::may_have_note(other), "{other}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Count, Release, Renew, Revoke};
+use super::bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan};
 use super::name::Name;
 use super::stance::Stance;
 use super::verb::Verb;
@@ -39,6 +39,11 @@ impl Claim {
             Verb::Enrol => Enrolment::default().into(),
             Verb::Retire => Operation::Retire,
             Verb::Reset => Operation::Reset,
+            Verb::Note => {
+                let (names, owner, token) = (names.clone(), owner.clone(), *ballot);
+                Note { names, owner, token, number: 1, age: Duration::ZERO, says: "hello".into() }.into()
+            }
+            Verb::Scan => Scan { from: Scan::FIRST.into(), keys: 100 }.into(),
         }
     }
 }

@@ -26,11 +26,15 @@ pub enum Verb {
     Retire,
     /// Take its retirement back.
     Reset,
+    /// Store what the holder of the names says of itself. Not a vote.
+    Note,
+    /// Tell a page of the names that are held.
+    Scan,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Claim,
         Self::Renew,
         Self::Count,
@@ -42,6 +46,8 @@ impl Verb {
         Self::Enrol,
         Self::Retire,
         Self::Reset,
+        Self::Note,
+        Self::Scan,
     ];
 
     /// The verb's name in the script and in metrics.
@@ -59,6 +65,8 @@ impl Verb {
             Self::Enrol => "enrol",
             Self::Retire => "retire",
             Self::Reset => "reset",
+            Self::Note => "note",
+            Self::Scan => "scan",
         }
     }
 }
@@ -69,8 +77,10 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words =
-            ["claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset"];
+        let words = [
+            "claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset",
+            "note", "scan",
+        ];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 }

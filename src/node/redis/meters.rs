@@ -23,6 +23,8 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Enrol => &["listed"],
         Verb::Retire => &["retired"],
         Verb::Reset => &["reset"],
+        Verb::Note => &["noted", "lost"],
+        Verb::Scan => &["scanned"],
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::node::operation::{Claim, Count, Operation, Release, Renew, Revoke, Stance, Teach, Verb};
+use crate::node::operation::{Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -100,6 +100,8 @@ impl<'a> Fields<'a> {
             }
             Operation::Revoke(Revoke { owner, ballot, .. }) => Self { ballot: *ballot, ..Self::by(owner) },
             Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
+            Operation::Note(note) => Self::of_note(note),
+            Operation::Scan(Scan { from, keys }) => Self { count: *keys, ..Self::by(from) },
             Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset => NOTHING,
         }
     }
@@ -116,6 +118,12 @@ impl<'a> Fields<'a> {
     fn of_release(release: &'a Release) -> Self {
         let Release { ttl, ballot, stance, grace, next, .. } = *release;
         Self { ttl, ballot, stance, grace, next: number(next), ..Self::by(&release.owner) }
+    }
+
+    fn of_note(note: &Note) -> Self {
+        let Note { ref owner, token, number, age, ref says, .. } = *note;
+        let owner = Cow::Owned(format!("{owner}\n{says}"));
+        Self { ballot: token, owner, count: number, grace: age, ..NOTHING }
     }
 
     fn of_enrolment(enrolment: &Enrolment) -> Self {
@@ -156,7 +164,9 @@ const LEFT_OUT: u8 = 64;
 /// What the script calls the operation.
 fn code(operation: &Operation) -> u8 {
     let slow = match operation {
-        Operation::Release(release) => matches!(release.stance, Stance::Wait { .. }),
+        Operation::Release(release) => {
+            matches!(release.stance, Stance::Wait { .. }) || Operation::may_have_note(&release.owner)
+        }
         Operation::Claim(claim) => claim.count != 1,
         _ => false,
     };
@@ -179,6 +189,8 @@ const fn verb(verb: Verb) -> u8 {
         Verb::Enrol => 9,
         Verb::Retire => 10,
         Verb::Reset => 11,
+        Verb::Note => 12,
+        Verb::Scan => 13,
     }
 }
 
@@ -283,8 +295,27 @@ mod tests {
                 "04 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
             ),
             (
-                Operation::Release(Release { stance, ..release }),
+                Operation::Release(Release { stance, ..release.clone() }),
                 "44 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 000000000088c340 0000000000406f40 0000000000c05840 00000040ec325d41",
+            ),
+            (
+                Operation::Release(Release { owner: "c/1/x/1.00".into(), ..release }),
+                "44 00000000004cdd40 0000000087d63241 632f312f782f312e303000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
+            ),
+            (
+                Operation::Note(Note {
+                    names: claim.names.clone(),
+                    owner: claim.owner.clone(),
+                    token: ballot,
+                    number: 3,
+                    age: grace,
+                    says: "hi".into(),
+                }),
+                "0c 0000000000000000 0000000087d63241 632f312f782f312e300a686900 03000000 0100 0000000000000000 0000000000406f40 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Scan(Scan { from: "17".into(), keys: 3 }),
+                "4d 0000000000000000 0000000000000000 313700 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Inspect(two),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::pack;
 use super::transport::{Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Verb};
-use crate::node::reply::{Fault, FaultKind, Inspection, Outcome, Queued, Reply};
+use crate::node::reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
 
@@ -155,8 +155,12 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
-        (Verb::Claim | Verb::Renew | Verb::Count, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Claim | Verb::Renew | Verb::Count | Verb::Note, "lost") => {
+            Some(Outcome::Lost { holder: text(items.get(1)?)? })
+        }
         (Verb::Count, "counted") => Some(Outcome::Counted),
+        (Verb::Note, "noted") => Some(Outcome::Noted),
+        (Verb::Scan, "scanned") => scanned(items),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
             held: number(items.get(1)?)?,
@@ -164,7 +168,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
         }),
         (Verb::Inspect, "inspected") => {
-            let entries = items.get(1..)?.chunks(7).map(inspection).collect::<Option<Vec<_>>>()?;
+            let entries = items.get(1..)?.chunks(8).map(inspection).collect::<Option<Vec<_>>>()?;
             (entries.len() == operation.names().len()).then_some(Outcome::Inspected(entries))
         }
         (Verb::Teach, "taught") => Some(Outcome::Taught),
@@ -195,7 +199,7 @@ fn roster(items: &[Value]) -> Option<Roster> {
 const REVOKED: char = '!';
 
 fn inspection(items: &[Value]) -> Option<Inspection> {
-    let [holder, count, left, mark, waiting, turn, turn_left] = items else { return None };
+    let [holder, count, left, mark, waiting, turn, turn_left, says] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
     let (holder, revoked) = holder.strip_suffix(REVOKED).map_or((holder.as_str(), false), |holder| (holder, true));
@@ -206,7 +210,27 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     } else {
         Inspection::held(holder.to_owned(), number(count)?, remaining(left)?, fence).with_revoked(revoked)
     };
-    Some(entry.with_line(number(waiting)?, turn))
+    let entry = entry.with_line(number(waiting)?, turn);
+    match says.text()? {
+        "" => Some(entry),
+        says => Some(entry.with_description(description(says)?)),
+    }
+}
+
+/// What a holder says of itself.
+fn description(told: &str) -> Option<Description> {
+    let mut parts = told.splitn(4, ' ');
+    let since = Duration::from_millis(parts.next()?.parse().ok()?);
+    let token = parts.next()?.parse().ok().filter(|&token| token < ballot::LIMIT)?;
+    let number = parts.next()?.parse().ok()?;
+    Some(Description { says: parts.next()?.into(), since, token, number })
+}
+
+/// A page of names that are held. Of a key that is none of ours nothing is told.
+fn scanned(items: &[Value]) -> Option<Outcome> {
+    let [_, next, keys @ ..] = items else { return None };
+    let names = keys.iter().filter_map(|key| Name::of_key(key.text()?)).collect();
+    Some(Outcome::Scanned { next: text(next)?, names })
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -420,6 +444,27 @@ mod tests {
         for (told, expected) in [("run", true), ("runs", false), ("", false)] {
             let record = decode(Verb::Record, vec!["record".into(), "7".into(), "5".into(), told.into()]);
             assert_eq!(record.unwrap(), Outcome::Record { high: 7, floor: 5, taught: expected }, "{told}");
+        }
+    }
+
+    #[test]
+    fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
+        let inspected = |says: &str| {
+            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says];
+            decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
+        };
+        let description = |says: &str| match inspected(says).unwrap() {
+            Outcome::Inspected(entries) => entries[0].description.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(description(""), None);
+        let since = Duration::from_millis(12);
+        for says in ["", "two words", " \n "] {
+            let told = Description { says: says.into(), since, token: 7, number: 2 };
+            assert_eq!(description(&format!("12 7 2 {says}")), Some(told));
+        }
+        for says in ["12", "12 7 2", "-1 7 2 x", "12 9007199254740992 2 x", "12 7 -2 x"] {
+            assert_eq!(inspected(says).unwrap_err().kind(), FaultKind::Garbled, "{says}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `quorumlock status`: how the nodes are, and who holds a name.
 
+mod all;
 mod verdict;
 
 use std::collections::{BTreeSet, HashSet};
@@ -24,6 +25,8 @@ const FAR: Duration = Duration::from_secs(10);
 const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for rosters, which say nothing of this name.
 const ROSTERS: Duration = Duration::from_millis(500);
+/// How much is shown of what a holder says: values of leaders may be long.
+const SAID: usize = 256;
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
 const PROBE: &str = "quorumlock status";
 
@@ -35,6 +38,9 @@ pub(crate) async fn status(args: Status) -> Outcome {
         quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
     };
     let inspected = output::telling(asked, async { waits(&quorum) }).await?;
+    if args.all {
+        return all::all(&quorum, args.limit, args.json).await;
+    }
     let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name, max_ttl: settings.max_ttl.unwrap_or(MAX_TTL) };
     let code = seen.verdict().code();
     if args.json {
@@ -113,6 +119,7 @@ impl Seen {
         lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
+            lines.extend(says(&self.inspected));
             lines.extend(line(&self.inspected));
         }
         lines
@@ -215,6 +222,7 @@ impl Seen {
             object["count"] = json!(self.held().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
             object["turn"] = json!(turn(&self.inspected));
+            describe(&mut object, &self.inspected);
         }
         object
     }
@@ -315,6 +323,24 @@ fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
     parts().map(|(_, rest)| rest).collect()
 }
 
+/// What the holder says of itself, and for how long it has held the name.
+fn says(inspected: &Inspected) -> Option<String> {
+    let told = inspected.description()?;
+    let since = show(told.since);
+    Some(match &*told.says {
+        "" => format!("it has been held for {since}"),
+        says => format!("its holder says \"{}\", and has held it for {since}", shown(&shortened_to(says, SAID))),
+    })
+}
+
+/// The same for programs.
+fn describe(object: &mut Value, inspected: &Inspected) {
+    let told = inspected.description();
+    object["says"] = json!(told.map(|told| &*told.says));
+    object["held_for_ms"] = json!(told.map(|told| milliseconds(told.since)));
+    object["token"] = json!(told.map(|told| told.token));
+}
+
 /// How many wait in the queue of the node that knows of the most. All of one process that wait for
 /// a name count as one.
 fn waiting(inspected: &Inspected) -> u32 {
@@ -342,9 +368,13 @@ pub(crate) fn line(inspected: &Inspected) -> Option<String> {
 
 /// `host/pid/1a2b3c4d..`: enough to tell owners apart in a table.
 fn shortened(holder: &str) -> String {
-    match holder.char_indices().nth(28) {
-        Some((end, _)) => format!("{}..", &holder[..end]),
-        None => holder.to_owned(),
+    shortened_to(holder, 28)
+}
+
+fn shortened_to(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -433,7 +463,10 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         (Some(holder), _) if inspected.revoked() => {
             format!("held by {holder}, and was revoked: it is not renewed any more")
         }
-        (Some(holder), _) => format!("held by {holder}"),
+        (Some(holder), _) => match says(inspected) {
+            Some(says) => format!("held by {holder}: {says}"),
+            None => format!("held by {holder}"),
+        },
         (None, Some(_)) => format!("free{}", left_over(inspected)),
         (None, None) if !inspected.is_conclusive() => {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))

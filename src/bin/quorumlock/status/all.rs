@@ -1,0 +1,110 @@
+//! `quorumlock status --all`: every name that is held.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quorumlock::{HeldNames, Inspected, Inspection, Quorum};
+use serde_json::{Value, json};
+
+use super::{cut, dash, describe, milliseconds, named, said, shortened_to, shown};
+use crate::duration::show;
+use crate::failure::{Outcome, UNAVAILABLE};
+use crate::output::{self, yellow};
+
+/// How often it is told how far the nodes have come.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// How much of a note fits into its column.
+const NOTE: usize = 32;
+
+/// Shows the names that are held, up to `limit` of them. 69 where so many nodes cannot be read that
+/// some may be missing.
+pub(super) async fn all(quorum: &Quorum, limit: usize, as_json: bool) -> Outcome {
+    let mut names = quorum.held_names();
+    let (held, whole) = gather(&mut names, limit).await?;
+    if as_json {
+        output::say(&told(&names, &held, whole).to_string())?;
+    } else {
+        lines(&names, &held, whole).iter().try_for_each(|line| output::say(line))?;
+    }
+    quorum.shutdown(Duration::ZERO).await;
+    Ok(if names.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+}
+
+/// What was found, in the order of the names, and whether that is all. Tells how far it has come.
+async fn gather(names: &mut HeldNames, limit: usize) -> Result<(Vec<(String, Inspected)>, bool), quorumlock::Error> {
+    let (mut held, mut told) = (Vec::new(), Instant::now());
+    while let Some(page) = names.next().await? {
+        held.extend(page);
+        if held.len() > limit {
+            held.truncate(limit);
+            held.sort_by(|(one, _), (other, _)| one.cmp(other));
+            return Ok((held, false));
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            output::note(&format!("{} keys looked at, {} names held so far", names.looked_at(), held.len()));
+        }
+    }
+    held.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok((held, true))
+}
+
+fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Vec<String> {
+    let rows: Vec<_> = held.iter().map(|(name, inspected)| row(name, inspected)).collect();
+    let mut lines = if rows.is_empty() {
+        Vec::new()
+    } else {
+        output::table(&["name", "holder", "for", "left", "waiting", "note"], &rows)
+    };
+    let count = held.len();
+    lines.push(match (count, whole) {
+        (_, false) => yellow(&format!("more than {count} names are held; --limit shows more")),
+        (1, true) => "1 name is held".to_owned(),
+        (count, true) => format!("{count} names are held"),
+    });
+    lines.extend(names.unread().iter().map(|report| yellow(&format!("not read: {}: {}", report.node, report.said))));
+    if !names.is_complete() {
+        lines.push(yellow("warning: so many nodes were not read that names may be missing"));
+    }
+    lines
+}
+
+/// A holder that no quorum names has a question mark.
+fn row(name: &str, inspected: &Inspected) -> Vec<String> {
+    let of_few = || named(inspected).first().map_or_else(dash, |holder| format!("{}?", cut(holder)));
+    let told = inspected.description();
+    vec![
+        shown(name),
+        inspected.holder().map_or_else(of_few, cut),
+        told.map_or_else(dash, |told| show(told.since)),
+        left(inspected).map_or_else(dash, show),
+        super::waiting(inspected).to_string(),
+        told.map_or_else(dash, |told| shown(&shortened_to(&told.says, NOTE))),
+    ]
+}
+
+/// For how long any node still has it.
+fn left(inspected: &Inspected) -> Option<Duration> {
+    said(inspected).filter_map(|said: &Inspection| said.remaining).max()
+}
+
+fn told(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Value {
+    let unread: Vec<_> =
+        names.unread().iter().map(|report| json!({ "node": &*report.node, "why": report.said })).collect();
+    let held: Vec<_> = held.iter().map(|(name, inspected)| entry(name, inspected)).collect();
+    json!({ "names": held, "whole": whole, "complete": names.is_complete(), "unread": unread })
+}
+
+fn entry(name: &str, inspected: &Inspected) -> Value {
+    let mut object = json!({
+        "name": name,
+        "holder": inspected.holder(),
+        "named": named(inspected),
+        "revoked": inspected.revoked(),
+        "fence": inspected.fence(),
+        "remaining_ms": left(inspected).map(milliseconds),
+        "waiting": super::waiting(inspected),
+    });
+    describe(&mut object, inspected);
+    object
+}

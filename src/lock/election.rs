@@ -1,0 +1,99 @@
+//! Elections: who holds a name leads.
+
+use std::time::Duration;
+
+use futures::Stream;
+
+use super::leader::Leader;
+use super::mutex::QuorumLock;
+use super::observed::{Leadership, Observer};
+use super::quorum::Quorum;
+use crate::config::LockOptions;
+use crate::error::Result;
+
+/// An election: at most one leads at a time, across all clients of the same nodes, and everybody
+/// else can see who does and what it proclaimed.
+///
+/// An election on `x` is the lock `x`: whoever leads holds that lock, and a lock and an election on
+/// one name exclude each other. What is promised of locks holds for leaders too.
+///
+/// Cheap to clone, `Send` and `Sync`.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::Quorum::in_memory(3)?;
+/// use futures::StreamExt;
+/// use std::pin::pin;
+/// use std::time::Duration;
+///
+/// let election = quorum.election("scheduler");
+/// let mut leaders = pin!(election.observe()?);
+///
+/// let leader = election.campaign(Duration::from_secs(5)).await?;
+/// leader.proclaim("10.0.0.7:8080").await?;
+///
+/// let seen = leaders.next().await.expect("somebody leads");
+/// assert_eq!(seen.token, leader.token());
+/// leader.resign().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    lock: QuorumLock,
+}
+
+impl Quorum {
+    /// The election on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when
+    /// somebody campaigns or observes.
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election { lock: self.lock(name).saying("".into()) }
+    }
+
+    /// The election on `name` with options of its own.
+    ///
+    /// # Errors
+    /// As [`lock_with`](Self::lock_with).
+    pub fn election_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<Election> {
+        Ok(Election { lock: self.lock_with(name, options)?.saying("".into()) })
+    }
+}
+
+impl Election {
+    /// Waits until this caller leads, for `timeout` at most. Candidates are served in the order in
+    /// which they came.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
+    ///
+    /// # Cancel safety
+    /// Safe at any point: what was granted is released in the background, and the place in the
+    /// queue given up.
+    pub async fn campaign(&self, timeout: Duration) -> Result<Leader> {
+        self.lock.acquire(timeout).await.map(Leader::new)
+    }
+
+    /// Leaders and what they proclaim, from now on, beginning with the present leader if there is
+    /// one. A leader that has not proclaimed anything has the value `""`.
+    ///
+    /// They come in the order of their tokens: never an older leader after a newer one, and never
+    /// an older value of one leader after a newer one. A leader, or a value, that does not last may
+    /// be left out. Nothing is told when nobody leads. Only a leader is told whom a quorum of nodes
+    /// names; it may have lost its office by the time that this is read, so what must not be done
+    /// by two needs the token all the same.
+    ///
+    /// Each stream asks every node twice to four times a second, at random moments, while it is
+    /// polled; nodes do not push these changes. So a change is seen after some 250 ms on average,
+    /// later where a node hangs: up to the round timeout.
+    ///
+    /// It ends when the quorum is shut down, and when it is polled outside of a Tokio runtime.
+    ///
+    /// # Errors
+    /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
+    pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
+        Ok(Observer::new(&self.lock)?.leaders())
+    }
+}

@@ -1,0 +1,107 @@
+//! All names that are held.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::inner::Inner;
+use super::quorum::Quorum;
+use crate::error::{NodeReport, Result};
+use crate::node::Name;
+use crate::protocol::{Inspected, Pages, Survey};
+
+/// The names that are held, page by page: see [`Quorum::held_names`].
+pub struct HeldNames {
+    inner: Arc<Inner>,
+    pages: Pages,
+    /// Nodes tell the same names, and a node may tell one twice.
+    seen: BTreeSet<Name>,
+}
+
+impl Quorum {
+    /// Looks for all names that anybody holds, under the key prefix of this quorum.
+    ///
+    /// Nodes go through all their keys for that, a thousand at a time (`SCAN`), so that no other
+    /// caller waits for more than a millisecond or two. For people who look what goes on; not to
+    /// decide anything by.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// # use std::time::Duration;
+    /// # let _guard = quorum.lock("orders/42").acquire(Duration::from_secs(5)).await?;
+    /// let mut names = quorum.held_names();
+    /// while let Some(page) = names.next().await? {
+    ///     for (name, inspected) in page {
+    ///         println!("{name} is held by {:?}", inspected.holder());
+    /// #       assert_eq!(name, "orders/42");
+    ///     }
+    /// }
+    /// assert!(names.is_complete());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held_names(&self) -> HeldNames {
+        let nodes = self.0.leases.voters.nodes.len();
+        HeldNames { inner: self.0.clone(), pages: Pages::begin(nodes), seen: BTreeSet::new() }
+    }
+}
+
+impl HeldNames {
+    /// The next names, in their order, and what the nodes say of them; `None` after the last. A
+    /// page may be empty. A name that is held all the while is told once, and one that is acquired
+    /// or released meanwhile at most once.
+    ///
+    /// Each page takes up to twice the round timeout, where nodes hang.
+    ///
+    /// # Errors
+    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
+    /// [`unread`](Self::unread) from then on.
+    ///
+    /// # Cancel safety
+    /// Safe: what was not returned is looked for again.
+    pub async fn next(&mut self) -> Result<Option<Vec<(String, Inspected)>>> {
+        self.inner.usable()?;
+        let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
+        let Some(turned) = self.pages.turn(voters, patience).await else { return Ok(None) };
+        let new: Vec<_> = turned.names.difference(&self.seen).cloned().collect();
+        let look = |name: Name| async move { (Survey::of(voters, &name, patience).await, name) };
+        let looked = join_all(new.iter().cloned().map(look)).await;
+        self.pages.turned(turned);
+        self.seen.extend(new);
+        let named = |(survey, name): (Survey, Name)| (name.text().to_string(), Inspected::new(voters, &survey));
+        // Some were released meanwhile.
+        let held = looked.into_iter().filter(|(survey, _)| survey.heard().any(|said| said.holder.is_some()));
+        Ok(Some(held.map(named).collect()))
+    }
+
+    /// About how many keys the nodes have looked at so far, all together.
+    #[must_use]
+    pub const fn looked_at(&self) -> u64 {
+        self.pages.looked_at()
+    }
+
+    /// The nodes that did not tell all their names, and why not.
+    #[must_use]
+    pub fn unread(&self) -> Vec<NodeReport> {
+        self.pages.unread()
+    }
+
+    /// Whether every name that was held from beginning to end was found, once there is no further
+    /// page: so few nodes are unread that one of each quorum was read.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.unread().len() < self.inner.leases.voters.size.quorum() as usize
+    }
+}
+
+impl fmt::Debug for HeldNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldNames").field("looked_at", &self.looked_at()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! Which names are held, node by node and page by page.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::census::tell;
+use super::voters::Voters;
+use crate::error::{NodeCause, NodeReport};
+use crate::node::{Name, Outcome, Reply, Scan};
+
+/// How many keys a node looks at for a page: about a millisecond of its time.
+const KEYS: u32 = 1_000;
+
+/// How far one node has come.
+#[derive(Debug)]
+enum Place {
+    At(Arc<str>),
+    /// It has told all of its names, or said why not.
+    Ended(Option<NodeReport>),
+}
+
+/// A page of each node that had one.
+#[derive(Debug, Default)]
+pub(crate) struct Turned {
+    /// The names that are held there.
+    pub(crate) names: BTreeSet<Name>,
+    places: Vec<(usize, Place)>,
+}
+
+/// The pages of all nodes.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    nodes: Vec<Place>,
+    looked_at: u64,
+}
+
+impl Pages {
+    /// From the beginning, of so many nodes.
+    pub(crate) fn begin(nodes: usize) -> Self {
+        Self { nodes: (0..nodes).map(|_| Place::At(Scan::FIRST.into())).collect(), looked_at: 0 }
+    }
+
+    /// The next page of each node that has one; `None` after the last.
+    pub(crate) async fn turn(&self, voters: &Arc<Voters>, patience: Duration) -> Option<Turned> {
+        let open = self.nodes.iter().enumerate().filter_map(|(node, place)| match place {
+            Place::At(from) => Some((node, Scan { from: from.clone(), keys: KEYS })),
+            Place::Ended(_) => None,
+        });
+        let asked = open.map(|(node, scan)| async move { (node, tell(voters, node, scan.into(), patience).await) });
+        let replies = join_all(asked).await;
+        let mut turned = Turned::default();
+        for (node, reply) in &replies {
+            let (place, names) = read(voters, *node, reply);
+            turned.places.push((*node, place));
+            turned.names.extend(names);
+        }
+        (!replies.is_empty()).then_some(turned)
+    }
+
+    /// These pages were read.
+    pub(crate) fn turned(&mut self, turned: Turned) {
+        for (node, place) in turned.places {
+            self.nodes[node] = place;
+            self.looked_at += u64::from(KEYS);
+        }
+    }
+
+    /// About how many keys were looked at.
+    pub(crate) const fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
+
+    /// The nodes that did not tell all, and why not.
+    pub(crate) fn unread(&self) -> Vec<NodeReport> {
+        let failed = |place: &Place| match place {
+            Place::Ended(failed) => failed.clone(),
+            Place::At(_) => None,
+        };
+        self.nodes.iter().filter_map(failed).collect()
+    }
+}
+
+/// Where a node stands after its page, and the names in it.
+fn read(voters: &Voters, node: usize, reply: &Reply) -> (Place, Vec<Name>) {
+    let label = voters.nodes[node].label();
+    match reply {
+        Ok(Outcome::Scanned { next, names }) if next == Scan::FIRST => (Place::Ended(None), names.clone()),
+        Ok(Outcome::Scanned { next, names }) => (Place::At(next.as_str().into()), names.clone()),
+        Ok(_) => {
+            let report = NodeReport::new(label, NodeCause::Rejected, "the reply is to another question");
+            (Place::Ended(Some(report)), Vec::new())
+        }
+        Err(_) => (Place::Ended(Some(NodeReport::of_reply(label, Some(reply)))), Vec::new()),
+    }
+}

@@ -1,0 +1,51 @@
+//! `quorumlock elect`.
+
+use serde_json::Value;
+
+use super::{Background, done, over, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// `quorumlock elect NAME OPTIONS -- sh -c SCRIPT FOLDER`.
+fn elect(servers: &[Server], options: &[&str], script: &str, folder: &std::path::Path) -> std::process::Command {
+    let mut command = over(servers);
+    command.args(["elect", "job"]).args(options).args(["--", "sh", "-c", script]).arg(folder);
+    command
+}
+
+fn said(servers: &[Server]) -> Value {
+    let (_, out, _) = done(over(servers).args(["status", "job", "--json"]));
+    serde_json::from_str::<Value>(&out).unwrap()["says"].clone()
+}
+
+#[tokio::test]
+async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_follows() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $QUORUMLOCK_NAME $QUORUMLOCK_FENCING_TOKEN; until [ -e $0/go ]; do sleep 0.01; done";
+    let first = Background::start(&mut elect(&servers, &["--value", "10.0.0.7:8080"], script, folder.path()));
+    until("its value is seen", || said(&servers) == "10.0.0.7:8080");
+    let options = ["--value", "10.0.0.8:8080", "--timeout", "0"];
+    let (code, _, err) = done(&mut elect(&servers, &options, "true", folder.path()));
+    assert!(code == 75 && err.contains("says \"10.0.0.7:8080\""), "{code}: {err}");
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, out, _) = first.done();
+    let token = out.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap();
+    assert!(code == 0 && token > 0, "{code}: {out}");
+    let (code, later, _) = done(&mut elect(&servers, &[], script, folder.path()));
+    assert!(code == 0 && later.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap() > token, "{later}");
+    assert_eq!(said(&servers), Value::Null);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    let long = "x".repeat(65_537);
+    for (options, told) in [
+        (["--describe", "x"], "an election has no --describe"),
+        (["other", "--unfair"], "unexpected argument 'other'"),
+        (["--value", &long], "65537 bytes; use at most 65536"),
+    ] {
+        let (code, _, err) = done(&mut elect(&servers, &options, "true", folder.path()));
+        assert!(code == 64 && err.contains(told), "{code}: {err}");
+    }
+}

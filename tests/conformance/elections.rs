@@ -1,0 +1,179 @@
+//! Who leads, and what it proclaims.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt};
+use quorumlock::{Leadership, MAX_VALUE, Quorum, Released};
+
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+type Leaders = Pin<Box<dyn Stream<Item = Leadership> + Send>>;
+
+fn observed(client: &Quorum, name: &str) -> Leaders {
+    client.election(name).observe().unwrap().boxed()
+}
+
+/// The next leader, or value, that is seen.
+async fn next(leaders: &mut Leaders) -> Leadership {
+    tokio::time::timeout(20 * SECOND, leaders.next()).await.expect("somebody leads").expect("it goes on")
+}
+
+/// What is seen until it is this value, in its order.
+async fn until(leaders: &mut Leaders, token: u64, value: &str) -> Vec<Leadership> {
+    let mut seen = vec![next(leaders).await];
+    while seen.last().is_none_or(|last| (last.token, &*last.value) != (token, value)) {
+        seen.push(next(leaders).await);
+    }
+    seen
+}
+
+async fn a_leader_is_seen_with_its_token_and_what_it_proclaims(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut leaders = observed(&other, "a");
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    let seen = next(&mut leaders).await;
+    assert_eq!((seen.token, &*seen.value), (leader.token(), ""));
+    for value in ["10.0.0.7:8080", "two\nlines, 2 5 \u{1f512}", ""] {
+        leader.proclaim(value).await.unwrap();
+        let later = next(&mut leaders).await;
+        assert_eq!((later.leader, later.token, &*later.value), (seen.leader.clone(), seen.token, value));
+    }
+    let inspected = other.inspect("a").await.unwrap();
+    assert_eq!(inspected.holder(), Some(&*seen.leader));
+    assert_eq!(leader.resign().await.unwrap(), Released::Released);
+}
+
+async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
+    let (one, two, looks) = (world.client().await, world.client().await, world.client().await);
+    let mut leaders = observed(&looks, "a");
+    let mut last = (0, String::new());
+    let campaigns = async {
+        for number in 0..6 {
+            let client = if number % 2 == 0 { &one } else { &two };
+            let leader = client.election("a").campaign(20 * SECOND).await.unwrap();
+            for value in 0..4 {
+                leader.proclaim(format!("{number}.{value}")).await.unwrap();
+                tokio::time::sleep(100 * MS).await;
+            }
+            last = (leader.token(), format!("{number}.3"));
+            if number == 5 {
+                return leader;
+            }
+            leader.resign().await.unwrap();
+        }
+        unreachable!("the last one leads on")
+    };
+    let mut seen = Vec::new();
+    let leader = tokio::select! {
+        leader = campaigns => leader,
+        () = async { loop { seen.push(next(&mut leaders).await) } } => unreachable!("it never ends"),
+    };
+    if seen.last().is_none_or(|seen| (seen.token, &seen.value) != (last.0, &last.1)) {
+        seen.extend(until(&mut leaders, last.0, &last.1).await);
+    }
+    let order: Vec<_> = seen.iter().map(|seen| (seen.token, seen.value.clone())).collect();
+    assert!(order.is_sorted() && order.len() > 3, "{order:?}");
+    drop(leader);
+}
+
+async fn whoever_observes_later_begins_with_the_present_leader(world: impl World) {
+    let client = world.client().await;
+    let first = client.election("a").campaign(SECOND).await.unwrap();
+    first.proclaim("first").await.unwrap();
+    first.resign().await.unwrap();
+    let second = client.election("a").campaign(SECOND).await.unwrap();
+    second.proclaim("second").await.unwrap();
+    let seen = next(&mut observed(&world.client().await, "a")).await;
+    assert_eq!((seen.token, &*seen.value), (second.token(), "second"));
+}
+
+async fn an_election_is_the_lock_of_its_name(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    assert!(other.lock("a").try_acquire().await.unwrap().is_none());
+    assert!(other.election("a").campaign(100 * MS).await.unwrap_err().is_timeout());
+    leader.proclaim("here").await.unwrap();
+    let error = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.holder_says(), Some("here"), "{error}");
+    let token = leader.token();
+    drop(leader);
+    let guard = other.lock("a").acquire(20 * SECOND).await.unwrap();
+    assert!(guard.token() > token);
+    assert!(client.election("a").campaign(100 * MS).await.unwrap_err().is_timeout());
+}
+
+async fn a_candidate_is_elected_when_the_leader_resigns(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut leaders = observed(&other, "a");
+    let first = client.election("a").campaign(SECOND).await.unwrap();
+    first.proclaim("first").await.unwrap();
+    let election = other.election("a");
+    let waiting = tokio::spawn(async move { election.campaign(20 * SECOND).await.unwrap() });
+    until(&mut leaders, first.token(), "first").await;
+    first.resign().await.unwrap();
+    let second = waiting.await.unwrap();
+    until(&mut leaders, second.token(), "").await;
+    second.proclaim("second").await.unwrap();
+    until(&mut leaders, second.token(), "second").await;
+}
+
+async fn a_leader_without_a_quorum_proclaims_nothing_and_is_told_so(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(2 * SECOND)).await;
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    leader.proclaim("before").await.unwrap();
+    (0..2).for_each(|node| world.hang(node));
+    assert!(leader.proclaim("after").await.unwrap_err().is_unavailable());
+    leader.lost().await;
+    assert!(leader.proclaim("late").await.unwrap_err().is_lost());
+    (0..2).for_each(|node| world.resume(node));
+}
+
+async fn values_of_64_kib_are_proclaimed_and_longer_ones_refused(world: impl World) {
+    let client = world.client().await;
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    let longest = "é".repeat(MAX_VALUE / 2);
+    leader.proclaim(&longest).await.unwrap();
+    until(&mut observed(&client, "a"), leader.token(), &longest).await;
+    let other = world.client().await;
+    let refused = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
+    assert_eq!(refused.holder_says().map(str::len), Some(256));
+    for (value, told) in [(longest + "x", "65537 bytes; use at most 65536"), ("a\0b".to_owned(), "NUL")] {
+        let error = leader.proclaim(&value).await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(told), "{error}");
+    }
+    assert!(leader.is_held());
+}
+
+async fn bad_names_are_refused_and_a_shutdown_ends_what_observes(world: impl World) {
+    let client = world.client().await;
+    assert!(client.election("").observe().err().unwrap().is_config());
+    assert!(client.election("").campaign(SECOND).await.unwrap_err().is_config());
+    assert!(client.election_with("a", &client.options().ttl(Duration::ZERO)).unwrap_err().is_config());
+    let mut leaders = observed(&client, "a");
+    let (seen, ()) = tokio::join!(leaders.next(), client.shutdown(SECOND));
+    assert_eq!(seen, None);
+    assert!(client.election("a").observe().err().unwrap().is_closed());
+}
+
+#[test]
+fn what_observes_ends_outside_of_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut leaders = runtime.block_on(async { observed(&Quorum::in_memory(3).unwrap(), "a") });
+    assert_eq!(leaders.next().now_or_never(), Some(None));
+}
+
+both! {
+    3 nodes:
+        a_leader_is_seen_with_its_token_and_what_it_proclaims,
+        leaders_and_values_are_seen_in_their_order,
+        whoever_observes_later_begins_with_the_present_leader,
+        an_election_is_the_lock_of_its_name,
+        a_candidate_is_elected_when_the_leader_resigns,
+        a_leader_without_a_quorum_proclaims_nothing_and_is_told_so,
+        values_of_64_kib_are_proclaimed_and_longer_ones_refused,
+        bad_names_are_refused_and_a_shutdown_ends_what_observes;
+}

@@ -1,0 +1,227 @@
+//! What a holder says of itself.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::node::Verb;
+use quorumlock::{Description, Inspected, MAX_NOTE, Quorum};
+
+use crate::common::eventually;
+use crate::common::server::Server;
+use crate::world::{Memory, Redis, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+async fn looked_at(client: &Quorum, name: &str) -> Inspected {
+    client.inspect(name).await.unwrap()
+}
+
+async fn described(client: &Quorum, name: &str) -> Option<Description> {
+    looked_at(client, name).await.description().cloned()
+}
+
+async fn says(client: &Quorum, name: &str) -> Option<String> {
+    described(client, name).await.map(|told| told.says.to_string())
+}
+
+/// Waits until every node knows what the holder says.
+async fn known_everywhere(client: &Quorum, name: &str, expected: &str) {
+    eventually("every node knows it", async || {
+        let nodes = looked_at(client, name).await.nodes;
+        let knows = |said: &quorumlock::Inspection| said.description.as_ref().is_some_and(|it| *it.says == *expected);
+        nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(knows))
+    })
+    .await;
+}
+
+async fn a_note_is_shown_while_its_lock_is_held_with_token_and_age(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    assert_eq!(says(&other, "a").await, None);
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&other, "a", "deploy #812").await;
+    let told = described(&other, "a").await.unwrap();
+    assert_eq!((told.token, told.number), (guard.token(), 0));
+    tokio::time::sleep(20 * MS).await;
+    let later = described(&other, "a").await.unwrap().since;
+    assert!(later >= told.since + 19 * MS && later < 60 * SECOND, "{:?} {later:?}", told.since);
+    guard.release().await.unwrap();
+    world.freed("a").await;
+    assert_eq!(says(&other, "a").await, None);
+    let _plain = client.lock("a").acquire(SECOND).await.unwrap();
+    world.held_everywhere("a").await;
+    assert_eq!(says(&other, "a").await, None, "the next holder says nothing");
+}
+
+async fn a_note_is_shown_under_each_name_of_a_set(world: impl World) {
+    let client = world.client().await;
+    let guard = client.lock_all(["a", "b"]).describe("both").acquire(SECOND).await.unwrap();
+    for name in ["a", "b"] {
+        known_everywhere(&client, name, "both").await;
+    }
+    let error = client.lock_all(["b", "c"]).acquire(100 * MS).await.unwrap_err();
+    assert!(error.is_timeout() && error.holder_says() == Some("both"), "{error}");
+    guard.release().await.unwrap();
+}
+
+async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&other, "a", "deploy #812").await;
+    for patience in [Duration::ZERO, 100 * MS] {
+        let error = other.lock("a").acquire(patience).await.unwrap_err();
+        assert!(error.is_timeout() && error.holder_says() == Some("deploy #812"), "{error}");
+        assert!(error.to_string().contains("says \"deploy #812\", and has held it for "), "{error}");
+    }
+    assert!(other.lock("a").try_acquire().await.unwrap().is_none());
+    let lock = other.lock("a");
+    // The others of its process know what the first was told.
+    let all = [1_000, 500, 500].map(|patience| lock.acquire(patience * MS));
+    for refused in join_all(all).await {
+        let error = refused.unwrap_err();
+        assert!(error.is_timeout() && error.holder_says() == Some("deploy #812"), "{error}");
+    }
+    drop(guard);
+    world.freed("a").await;
+    let _plain = client.lock("a").acquire(SECOND).await.unwrap();
+    let error = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
+    assert!(error.is_timeout() && error.holder_says().is_none(), "{error}");
+    let _guard = client.lock("b").describe("mine").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "b", "mine").await;
+    let error = other.rw_lock("b").read(Duration::ZERO).await.unwrap_err();
+    assert!(error.is_timeout() && error.holder_says() == Some("mine"), "{error}");
+}
+
+async fn a_note_that_a_node_forgot_is_stored_again(mut world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(2 * SECOND)).await;
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "a", "deploy #812").await;
+    world.kill(1);
+    world.restart(1, Duration::ZERO).await;
+    known_everywhere(&client, "a", "deploy #812").await;
+    assert!(guard.is_held());
+}
+
+async fn a_note_goes_with_the_lock_from_hand_to_hand(world: impl World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let first = one.lock("a").describe("first").acquire(SECOND).await.unwrap();
+    known_everywhere(&one, "a", "first").await;
+    let (lock, looks) = (other.lock("a").describe("second"), one.clone());
+    let waiting = tokio::spawn(async move { lock.acquire(20 * SECOND).await.unwrap() });
+    eventually("it waits", async || {
+        let nodes = looked_at(&looks, "a").await.nodes;
+        nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting == 1))
+    })
+    .await;
+    first.release().await.unwrap();
+    let second = waiting.await.unwrap();
+    known_everywhere(&one, "a", "second").await;
+    assert!(second.is_held());
+}
+
+async fn a_bad_note_is_refused_by_its_fault(world: impl World) {
+    let client = world.client().await;
+    let longest = "x".repeat(MAX_NOTE);
+    let guard = client.lock("a").describe(&longest).acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "a", &longest).await;
+    guard.release().await.unwrap();
+    let long = longest + "x";
+    for (note, told) in [(&*long, "257 bytes; use at most 256"), ("a\nb", "control character '\\n'"), ("\0", "'\\0'")] {
+        let lock = client.lock("a").describe(note);
+        for error in [lock.acquire(SECOND).await.unwrap_err(), lock.try_acquire().await.unwrap_err()] {
+            assert!(error.is_config() && error.to_string().contains(told), "{error}");
+        }
+    }
+    assert!(client.lock("").describe("fine").acquire(SECOND).await.unwrap_err().to_string().contains("empty"));
+}
+
+async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
+    let before = asked();
+    let guard = client.lock("a").acquire(SECOND).await.unwrap();
+    assert!(other.lock("a").acquire(Duration::ZERO).await.unwrap_err().is_timeout());
+    guard.release().await.unwrap();
+    // A claim, a claim that is refused, and a release.
+    let three_more: Vec<_> = before.iter().map(|before| before + 3).collect();
+    eventually("each node was asked", async || asked().iter().zip(&three_more).all(|(now, then)| now >= then)).await;
+    // Enrolments may come in between, one of each client.
+    assert!(asked().iter().zip(&three_more).all(|(now, then)| *now <= then + 2), "{before:?}, {:?}", asked());
+}
+
+async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world: impl World) {
+    let client = world.client().await;
+    let _held = client.lock_all(["b", "[a*]", "{x}:queue"]).acquire(SECOND).await.unwrap();
+    let _described = client.lock("c").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "c", "deploy #812").await;
+    let _read = client.rw_lock("read").read(SECOND).await.unwrap();
+    client.lock("free").acquire(SECOND).await.unwrap().release().await.unwrap();
+    world.freed("free").await;
+    for killed in [None, Some(2)] {
+        if let Some(node) = killed {
+            world.kill(node);
+        }
+        let found = found(&client, killed.is_some()).await;
+        let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["[a*]", "b", "c", "read", "{x}:queue"]);
+        let says = |at: usize| found[at].1.description().map(|told| told.says.to_string());
+        assert_eq!((says(1), says(2)), (None, Some("deploy #812".to_owned())));
+        assert!(found.iter().all(|(_, inspected)| inspected.holder().is_some()));
+    }
+    world.kill(1);
+    let mut names = client.held_names();
+    while names.next().await.unwrap().is_some() {}
+    assert!(names.unread().len() == 2 && !names.is_complete());
+}
+
+async fn found(client: &Quorum, unread: bool) -> Vec<(String, Inspected)> {
+    let mut names = client.held_names();
+    let mut found = Vec::new();
+    while let Some(page) = names.next().await.unwrap() {
+        found.extend(page);
+    }
+    assert_eq!(names.unread().len(), usize::from(unread), "{:?}", names.unread());
+    assert!(names.is_complete() && names.looked_at() > 0);
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+/// Nodes keep it for 105 s after the end of the hold that they know of when they are told.
+#[tokio::test]
+async fn a_note_outlasts_the_hold_that_it_was_stored_with_and_no_more() {
+    let world = Redis::start(3).await;
+    let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    known_everywhere(&client, "a", "deploy #812").await;
+    let left = |server: &Server| server.command(&["PTTL", "quorumlock:{a}:note"]).parse::<u32>().unwrap();
+    assert!(world.servers.iter().all(|server| (105_000..=135_000).contains(&left(server))));
+    guard.release().await.unwrap();
+    world.freed("a").await;
+    assert!(world.servers.iter().all(|server| server.command(&["EXISTS", "quorumlock:{a}:note"]) == "0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_told_again_before_nodes_forget_it_and_not_with_each_renewal() {
+    let world = Memory::start(3).await;
+    let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
+    let guard = client.lock("a").describe("deploy #812").acquire(SECOND).await.unwrap();
+    tokio::time::sleep(600 * SECOND).await;
+    assert!(guard.is_held());
+    for faults in &world.faults {
+        let (told, renewed) = (faults.asked(Verb::Note), faults.asked(Verb::Renew));
+        // 105 s and a ttl at most lie between two, and 35 s at least.
+        assert!((5..=18).contains(&told) && renewed > 2 * told, "{told} {renewed}");
+    }
+}
+
+both! {
+    3 nodes:
+        a_note_is_shown_while_its_lock_is_held_with_token_and_age,
+        a_note_is_shown_under_each_name_of_a_set,
+        whoever_is_refused_is_told_what_the_holder_says,
+        a_note_that_a_node_forgot_is_stored_again,
+        a_note_goes_with_the_lock_from_hand_to_hand,
+        all_names_that_are_held_are_found_with_what_their_holders_say,
+        a_bad_note_is_refused_by_its_fault,
+        a_lock_without_a_note_costs_no_operation_more;
+}
