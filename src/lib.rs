@@ -39,6 +39,9 @@
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
+//! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
+//!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
+//!   freed by one [`revoke`](Session::revoke).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
@@ -148,9 +151,10 @@ mod node;
 mod rules;
 
 pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
-pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
+pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{MAX_NAMES, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
+pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::{Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;

@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use super::inner::Inner;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
-use crate::metrics::Ended;
 use crate::node::Name;
-use crate::protocol::{Claimant, Grant, Open, Patience};
-use crate::rules::Tick;
+use crate::protocol::{Grant, Open, Patience};
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
 /// nodes.
@@ -132,24 +130,13 @@ impl QuorumLock {
     }
 
     async fn timed(&self, patience: Patience) -> Result<LockGuard> {
-        self.inner.usable()?;
-        let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: Ended::Cancelled };
-        let won = tokio::select! {
-            biased;
-            () = self.inner.shut.cancelled() => None,
-            won = self.try_until(patience) => Some(won),
-        };
-        let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|won| self.hold(won));
-        timing.outcome = match &acquired {
-            Ok(_) => Ended::Acquired,
-            Err(error) => outcome(error.kind()),
-        };
-        acquired
+        let names = self.names.as_ref().map_err(Error::config);
+        self.inner.acquire(names, &self.rules, patience, |grant, open| self.hold(grant, open)).await
     }
 
     /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
     /// be lost with the others: it is released, and the shutdown waits until that has been sent.
-    fn hold(&self, (grant, open): (Grant, Open)) -> Result<LockGuard> {
+    fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant);
         if self.inner.shut.is_cancelled() {
             drop(guard);
@@ -158,40 +145,10 @@ impl QuorumLock {
         }
         Ok(guard)
     }
-
-    async fn try_until(&self, patience: Patience) -> Result<(Grant, Open)> {
-        let names = self.names.as_ref().map_err(Error::config)?;
-        let leases = &self.inner.leases;
-        let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);
-        let claimant = Claimant { voters, queue, names, rules: &self.rules, shut };
-        claimant.acquire(patience).await
-    }
 }
 
 impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumLock").field("names", &self.names).field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
-
-/// An acquisition's latency, recorded however it ends.
-struct Timing<'a> {
-    inner: &'a Inner,
-    since: Tick,
-    outcome: Ended,
-}
-
-impl Drop for Timing<'_> {
-    fn drop(&mut self) {
-        self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
-    }
-}
-
-const fn outcome(kind: ErrorKind) -> Ended {
-    match kind {
-        ErrorKind::Contended => Ended::Contended,
-        ErrorKind::Timeout => Ended::Timeout,
-        ErrorKind::Unavailable => Ended::Unavailable,
-        _ => Ended::Error,
     }
 }
