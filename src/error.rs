@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What went wrong, by what the caller should do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +76,18 @@ pub enum NodeCause {
     Unfit,
 }
 
+/// A name that somebody else held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Conflict {
+    /// The name.
+    pub name: Arc<str>,
+    /// Who held it: the owner of a round, `host/pid/uuid/acquisition.round`.
+    pub holder: String,
+    /// For how long still, unless it is renewed.
+    pub left: Option<Duration>,
+}
+
 /// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each
 /// [node](Error::nodes) said. Cheap to clone, for all who wait for one result.
 #[derive(Clone)]
@@ -89,6 +102,7 @@ struct Inner {
     holder: Option<Arc<str>>,
     /// What that one says.
     says: Option<String>,
+    conflicts: Vec<Conflict>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -105,7 +119,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self(Arc::new(Inner { kind, message, nodes: Vec::new(), holder: None, says: None, source: None }))
+        let (nodes, conflicts) = (Vec::new(), Vec::new());
+        Self(Arc::new(Inner { kind, message, nodes, holder: None, says: None, conflicts, source: None }))
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
@@ -118,6 +133,11 @@ impl Error {
 
     pub(crate) fn with_nodes(mut self, nodes: Vec<NodeReport>) -> Self {
         Arc::make_mut(&mut self.0).nodes = nodes;
+        self
+    }
+
+    pub(crate) fn with_conflicts(mut self, conflicts: Vec<Conflict>) -> Self {
+        Arc::make_mut(&mut self.0).conflicts = conflicts;
         self
     }
 
@@ -162,6 +182,13 @@ impl Error {
     #[must_use]
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
+    }
+
+    /// Which of several names others held, and who, where that was asked for: by
+    /// [`Session::try_lock`](crate::Session::try_lock) and [`Session::lock`](crate::Session::lock).
+    #[must_use]
+    pub fn conflicts(&self) -> &[Conflict] {
+        &self.0.conflicts
     }
 
     /// Somebody else holds the name, or votes were split.

@@ -43,6 +43,9 @@
 //! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
 //!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
 //!   lock a note for people.
+//! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
+//!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
+//!   freed by one [`revoke`](Session::revoke).
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
@@ -152,12 +155,13 @@ mod node;
 mod rules;
 
 pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
-pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
+pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
+pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::held::{Dropped, Held, Leases};
+use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
-use crate::host::{before, can_wait, sleep_until};
+use crate::host::{before, can_wait};
 use crate::protocol::Grant;
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Verdict};
@@ -99,25 +100,7 @@ impl Lease {
     /// # Cancel safety
     /// Safe.
     pub async fn lost(&self) -> LostReason {
-        tokio::select! {
-            biased;
-            () = self.0.ended.cancelled() => self.0.lost().unwrap_or(LostReason::Expired),
-            reason = self.expired() => reason,
-        }
-    }
-
-    /// Waits until the deadline has passed, wherever it moves to.
-    async fn expired(&self) -> LostReason {
-        while let Some(deadline) = self.0.deadline().filter(|_| can_wait()) {
-            sleep_until(self.0.host(), deadline).await;
-            if let Some(reason) = self.0.time_is_over() {
-                return reason;
-            }
-        }
-        match self.0.lost() {
-            Some(reason) => reason,
-            None => std::future::pending().await,
-        }
+        watch::lost(&*self.0).await
     }
 
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled
@@ -128,18 +111,7 @@ impl Lease {
     /// taken elsewhere is cancelled by the quorum's own runtime only, as long as that runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        let token = self.0.ended.child_token();
-        if let Some(runtime) = self.0.host().elsewhere()
-            && let Some(over) = self.0.over()
-        {
-            runtime.spawn(self.clone().watch(token.clone(), over));
-        }
-        token
-    }
-
-    /// Notices the loss, which cancels the token; ends with the token, and with the lock.
-    async fn watch(self, token: CancellationToken, over: CancellationToken) {
-        over.run_until_cancelled(token.run_until_cancelled(self.lost())).await;
+        watch::cancellation(&self.0)
     }
 
     /// What each node said to the last renewal, if that did not renew the lock. Empty where it did,

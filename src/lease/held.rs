@@ -1,13 +1,16 @@
 //! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::schedule::{Event, Key, Schedule};
+use super::schedule::{Event, Key, Schedule, Timed};
 use super::spoken::Spoken;
+use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
@@ -19,13 +22,13 @@ use crate::words::listed;
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
 /// the deadline.
-const TIMER: Duration = Duration::from_millis(2);
+pub(super) const TIMER: Duration = Duration::from_millis(2);
 
 /// The leases of one quorum.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
-    pub(super) schedule: Arc<Schedule<Held>>,
+    pub(super) schedule: Arc<Schedule<dyn Timed>>,
     /// Whether all leases were lost, and those are too that were not found then.
     pub(super) closed: AtomicBool,
     /// Ends the loop with the last handle and guard.
@@ -79,11 +82,11 @@ impl Held {
         });
         voters.meters.held();
         let mut state = held.state();
-        held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), Event::Expire(Arc::downgrade(&held)));
+        held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), held.expires());
         // What was handed over has its full time by a renewal only.
         if rules.auto_renew || won.handed_over {
             let first = tenure.first_renewal(won.handed_over, voters.round_trip());
-            held.set(&mut state, RENEW, first, Event::Renew(Arc::downgrade(&held)));
+            held.set(&mut state, RENEW, first, held.renews());
         }
         // A doubt that came before this lease could be found by it.
         held.rest_without(&mut state, voters.hints.doubts().since(won.t0));
@@ -97,35 +100,6 @@ impl Held {
     /// What is left of the validity; zero once it is over, released or lost.
     pub(super) fn remaining(&self) -> Duration {
         self.state().tenure.remaining(self.now())
-    }
-
-    /// Why it is lost, if it is: also where its time is over and no timer has said so yet.
-    pub(super) fn lost(&self) -> Option<LostReason> {
-        self.state().tenure.lost(self.now())
-    }
-
-    /// Until when it may be relied on, unless it has ended.
-    pub(super) fn deadline(&self) -> Option<Tick> {
-        let state = self.state();
-        matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
-    }
-
-    /// If its time is over, it is lost now.
-    pub(super) fn time_is_over(&self) -> Option<LostReason> {
-        let reason = self.lost()?;
-        self.lose(reason);
-        Some(reason)
-    }
-
-    /// A token that is cancelled when it is over, however it ends; `None` where it has ended.
-    pub(super) fn over(&self) -> Option<CancellationToken> {
-        let mut state = self.state();
-        let held = state.tenure.phase() == Phase::Held;
-        held.then(|| state.over.get_or_insert_default().clone())
-    }
-
-    pub(super) fn host(&self) -> &Arc<dyn Host> {
-        &self.leases.voters.host
     }
 
     /// Adds a hold and sends its count, or says that the lock is lost.
@@ -179,15 +153,6 @@ impl Held {
         }
     }
 
-    /// The lock is lost, once and for all: its users are told, it is released everywhere, and
-    /// nothing renews it again.
-    pub(super) fn lose(&self, reason: LostReason) {
-        let mut state = self.state();
-        if state.tenure.lose(reason) {
-            self.ended_by(state, reason);
-        }
-    }
-
     fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
         let since = state.tenure.since();
         self.end(state);
@@ -200,43 +165,16 @@ impl Held {
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
-    pub(super) fn deadline_reached(self: &Arc<Self>) {
-        let mut state = self.state();
-        if state.tenure.phase() != Phase::Held {
-            return;
-        }
-        let timer = state.tenure.deadline().minus(TIMER);
-        if self.now() < timer {
-            self.set(&mut state, EXPIRE, timer, Event::Expire(Arc::downgrade(self)));
-            drop(state);
-            // Between two timers it is not found by whoever looks for all leases.
-            if self.leases.closed.load(Ordering::Acquire) {
-                self.lose(LostReason::Closed);
-            }
-        } else {
-            let reason = state.tenure.expired(self.now());
-            if state.tenure.lose(reason) {
-                self.ended_by(state, reason);
-            }
-        }
-    }
-
-    /// Nodes are in doubt.
-    pub(super) fn doubted(self: &Arc<Self>, nodes: NodeSet) {
-        self.rest_without(&mut self.state(), nodes);
-    }
-
     /// Where too few others than these nodes stand behind the deadline, the lock is renewed now.
     fn rest_without(self: &Arc<Self>, state: &mut State, nodes: NodeSet) {
         let too_few = nodes.iter().filter(|&node| state.tenure.doubted(node)).count() > 0;
         if too_few && self.rules.auto_renew {
-            self.set(state, RENEW, self.now(), Event::Renew(Arc::downgrade(self)));
+            self.set(state, RENEW, self.now(), self.renews());
         }
     }
 
     /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
-    pub(super) fn send_renewal(&self) -> Option<(Renewing, Tick)> {
+    fn send_renewal(&self) -> Option<(Renewing, Tick)> {
         let mut state = self.state();
         // This renewal does for every other that is due, one that a doubt asked for included.
         if let Some(key) = state.timers[RENEW].take() {
@@ -254,7 +192,7 @@ impl Held {
     }
 
     /// Takes note of what a renewal came to.
-    pub(super) fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
+    fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
         let mut state = self.state();
         let now = self.now();
         // A node may not be listed any more.
@@ -271,7 +209,7 @@ impl Held {
         match renewed {
             Renewed::Extended { next, .. } => {
                 if self.rules.auto_renew {
-                    self.set(&mut state, RENEW, next, Event::Renew(Arc::downgrade(self)));
+                    self.set(&mut state, RENEW, next, self.renews());
                 }
                 // It may rest on nodes that came into doubt since they answered.
                 self.rest_without(&mut state, self.leases.voters.hints.doubts().since(renewing.t0()));
@@ -279,7 +217,7 @@ impl Held {
             Renewed::Unclear { failures } => {
                 let voters = &self.leases.voters;
                 let pause = self.rules.backoff.pause(failures, voters.round_trip(), voters.host.random());
-                self.set(&mut state, RENEW, now + pause, Event::Renew(Arc::downgrade(self)));
+                self.set(&mut state, RENEW, now + pause, self.renews());
             }
             Renewed::Lost(reason) => {
                 self.ended_by(state, reason);
@@ -354,7 +292,17 @@ impl Held {
         cleanup
     }
 
-    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event<Self>) {
+    fn renews(self: &Arc<Self>) -> Event<dyn Timed> {
+        let this: Weak<Self> = Arc::downgrade(self);
+        Event::Renew(this)
+    }
+
+    fn expires(self: &Arc<Self>) -> Event<dyn Timed> {
+        let this: Weak<Self> = Arc::downgrade(self);
+        Event::Expire(this)
+    }
+
+    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event<dyn Timed>) {
         if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
             self.leases.schedule.remove(key);
         }
@@ -370,6 +318,91 @@ impl Held {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched for Held {
+    /// Why it is lost, if it is: also where its time is over and no timer has said so yet.
+    fn lost(&self) -> Option<LostReason> {
+        self.state().tenure.lost(self.now())
+    }
+
+    /// Until when it may be relied on, unless it has ended.
+    fn deadline(&self) -> Option<Tick> {
+        let state = self.state();
+        matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
+    }
+
+    /// If its time is over, it is lost now.
+    fn time_is_over(&self) -> Option<LostReason> {
+        let reason = self.lost()?;
+        self.lose(reason);
+        Some(reason)
+    }
+
+    /// A token that is cancelled when it is over, however it ends; `None` where it has ended.
+    fn over(&self) -> Option<CancellationToken> {
+        let mut state = self.state();
+        let held = state.tenure.phase() == Phase::Held;
+        held.then(|| state.over.get_or_insert_default().clone())
+    }
+
+    fn host(&self) -> &Arc<dyn Host> {
+        &self.leases.voters.host
+    }
+
+    fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+}
+
+impl Timed for Held {
+    fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let held = Arc::downgrade(&self);
+        async move {
+            let Some((renewing, until)) = held.upgrade().and_then(|held| held.send_renewal()) else { return };
+            let verdict = renewing.verdict(until).await;
+            if let Some(held) = held.upgrade() {
+                held.renewed(&renewing, verdict);
+            }
+        }
+        .boxed()
+    }
+
+    /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
+    fn deadline_reached(self: Arc<Self>) {
+        let mut state = self.state();
+        if state.tenure.phase() != Phase::Held {
+            return;
+        }
+        let timer = state.tenure.deadline().minus(TIMER);
+        if self.now() < timer {
+            self.set(&mut state, EXPIRE, timer, self.expires());
+            drop(state);
+            // Between two timers it is not found by whoever looks for all leases.
+            if self.leases.closed.load(Ordering::Acquire) {
+                self.lose(LostReason::Closed);
+            }
+        } else {
+            let reason = state.tenure.expired(self.now());
+            if state.tenure.lose(reason) {
+                self.ended_by(state, reason);
+            }
+        }
+    }
+
+    /// Nodes are in doubt.
+    fn doubted(self: Arc<Self>, nodes: NodeSet) {
+        self.rest_without(&mut self.state(), nodes);
+    }
+
+    /// The lock is lost, once and for all: its users are told, it is released everywhere, and
+    /// nothing renews it again.
+    fn lose(&self, reason: LostReason) {
+        let mut state = self.state();
+        if state.tenure.lose(reason) {
+            self.ended_by(state, reason);
+        }
     }
 }
 

@@ -1,12 +1,19 @@
 //! Leases: the guard that users hold, the loop that renews and ends them, and the reaper of what
 //! was dropped.
 
+mod batch;
+mod freeing;
 mod guard;
 mod held;
+mod kept;
+mod locks;
 mod monitor;
 mod reaper;
 mod schedule;
 mod spoken;
+mod watch;
 
+pub(crate) use freeing::Freeing;
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;
+pub(crate) use locks::Locks;

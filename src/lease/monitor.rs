@@ -14,9 +14,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::held::{Held, Leases};
+use super::held::Leases;
 use super::reaper;
-use super::schedule::{Event, Schedule};
+use super::schedule::{Event, Schedule, Timed};
 use crate::host::{Host, sleep_until};
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
 use crate::rules::{LostReason, NodeSet, Tick};
@@ -53,7 +53,7 @@ impl Leases {
 
 async fn run(
     host: Arc<dyn Host>,
-    schedule: Arc<Schedule<Held>>,
+    schedule: Arc<Schedule<dyn Timed>>,
     doubts: Arc<Doubts>,
     cleanups: Arc<Cleanups>,
     mut leftovers: mpsc::Receiver<Arc<dyn Leftover>>,
@@ -85,7 +85,7 @@ async fn run(
 }
 
 /// Tells all leases that some nodes are in doubt.
-fn doubted(schedule: &Schedule<Held>, nodes: NodeSet) {
+fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     for lease in schedule.leases().iter().filter_map(Weak::upgrade) {
         lease.doubted(nodes);
     }
@@ -93,14 +93,14 @@ fn doubted(schedule: &Schedule<Held>, nodes: NodeSet) {
 
 /// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic
 /// hook has told of it.
-fn handled(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
+fn handled(event: Event<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
     let renewal = catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten();
     renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
 }
 
-fn handle(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
+fn handle(event: Event<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
     match event {
-        Event::Renew(lease) => return Some(renew(lease)),
+        Event::Renew(lease) => return lease.upgrade().map(Timed::renewal),
         Event::Expire(lease) => {
             if let Some(lease) = lease.upgrade() {
                 lease.deadline_reached();
@@ -109,12 +109,4 @@ fn handle(event: Event<Held>) -> Option<impl Future<Output = ()> + use<>> {
         Event::Release(release) => release.again(),
     }
     None
-}
-
-async fn renew(lease: Weak<Held>) {
-    let Some((renewing, until)) = lease.upgrade().and_then(|lease| lease.send_renewal()) else { return };
-    let verdict = renewing.verdict(until).await;
-    if let Some(lease) = lease.upgrade() {
-        lease.renewed(&renewing, verdict);
-    }
 }

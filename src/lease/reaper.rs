@@ -14,7 +14,7 @@ use crate::rules::Backoff;
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
 /// Schedules another try of every release that arrives. Ends when nobody can send one any more.
-pub(super) async fn schedule<L>(
+pub(super) async fn schedule<L: ?Sized>(
     leftovers: &mut mpsc::Receiver<Arc<dyn Leftover>>,
     host: &Arc<dyn Host>,
     schedule: &Schedule<L>,

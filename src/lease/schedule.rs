@@ -4,15 +4,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::protocol::Leftover;
-use crate::rules::Tick;
+use crate::rules::{LostReason, NodeSet, Tick};
+
+/// What is held and has timers: a lock, or the locks of a session.
+pub(super) trait Timed: Send + Sync {
+    /// Renews it, and takes note of what that comes to. Does not keep it alive.
+    fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
+
+    /// The deadline's timer fired.
+    fn deadline_reached(self: Arc<Self>);
+
+    /// Nodes are in doubt.
+    fn doubted(self: Arc<Self>, nodes: NodeSet);
+
+    /// It is lost, once and for all.
+    fn lose(&self, reason: LostReason);
+}
 
 /// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept
 /// alive by its timers.
 #[derive(Debug)]
-pub(super) enum Event<L> {
+pub(super) enum Event<L: ?Sized> {
     /// A lease is to be renewed.
     Renew(Weak<L>),
     /// A lease's deadline has come.
@@ -26,18 +42,18 @@ pub(super) type Key = (Tick, u64);
 
 /// The table, of leases `L`. In the steady state, adding and removing wakes nobody: the loop's
 /// timer is armed for something earlier.
-pub(super) struct Schedule<L> {
+pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,
 }
 
-struct Table<L> {
+struct Table<L: ?Sized> {
     events: BTreeMap<Key, Event<L>>,
     armed: Tick,
     count: u64,
 }
 
-impl<L> Schedule<L> {
+impl<L: ?Sized> Schedule<L> {
     pub(super) fn new() -> Self {
         let table = Table { events: BTreeMap::new(), armed: Tick::NEVER, count: 0 };
         Self { table: Mutex::new(table), changed: Notify::new() }
@@ -95,7 +111,7 @@ impl<L> Schedule<L> {
     }
 }
 
-impl<L> fmt::Debug for Schedule<L> {
+impl<L: ?Sized> fmt::Debug for Schedule<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schedule").field("events", &self.len()).finish()
     }

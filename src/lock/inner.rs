@@ -1,16 +1,22 @@
 //! What a quorum's handles and its locks share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Rules, Settings};
+use super::sessions::Sessions;
+use crate::config::{LockOptions, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{Host, can_wait};
 use crate::lease::Leases;
+use crate::node::Name;
 use crate::node::redis::Registry;
 use crate::protocol::Queue;
+
+/// How many names a lock is on at most.
+pub const MAX_NAMES: usize = 1_000;
 
 /// The leases, the queue and the settings of one quorum.
 pub(super) struct Inner {
@@ -21,6 +27,7 @@ pub(super) struct Inner {
     pub(super) shut: CancellationToken,
     pub(super) settings: Settings,
     pub(super) registry: Option<Arc<Registry>>,
+    pub(super) sessions: Arc<Sessions>,
 }
 
 impl Inner {
@@ -33,7 +40,7 @@ impl Inner {
     ) -> Self {
         let queue = Queue::new(settings.max_waiters);
         let shut = CancellationToken::new();
-        Self { leases, host, queue, rules: Arc::new(rules), shut, settings, registry }
+        Self { leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions: Arc::default() }
     }
 
     pub(super) const fn max_ttl(&self) -> Duration {
@@ -42,6 +49,35 @@ impl Inner {
 
     pub(super) const fn connect_timeout(&self) -> Duration {
         self.settings.connect_timeout
+    }
+
+    /// The rules of locks with these options. Nodes are told of their ttl.
+    pub(super) fn rules_of(&self, options: &LockOptions) -> Result<Arc<Rules>> {
+        let Settings { max_ttl, options: shared, .. } = &self.settings;
+        let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
+        self.leases.voters.use_ttl(rules.validity.ttl());
+        Ok(rules)
+    }
+
+    pub(super) fn name(&self, text: &str) -> Result<Name> {
+        Name::new(&self.settings.prefix, text)
+    }
+
+    /// In one order, and each once: those who wait for several wait in the same order.
+    pub(super) fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
+        let mut names = BTreeSet::new();
+        for text in texts {
+            names.insert(self.name(text.as_ref())?);
+            if names.len() > MAX_NAMES {
+                return Err(Error::config(format!(
+                    "a lock is on more than {MAX_NAMES} names; lock what they belong to instead"
+                )));
+            }
+        }
+        match names.is_empty() {
+            true => Err(Error::config("a lock is on no name; name what it protects")),
+            false => Ok(names.into_iter().collect()),
+        }
     }
 
     /// Whether calls can be made here and now.

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use super::inner::Inner;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
-use crate::metrics::Ended;
+use super::acquiring::Wanted;
 use crate::node::{Mode, Name};
-use crate::protocol::{Claimant, Grant, Open, Patience, Who, described};
-use crate::rules::Tick;
+use crate::protocol::{Grant, Open, Patience, Who, described};
 use crate::words::about;
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
@@ -128,7 +127,7 @@ impl QuorumLock {
     /// # }
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        match self.timed(Patience::Until(self.inner.host.now() + timeout), None).await {
+        match self.timed(Patience::Until(self.inner.host.now() + timeout), Who::Next(self.mode)).await {
             Err(error) if error.holder().is_some() => Err(self.with_words(error).await),
             acquired => acquired,
         }
@@ -155,7 +154,7 @@ impl QuorumLock {
     /// # Cancel safety
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        match self.timed(Patience::Once, None).await {
+        match self.timed(Patience::Once, Who::Next(self.mode)).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.is_contended() => Ok(None),
             Err(error) => Err(error),
@@ -209,28 +208,18 @@ impl QuorumLock {
 
     /// Makes one try to hold it as the reader that a writer becomes.
     pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
-        self.timed(Patience::Once, Some(writer)).await
+        self.timed(Patience::Once, Who::Follows(writer.grant())).await
     }
 
-    async fn timed(&self, patience: Patience, writer: Option<&LockGuard>) -> Result<LockGuard> {
-        self.inner.usable()?;
-        let mut timing = Timing { inner: &self.inner, since: self.inner.host.now(), outcome: Ended::Cancelled };
-        let won = tokio::select! {
-            biased;
-            () = self.inner.shut.cancelled() => None,
-            won = self.try_until(patience, writer) => Some(won),
-        };
-        let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|won| self.hold(won));
-        timing.outcome = match &acquired {
-            Ok(_) => Ended::Acquired,
-            Err(error) => outcome(error.kind()),
-        };
-        acquired
+    async fn timed(&self, patience: Patience, who: Who<'_>) -> Result<LockGuard> {
+        let names = self.names.as_ref().map_err(Error::config);
+        let wanted = Wanted { names, rules: &self.rules, who, may_have_note: self.says.is_some() };
+        self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
     }
 
     /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
     /// be lost with the others: it is released, and the shutdown waits until that has been sent.
-    fn hold(&self, (grant, open): (Grant, Open)) -> Result<LockGuard> {
+    fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         if self.inner.shut.is_cancelled() {
             drop(guard);
@@ -239,34 +228,11 @@ impl QuorumLock {
         }
         Ok(guard)
     }
-
-    async fn try_until(&self, patience: Patience, writer: Option<&LockGuard>) -> Result<(Grant, Open)> {
-        let names = self.names.as_ref().map_err(Error::config)?;
-        let leases = &self.inner.leases;
-        let (voters, queue, shut) = (&leases.voters, &self.inner.queue, &self.inner.shut);
-        let who = writer.map_or(Who::Next(self.mode), |writer| Who::Follows(writer.grant()));
-        let may_have_note = self.says.is_some();
-        let claimant = Claimant { voters, queue, names, who, rules: &self.rules, may_have_note, shut };
-        claimant.acquire(patience).await
-    }
 }
 
 impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumLock").field("names", &self.names).field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
-
-/// An acquisition's latency, recorded however it ends.
-struct Timing<'a> {
-    inner: &'a Inner,
-    since: Tick,
-    outcome: Ended,
-}
-
-impl Drop for Timing<'_> {
-    fn drop(&mut self) {
-        self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
     }
 }
 
@@ -284,14 +250,5 @@ fn noted(note: &str) -> Result<(), String> {
     match note.chars().find(|character| character.is_control()) {
         Some(control) => Err(format!("a note contains the control character {control:?}; remove it")),
         None => Ok(()),
-    }
-}
-
-const fn outcome(kind: ErrorKind) -> Ended {
-    match kind {
-        ErrorKind::Contended => Ended::Contended,
-        ErrorKind::Timeout => Ended::Timeout,
-        ErrorKind::Unavailable => Ended::Unavailable,
-        _ => Ended::Error,
     }
 }

@@ -1,21 +1,19 @@
 //! The quorum: hands out locks by name, and looks after the nodes.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::inner::Inner;
 use super::mutex::QuorumLock;
-use crate::config::{LockOptions, Settings};
+use super::session::Session;
+use super::session_builder::SessionBuilder;
+use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, can_wait};
 use crate::node::{Name, NodeState, NodeStatus};
 use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::words::exact;
-
-/// How many names a lock is on at most.
-pub const MAX_NAMES: usize = 1_000;
 
 /// How often nodes are looked at while they are waited for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -47,7 +45,7 @@ impl Quorum {
     /// is first acquired.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
-        let name = self.name(name.as_ref());
+        let name = self.0.name(name.as_ref());
         QuorumLock::new(self.0.clone(), name.map(|name| Arc::from([name])), self.0.rules.clone())
     }
 
@@ -58,12 +56,12 @@ impl Quorum {
     /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all
     /// locks of a quorum share what is known of its nodes' clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
-        let name = self.name(name.as_ref())?;
+        let name = self.0.name(name.as_ref())?;
         self.with([name].into(), options)
     }
 
     /// The lock on all of `names`: whoever acquires it holds all of them, or none. 1 to
-    /// [`MAX_NAMES`]; their order does not matter, nor whether one is named twice. Bad names are
+    /// [`MAX_NAMES`](crate::MAX_NAMES); their order does not matter, nor whether one is named twice. Bad names are
     /// refused when it is first acquired.
     ///
     /// It excludes [`lock`](Self::lock) on each of them, and every other set that has one of them.
@@ -91,7 +89,7 @@ impl Quorum {
     /// ```
     #[must_use]
     pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> QuorumLock {
-        QuorumLock::new(self.0.clone(), self.names(names), self.0.rules.clone())
+        QuorumLock::new(self.0.clone(), self.0.names(names), self.0.rules.clone())
     }
 
     /// The lock on all of `names` with options of its own.
@@ -103,15 +101,25 @@ impl Quorum {
         names: impl IntoIterator<Item = impl AsRef<str>>,
         options: &LockOptions,
     ) -> Result<QuorumLock> {
-        let names = self.names(names)?;
+        let names = self.0.names(names)?;
         self.with(names, options)
     }
 
     fn with(&self, names: Arc<[Name]>, options: &LockOptions) -> Result<QuorumLock> {
-        let Settings { max_ttl, options: shared, .. } = &self.0.settings;
-        let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
-        self.0.leases.voters.use_ttl(rules.validity.ttl());
-        Ok(QuorumLock::new(self.0.clone(), Ok(names), rules))
+        Ok(QuorumLock::new(self.0.clone(), Ok(names), self.0.rules_of(options)?))
+    }
+
+    /// A session, which owns many locks: renewed together, lost together, freed together. It has
+    /// these options unless it is told others; [`grant`](SessionBuilder::grant) begins it.
+    pub fn session(&self) -> SessionBuilder {
+        SessionBuilder::new(self.0.clone())
+    }
+
+    /// The session of this quorum that has this [`id`](Session::id), for other code of the process.
+    /// `None` where no handle of it is left, or there never was one.
+    #[must_use]
+    pub fn join_session(&self, id: &str) -> Option<Session> {
+        Session::join(self.0.clone(), id)
     }
 
     /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
@@ -136,7 +144,7 @@ impl Quorum {
     /// # Cancel safety
     /// Safe.
     pub async fn inspect(&self, name: &str) -> Result<Inspected> {
-        let name = self.name(name)?;
+        let name = self.0.name(name)?;
         self.0.usable()?;
         let survey = Survey::of(&self.0.leases.voters, &name, self.0.rules.round_timeout).await;
         Ok(Inspected::new(&self.0.leases.voters, &survey))
@@ -160,7 +168,7 @@ impl Quorum {
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
-        let name = self.name(name)?;
+        let name = self.0.name(name)?;
         self.0.usable()?;
         take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
@@ -181,7 +189,7 @@ impl Quorum {
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
-        let name = self.name(name)?;
+        let name = self.0.name(name)?;
         self.0.usable()?;
         free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
@@ -247,27 +255,6 @@ impl Quorum {
     #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
         self.0.leases.voters.cleaned().await;
-    }
-
-    fn name(&self, text: &str) -> Result<Name> {
-        Name::new(&self.0.settings.prefix, text)
-    }
-
-    /// In one order, and each once: those who wait for several wait in the same order.
-    fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
-        let mut names = BTreeSet::new();
-        for text in texts {
-            names.insert(self.name(text.as_ref())?);
-            if names.len() > MAX_NAMES {
-                return Err(Error::config(format!(
-                    "a lock is on more than {MAX_NAMES} names; lock what they belong to instead"
-                )));
-            }
-        }
-        match names.is_empty() {
-            true => Err(Error::config("a lock is on no name; name what it protects")),
-            false => Ok(names.into_iter().collect()),
-        }
     }
 
     fn quorum(&self) -> usize {

@@ -58,6 +58,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends an operation. Never blocks, and never fails otherwise than through the reply.
     fn submit(&self, request: Request);
 
+    /// Sends several operations, in their order. Where a call carries many, they go into as few
+    /// calls as they fit into, and count as one of those that wait.
+    fn submit_all(&self, requests: Vec<Request>) {
+        requests.into_iter().for_each(|request| self.submit(request));
+    }
+
     /// Whether this node gives hints now.
     fn hints(&self) -> bool {
         false

@@ -154,11 +154,7 @@ impl Claimant<'_> {
     /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this
     /// process stood still.
     async fn enrolled(&self, patience: Patience, whole: Tick) -> Result<()> {
-        if self.voters.members.onlooker {
-            return Err(Error::config(
-                "this client only looks; connect one without QuorumBuilder::onlooker to acquire",
-            ));
-        }
+        self.voters.may_acquire()?;
         let end = patience.end().map_or(whole, |end| end.min(whole));
         let _ = before(&self.voters.host, end, self.voters.enrolled(self.rules.validity.ttl())).await;
         Ok(())

@@ -1,5 +1,6 @@
 //! What a quorum granted: how it is renewed and counted, and how it is given back.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::holding::Holding;
@@ -71,6 +72,25 @@ impl Grant {
         Holding::start(&self.voters, &self.claim, holds)
     }
 
+    /// Takes those names out of it that `leave`, of which there is one at least, and of the others
+    /// too. Both are of the same owner and have the same token; each is given back by itself.
+    ///
+    /// What asks for all names is not sent from then on.
+    pub(crate) fn split_off(&mut self, leave: impl Fn(&Name) -> bool) -> Self {
+        let (left, kept): (Vec<_>, Vec<_>) = self.claim.names.iter().cloned().partition(leave);
+        let texts: HashSet<&str> = left.iter().map(AsRef::as_ref).collect();
+        let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
+        let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
+        self.claim.names = kept.into();
+        let claim = Claim { names: left.into(), ..self.claim.clone() };
+        Self { voters: self.voters.clone(), claim, won: self.won, line: Mutex::new(line) }
+    }
+
+    /// Sends a renewal of each, held once, in as few calls as they fit into.
+    pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
+        Renewing::start_all(voters, grants.map(|grant| &grant.claim))
+    }
+
     /// Sends a renewal, with the hold count.
     pub(crate) fn renew(&self, holds: u32) -> Renewing {
         Renewing::start(&self.voters, &self.claim, holds)
@@ -83,18 +103,43 @@ impl Grant {
 
     /// Releases it on every node, and insists where it may be held.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
-        let Self { voters, claim, won, line } = self;
-        let whom = Whom { ask: voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
+        let whom = Whom { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
+        // Sent before the places are given up: the next in this process asks behind this release, on
+        // the same connections.
+        self.returned(Cleanup::start(&self.voters, self.release(), whom))
+    }
+
+    /// The same for several, in as few calls as they fit into.
+    pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
+        let releases = grants.iter().map(|(grant, may_hold)| (grant.release(), *may_hold));
+        let cleanups = Cleanup::start_all(voters, releases);
+        grants.iter().zip(cleanups).map(|((grant, _), cleanup)| grant.returned(cleanup)).collect()
+    }
+
+    fn release(&self) -> Release {
+        let Self { voters, claim, won, .. } = self;
         // The highest ballot that was asked with for its owner hides all of them. What a reader
         // gives up is handed over to nobody: others may read still.
         let ballot = won.highest;
         let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
-        // Sent before the places are given up: the next in this process asks behind this release, on
-        // the same connections.
-        let cleanup = Cleanup::start(voters, Release { ballot, next, ..Release::of(claim) }, whom);
-        let line = line.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Release { ballot, next, ..Release::of(claim) }
+    }
+
+    /// Its release was sent.
+    fn returned(&self, cleanup: Arc<Cleanup>) -> Returned {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (places, listening) = line.map(|line| (line.places, line.listening)).unzip();
         listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));
         Returned { cleanup, _places: places }
+    }
+}
+
+impl Line {
+    /// The places in those lines that `leave`. The others stay, and nothing is taken any more that
+    /// a node offers after all: that would be all names.
+    fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
+        self.listening.iter().for_each(|listening| listening.hold(None));
+        let places = self.places.split_off(leave)?;
+        Some(Self { places, listening: None })
     }
 }

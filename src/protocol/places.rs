@@ -125,6 +125,17 @@ impl Places {
         Self { first: self.first.served(next), others }
     }
 
+    /// Takes the places of those names out of it that `leave`. One stays.
+    pub(super) fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
+        let mut left: Vec<_> = self.others.extract_if(.., |place| leave(place.name())).collect();
+        if leave(self.first.name())
+            && let Some(next) = self.others.pop()
+        {
+            left.push(std::mem::replace(&mut self.first, next));
+        }
+        Some(Self { first: left.pop()?, others: left })
+    }
+
     fn at(&mut self, number: usize) -> &mut Place {
         match number.checked_sub(1).and_then(|other| self.others.get_mut(other)) {
             Some(other) => other,
@@ -213,6 +224,20 @@ mod tests {
         assert!((&mut both).now_or_never().is_none());
         drop(a);
         assert!(both.now_or_never().is_some());
+    }
+
+    #[test]
+    fn places_that_are_taken_out_are_given_up_by_themselves() {
+        let queue = Queue::new(8);
+        for leave in [&["a"][..], &["b"], &["a", "c"], &["b", "c"]] {
+            let mut all = join(&queue, &["a", "b", "c"]).served(true);
+            drop(all.split_off(|name| leave.contains(&name)));
+            for name in ["a", "b", "c"] {
+                assert_eq!(join(&queue, &[name]).held().is_some(), !leave.contains(&name), "{name} of {leave:?}");
+            }
+            assert_eq!(queue.len(), 3 - leave.len());
+        }
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]

@@ -153,6 +153,11 @@ impl Place {
         async move { entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok() }
     }
 
+    /// Whose line it is.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The lines that it stands in one of.
     pub(super) const fn queue(&self) -> &Arc<Queue> {
         &self.queue

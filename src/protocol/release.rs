@@ -9,7 +9,7 @@ use super::in_line::InLine;
 use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
 use super::voters::Voters;
-use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
+use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Stance};
 use crate::rules::tally::Freed;
 use crate::rules::{NodeSet, ReleaseTally, Tick};
 
@@ -69,6 +69,28 @@ impl Cleanup {
     /// The same for an acquisition that goes on, and keeps its place in line as long as `waits`
     /// lives.
     pub(super) fn start_for(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
+        let cleanup = Self::new(voters, release, whom, waits);
+        voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
+        cleanup
+    }
+
+    /// Sends several releases to all nodes, in as few calls as they fit into, and each again to
+    /// those of its nodes that do not confirm it.
+    pub(super) fn start_all(
+        voters: &Arc<Voters>,
+        releases: impl Iterator<Item = (Release, NodeSet)>,
+    ) -> Vec<Arc<Self>> {
+        let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
+        let start = |(release, insist)| Self::new(voters, release, whom(insist), Weak::new());
+        let cleanups: Vec<_> = releases.map(start).collect();
+        let asked = |cleanup: &Arc<Self>| -> (Arc<Operation>, Arc<dyn Sink>) {
+            (Arc::new(cleanup.release.clone().into()), cleanup.clone())
+        };
+        voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
+        cleanups
+    }
+
+    fn new(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -77,7 +99,7 @@ impl Cleanup {
             listening: None,
             permit: None,
         };
-        let cleanup = Arc::new(Self {
+        Arc::new(Self {
             voters: Arc::downgrade(voters),
             whom,
             waits,
@@ -86,9 +108,7 @@ impl Cleanup {
             state: Mutex::new(state),
             decided: Notify::new(),
             _open: voters.open_cleanup(),
-        });
-        voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
-        cleanup
+        })
     }
 
     /// It is for an acquisition that has ended: what nodes push to that before they carry this out

@@ -7,7 +7,7 @@ use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Claim, Renew};
+use crate::node::{Claim, Operation, Renew, Sink};
 use crate::rules::{Renewal, RenewalTally, Tick};
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
@@ -23,10 +23,28 @@ impl Renewing {
     /// Sends a renewal of what `claim` was granted.
     pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32) -> Self {
         let operation = Arc::new(Renew::of(claim, count).into());
-        let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
         // Read before the first send: the nodes count from later than this.
+        let renewing = Self::new(voters, claim, voters.host.now());
+        voters.ask(voters.everyone(), &operation, &renewing.round);
+        renewing
+    }
+
+    /// Sends renewals of what these were granted, each held once, in as few calls as they fit into.
+    pub(super) fn start_all<'a>(voters: &Arc<Voters>, claims: impl Iterator<Item = &'a Claim>) -> Vec<Self> {
         let t0 = voters.host.now();
-        voters.ask(voters.everyone(), &operation, &round);
+        let mut asked: Vec<(Arc<Operation>, Arc<dyn Sink>)> = Vec::new();
+        let mut renewals = Vec::new();
+        for claim in claims {
+            let renewing = Self::new(voters, claim, t0);
+            asked.push((Arc::new(Renew::of(claim, 1).into()), renewing.round.clone()));
+            renewals.push(renewing);
+        }
+        voters.ask_all(&asked);
+        renewals
+    }
+
+    fn new(voters: &Arc<Voters>, claim: &Claim, t0: Tick) -> Self {
+        let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
         Self { voters: voters.clone(), round, t0, ttl: claim.ttl }
     }
 
@@ -37,7 +55,12 @@ impl Renewing {
 
     /// What it came to by `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
-        before(&self.voters.host, until, self.round.verdict()).await.unwrap_or(Renewal::Unclear)
+        before(&self.voters.host, until, self.decided()).await.unwrap_or(Renewal::Unclear)
+    }
+
+    /// What it came to, as soon as no later vote can change that.
+    pub(crate) async fn decided(&self) -> Renewal {
+        self.round.verdict().await
     }
 
     /// What each node has said so far, for people.

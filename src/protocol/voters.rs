@@ -12,7 +12,7 @@ use super::members::Members;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
-use crate::node::{Listener, Mode, Node, Operation, ReplyTo, Request, Sink};
+use crate::node::{Listener, Mode, Node, NodeState, Operation, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
 use crate::rules::waiting::grace;
@@ -96,6 +96,22 @@ impl Voters {
         }
     }
 
+    /// Whether so many nodes vote now on claims of that ttl that a quorum can grant them.
+    pub(crate) fn can_vote(&self, ttl: Duration) -> bool {
+        let up = (0..self.nodes.len()).filter(|&node| self.nodes[node].status().state == NodeState::Up);
+        self.electorate(ttl).of(up.collect(), self.host.now()).len() >= self.size.quorum()
+    }
+
+    /// An error where this client only looks.
+    pub(crate) fn may_acquire(&self) -> Result<()> {
+        match self.members.onlooker {
+            false => Ok(()),
+            true => {
+                Err(Error::config("this client only looks; connect one without QuorumBuilder::onlooker to acquire"))
+            }
+        }
+    }
+
     /// Claims are about to be sent: an enrolment that is due in a while goes along, in the same
     /// calls.
     pub(super) fn enrol_along(&self) {
@@ -121,6 +137,17 @@ impl Voters {
         for (index, node) in self.nodes.iter().enumerate().filter(|&(index, _)| whom.contains(index)) {
             let sink: Arc<dyn Sink> = sink.clone();
             node.submit(Request { operation: operation.clone(), reply: ReplyTo::new(index, sink) });
+        }
+    }
+
+    /// Asks all nodes to carry these out, in as few calls as they fit into.
+    pub(super) fn ask_all(&self, asked: &[(Arc<Operation>, Arc<dyn Sink>)]) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let request = |(operation, sink): &(Arc<Operation>, Arc<dyn Sink>)| Request {
+                operation: operation.clone(),
+                reply: ReplyTo::new(index, sink.clone()),
+            };
+            node.submit_all(asked.iter().map(request).collect());
         }
     }
 

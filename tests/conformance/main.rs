@@ -48,6 +48,7 @@ mod restarts;
 mod rounds;
 mod runtimes;
 mod servers;
+mod sessions;
 mod sets;
 mod shared;
 mod two_holders;

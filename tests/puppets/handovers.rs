@@ -20,13 +20,13 @@ const fn at(seconds: u64) -> Stamp {
 }
 
 /// Held by somebody else; the asker has this place in the queue.
-fn queued(rank: u32) -> Answer {
+pub fn queued(rank: u32) -> Answer {
     let (holder, remaining) = ("somebody".to_owned(), Some(60 * SECOND));
     Some(Ok(Outcome::Held { holder, remaining, fence: 1, queued: Some(Queued { rank, stamp: at(100) }) }))
 }
 
 /// What a node hands over to whoever made `claim`.
-fn handed(claim: &Asked, ballot: u64) -> HandedOver {
+pub fn handed(claim: &Asked, ballot: u64) -> HandedOver {
     let (owner, name, lasts) = (claim.owner.clone(), claim.names[0].clone(), claim.handover);
     HandedOver { owner, ballot, lasts, name, stamp: at(101), counts: true }
 }

@@ -17,6 +17,7 @@ mod meters;
 mod releases;
 mod revoking;
 mod rounds;
+mod sessions;
 mod stage;
 mod telling;
 mod tickets;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use quorumlock::node::Verb;
+use quorumlock::node::{Outcome, Verb};
 use tokio::time::sleep;
 
 use crate::answers::{SILENCE, granted, held, nothing_held, released};
@@ -83,4 +83,31 @@ async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_g
         sleep(MS).await;
         assert_eq!(value(&handle, "quorumlock_in_line"), 0.0, "it has the lock: {wins}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_lock_of_a_session_is_counted_until_the_last_of_its_names_is_free() {
+    let (recorder, handle) = recorder();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let stage = Stage::new(3);
+    let session = stage.quorum.session().grant(SECOND).await.unwrap();
+    let held = || value(&handle, "quorumlock_held");
+    for names in [&["a", "b"][..], &["c"]] {
+        let locking = session.clone();
+        let locking = tokio::spawn(async move { locking.lock(names, SECOND).await });
+        stage.round(Verb::Claim, |_, _| granted()).await;
+        locking.await.unwrap().unwrap();
+    }
+    assert_eq!(value(&handle, "quorumlock_acquire_seconds_count{outcome=\"acquired\"}"), 2.0);
+    for (name, left) in [("a", 2.0), ("b", 1.0)] {
+        let unlocking = session.clone();
+        let unlocking = tokio::spawn(async move { unlocking.unlock([name]).await });
+        stage.round(Verb::Release, |_, _| released()).await;
+        unlocking.await.unwrap().unwrap();
+        assert_eq!(held(), left, "{name}");
+    }
+    let lost = Some(Ok(Outcome::Lost { holder: String::new() }));
+    stage.round(Verb::Renew, |_, _| lost.clone()).await;
+    session.lost().await;
+    assert_eq!((held(), value(&handle, "quorumlock_lost_total{reason=\"refused\"}")), (0.0, 1.0));
 }

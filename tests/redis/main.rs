@@ -11,6 +11,7 @@ mod refusing;
 mod restart;
 mod rights;
 mod rolling;
+mod sessions;
 mod teaching;
 mod upgrade;
 

@@ -163,12 +163,15 @@ impl Batcher {
     fn end(mut self, why: String) -> End {
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
-            self.shared.fail(job.request, Fault::new(FaultKind::Down, format!("down: {why}")));
+            self.shared.fail_job(job, &Fault::new(FaultKind::Down, format!("down: {why}")));
         }
         End(why)
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
+        if batch.iter().any(|job| !job.others.is_empty()) {
+            *batch = std::mem::take(batch).into_iter().flat_map(Job::apart).collect();
+        }
         let sent = self.shared.host.now();
         let timeout = self.shared.settings.timeout;
         let overdue = |job: &mut Job| sent.since(job.submitted) > timeout;
@@ -407,7 +410,7 @@ impl Batcher {
     }
 
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
-        let Job { request, submitted } = job;
+        let Job { request, submitted, .. } = job;
         let verb = request.operation.verb();
         self.shared.meters.round_trip(verb, received.since(submitted));
         self.shared.meters.answered(verb, reply.as_ref().map_err(Fault::kind));

@@ -93,6 +93,17 @@ pub(crate) enum Counts {
 struct Job {
     request: Request,
     submitted: Tick,
+    /// What was submitted at once with it.
+    others: Vec<Request>,
+}
+
+impl Job {
+    /// Each operation as a job of its own.
+    fn apart(self) -> impl Iterator<Item = Self> {
+        let Self { request, submitted, others } = self;
+        let job = move |request| Self { request, submitted, others: Vec::new() };
+        std::iter::once(request).chain(others).map(job)
+    }
 }
 
 /// What callers, the supervisor and the batcher share.
@@ -187,8 +198,28 @@ impl Shared {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
         match link {
-            Ok(sender) => self.hand_over(&sender, Job { request, submitted }),
+            Ok(sender) => self.hand_over(&sender, Job { request, submitted, others: Vec::new() }),
             Err(fault) => self.fail(request, fault),
+        }
+    }
+
+    /// Queues several operations as one, but for those that may not be sent.
+    fn enqueue_all(&self, requests: Vec<Request>) {
+        let submitted = self.host.now();
+        let (mut sender, mut allowed) = (None, Vec::with_capacity(requests.len()));
+        for request in requests {
+            let link = self.state().link_for(&request.operation, submitted);
+            match link {
+                Ok(link) => {
+                    sender = Some(link);
+                    allowed.push(request);
+                }
+                Err(fault) => self.fail(request, fault),
+            }
+        }
+        let mut allowed = allowed.into_iter();
+        if let Some((sender, request)) = sender.zip(allowed.next()) {
+            self.hand_over(&sender, Job { request, submitted, others: allowed.collect() });
         }
     }
 
@@ -196,12 +227,16 @@ impl Shared {
         match sender.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => {
-                self.fail(job.request, Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
+                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
             }
             Err(TrySendError::Closed(job)) => {
-                self.fail(job.request, Fault::new(FaultKind::Down, "the connection has just ended"));
+                self.fail_job(job, &Fault::new(FaultKind::Down, "the connection has just ended"));
             }
         }
+    }
+
+    fn fail_job(&self, job: Job, fault: &Fault) {
+        job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
     /// Tells whoever relies on this node that it may have forgotten what it granted.
@@ -359,6 +394,10 @@ impl Node for RedisNode {
 
     fn submit(&self, request: Request) {
         self.shared.enqueue(request);
+    }
+
+    fn submit_all(&self, requests: Vec<Request>) {
+        self.shared.enqueue_all(requests);
     }
 
     fn hints(&self) -> bool {

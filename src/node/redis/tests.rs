@@ -167,6 +167,14 @@ fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
     Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
 }
 
+/// Claims for so many at once, with the answers' receiver.
+pub(super) fn claimed_at_once(node: &RedisNode, count: usize) -> mpsc::UnboundedReceiver<Reply> {
+    let (sender, answers) = mpsc::unbounded_channel();
+    let sink: Arc<dyn Sink> = Arc::new(Inbox(sender));
+    node.submit_all((0..count).map(|_| request(Verb::Claim, sink.clone())).collect());
+    answers
+}
+
 /// Claims, and returns the answer's receiver.
 pub(super) fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
     asked(node, Verb::Claim)
@@ -329,7 +337,7 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
     drop(jobs);
     let (told, mut answers) = mpsc::unbounded_channel();
     let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
-    drop(permit.send(Job { request, submitted: node.shared.host.now() }));
+    drop(permit.send(Job { request, submitted: node.shared.host.now(), others: Vec::new() }));
     supervisor::lower(&node.shared, NodeState::Replica, true);
     assert_eq!(answers.recv().await, Some(FaultKind::Closed));
 }

@@ -6,7 +6,8 @@ use tokio::time::advance;
 
 use super::stage::{MS, Stage, failed, granted, info, settled};
 use crate::node::redis::QUEUE;
-use crate::node::redis::tests::{SECOND, claimed, grants};
+use crate::node::redis::pack::BATCH;
+use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
 use crate::node::{Fault, FaultKind, Node, NodeState};
 
@@ -37,6 +38,38 @@ async fn more_than_may_wait_is_refused() {
     let waiting: Vec<_> = (0..QUEUE).map(|_| claimed(&stage.node)).collect();
     assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Overloaded);
     drop(waiting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
+    let mut stage = Stage::up().await;
+    // More than may wait one by one.
+    let mut answers = claimed_at_once(&stage.node, 10_000);
+    for call in 0..79 {
+        let claims = if call < 78 { BATCH } else { 10_000 - 78 * BATCH };
+        stage.next("EVALSHA").await.reply(grants(claims));
+        for _ in 0..claims {
+            granted(&mut answers).await;
+        }
+    }
+    stage.is_quiet().await;
+    assert!(answers.recv().await.is_none(), "each was answered once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_submitted_at_once_counts_as_one_and_fails_as_a_whole() {
+    let mut stage = Stage::up().await;
+    let mut calls = stage.calls(16).await;
+    let waiting: Vec<_> = (0..QUEUE - 1).map(|_| claimed(&stage.node)).collect();
+    let (mut last, mut refused) = (claimed_at_once(&stage.node, 3), claimed_at_once(&stage.node, 2));
+    assert_eq!([failed(&mut refused).await, failed(&mut refused).await], [FaultKind::Overloaded; 2]);
+    stage.events.send(Event::Ended("gone".to_owned())).unwrap();
+    for _ in 0..3 {
+        assert_eq!(failed(&mut last).await, FaultKind::Down);
+    }
+    let mut down = claimed_at_once(&stage.node, 2);
+    assert_eq!([failed(&mut down).await, failed(&mut down).await], [FaultKind::Down; 2]);
+    drop((waiting, calls.pop()));
 }
 
 #[tokio::test(start_paused = true)]

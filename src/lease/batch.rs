@@ -1,0 +1,59 @@
+//! Renewals that were sent at one moment, on their way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::error::NodeReport;
+use crate::host::{Host, before};
+use crate::protocol::Renewing;
+use crate::rules::tenancy::Sent;
+use crate::rules::{Renewal, Tick};
+
+/// One renewal of all that was due.
+pub(super) struct Batch {
+    pub(super) renewals: Vec<(Sent, Renewing)>,
+    /// When it was sent.
+    pub(super) t0: Tick,
+    /// Until when to wait for it.
+    pub(super) until: Tick,
+}
+
+/// When something is sent again: a random while after a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again {
+    pub(super) from: Tick,
+    pub(super) random: u64,
+}
+
+impl Batch {
+    /// Tells `note` what each renewal came to: as soon as that is known, or at the end where it came
+    /// to nothing, so that these are sent again at one moment. What nodes said to the first of
+    /// those, if any.
+    pub(super) async fn heard(
+        &self,
+        host: &Arc<dyn Host>,
+        note: impl Fn(Sent, &Renewing, Renewal, Again),
+    ) -> Vec<NodeReport> {
+        let mut open: BTreeSet<usize> = (0..self.renewals.len()).collect();
+        let again = || Again { from: host.now(), random: host.random() };
+        let heard = async {
+            let decided = |at: usize| self.renewals[at].1.decided().map(move |renewal| (at, renewal));
+            let mut waits: FuturesUnordered<_> = (0..self.renewals.len()).map(decided).collect();
+            while let Some((at, renewal)) = waits.next().await {
+                if renewal != Renewal::Unclear {
+                    open.remove(&at);
+                    note(self.renewals[at].0, &self.renewals[at].1, renewal, again());
+                }
+            }
+        };
+        let _ = before(host, self.until, heard).await;
+        let (again, failed) = (again(), open.first().map(|&at| self.renewals[at].1.reports()));
+        for at in open {
+            note(self.renewals[at].0, &self.renewals[at].1, Renewal::Unclear, again);
+        }
+        failed.unwrap_or_default()
+    }
+}

@@ -1,0 +1,442 @@
+//! The locks of a session: many grants, renewed together and lost together. Carries out what their
+//! [`Tenancy`] decides.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::batch::{Again, Batch};
+use super::freeing::Freeing;
+use super::held::{Leases, TIMER};
+use super::kept::Kept;
+use super::schedule::{Event, Key, Timed};
+use super::watch::Watched;
+use crate::config::Rules;
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::Host;
+use crate::metrics::RenewalEnded;
+use crate::node::Name;
+use crate::protocol::{Grant, Renewing};
+use crate::rules::tenancy::{Due, Sent};
+use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
+use crate::words::listed;
+
+/// The locks of one session.
+pub(crate) struct Locks {
+    leases: Arc<Leases>,
+    rules: Arc<Rules>,
+    state: Mutex<State>,
+    /// Cancelled when they are lost.
+    ended: CancellationToken,
+    /// Cancelled when they are over, however they end.
+    over: CancellationToken,
+    /// Tells whoever waits for the first deadline that a lock was added which ends before it.
+    sooner: Notify,
+}
+
+struct State {
+    kept: Kept,
+    timers: [Option<Key>; 2],
+    failed: Vec<NodeReport>,
+}
+
+const RENEW: usize = 0;
+const EXPIRE: usize = 1;
+
+impl Locks {
+    /// None so far.
+    pub(crate) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
+        let kept = Kept::new(Tenancy::new(rules.validity));
+        let state = State { kept, timers: [None; 2], failed: Vec::new() };
+        let locks = Arc::new(Self {
+            leases: leases.clone(),
+            rules: rules.clone(),
+            state: Mutex::new(state),
+            ended: CancellationToken::new(),
+            over: CancellationToken::new(),
+            sooner: Notify::new(),
+        });
+        // By this a shutdown finds it.
+        locks.set(&mut locks.state(), EXPIRE, Tick::NEVER);
+        if leases.closed.load(Ordering::Acquire) {
+            locks.lose(LostReason::Closed);
+        }
+        locks
+    }
+
+    /// One lock more, unless these are over: then it is given back.
+    pub(crate) fn add(self: &Arc<Self>, grant: Grant) -> Result<()> {
+        let (voters, won, now) = (&self.leases.voters, *grant.won(), self.now());
+        let tenure = Tenure::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
+        let mut state = self.state();
+        if !state.kept.tenancy.is_alive(now) {
+            drop(state);
+            grant.give_back(won.may_hold);
+            return Err(self.lost_error());
+        }
+        let before = state.kept.tenancy.deadline();
+        let first = tenure.first_renewal(won.handed_over, voters.round_trip());
+        let due = match won.handed_over {
+            // It has its full time by a renewal only.
+            true => Some(Due::Alone(first)),
+            false => self.rules.auto_renew.then_some(Due::Together(first)),
+        };
+        let number = state.kept.add(grant, tenure, due);
+        // A doubt that came before could be found by it.
+        let doubted = voters.hints.doubts().since(won.t0);
+        if state.kept.tenancy.part_doubted(number, doubted) && self.rules.auto_renew {
+            state.kept.tenancy.set(number, Some(Due::Alone(now)));
+        }
+        self.arm(&mut state);
+        drop(state);
+        voters.meters.held();
+        if won.deadline < before {
+            self.sooner.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Which of these names are not held; an error where all of it is over.
+    pub(crate) fn missing(&self, names: &[Name]) -> Result<Vec<Name>> {
+        let state = self.state();
+        if state.kept.tenancy.is_alive(self.now()) {
+            return Ok(state.kept.missing(names));
+        }
+        drop(state);
+        Err(self.lost_error())
+    }
+
+    /// How many names are held.
+    pub(crate) fn len(&self) -> usize {
+        self.state().kept.names().len()
+    }
+
+    /// The token of each name that is held.
+    pub(crate) fn tokens<T: FromIterator<(Arc<str>, u64)>>(&self) -> T {
+        self.state().kept.tokens().collect()
+    }
+
+    /// The token of one name, if it is held.
+    pub(crate) fn token(&self, name: &Name) -> Option<u64> {
+        self.state().kept.token(name)
+    }
+
+    /// For how long all is held at least.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.state().kept.tenancy.remaining(self.now())
+    }
+
+    /// Gives up these names, all of which must be held.
+    pub(crate) fn free(&self, names: &[Name]) -> Result<Freeing> {
+        let mut state = self.state();
+        if !state.kept.tenancy.is_alive(self.now()) {
+            drop(state);
+            return Err(self.lost_error());
+        }
+        let missing = state.kept.missing(names);
+        if !missing.is_empty() {
+            let missing = listed(&missing);
+            return Err(Error::config(format!(
+                "this session does not hold {missing}, so nothing was unlocked; unlock only what held() names"
+            )));
+        }
+        let taken = state.kept.take_out(names);
+        let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
+        drop(state);
+        taken.since.iter().for_each(|since| self.freed(*since));
+        Ok(Freeing::of(&returned))
+    }
+
+    /// Gives up all, in time; `None` where it is over.
+    pub(crate) fn release(&self) -> Option<Freeing> {
+        let mut state = self.state();
+        if state.kept.tenancy.release(self.now()) {
+            return Some(self.end(state));
+        }
+        drop(state);
+        self.time_is_over();
+        None
+    }
+
+    /// They are lost, since the quorum was shut down.
+    pub(crate) fn close(&self) {
+        self.lose(LostReason::Closed);
+    }
+
+    /// Why they are lost, if they are.
+    pub(crate) fn why_lost(&self) -> Option<LostReason> {
+        self.lost()
+    }
+
+    pub(crate) fn lost_error(&self) -> Error {
+        let reason = self.lost().map_or("it was revoked", LostReason::explanation);
+        let message = format!("the session has ended, and all its locks are free: {reason}");
+        Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
+    }
+
+    pub(crate) fn failed_renewal(&self) -> Vec<NodeReport> {
+        self.state().failed.clone()
+    }
+
+    /// Cancelled when these are over, however they end.
+    pub(crate) const fn ending(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    pub(crate) fn round_timeout(&self) -> Tick {
+        self.now() + self.rules.round_timeout
+    }
+
+    /// Waits until they are lost.
+    pub(crate) async fn until_lost(&self) -> LostReason {
+        super::watch::lost(self).await
+    }
+
+    /// A token that is cancelled when they are lost.
+    pub(crate) fn cancellation(self: &Arc<Self>) -> CancellationToken {
+        super::watch::cancellation(self)
+    }
+
+    /// Sends renewals of what is due, at one moment.
+    fn send_renewals(self: &Arc<Self>) -> Option<Batch> {
+        let mut state = self.state();
+        if let Some(key) = state.timers[RENEW].take() {
+            self.leases.schedule.remove(key);
+        }
+        // Read before the first send: the nodes count from later than this.
+        let t0 = self.now();
+        let sent = state.kept.tenancy.renew(t0);
+        if sent.is_empty() {
+            self.arm(&mut state);
+            return None;
+        }
+        // Sent under the lock: no renewal of a name follows its release.
+        let grants = sent.iter().filter_map(|sent| state.kept.grant(sent.part));
+        let renewals = Grant::renew_all(&self.leases.voters, grants);
+        let renewals: Vec<_> = sent.into_iter().zip(renewals).collect();
+        // Renewals heal nodes that knew nothing of the claims.
+        renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
+        self.arm(&mut state);
+        Some(Batch { renewals, t0, until: state.kept.tenancy.deadline().min(t0 + self.rules.round_timeout) })
+    }
+
+    /// Takes note of what one renewal came to. Where that is nothing, it is sent again.
+    fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) {
+        let mut state = self.state();
+        // A node may not be listed any more.
+        let votes = renewing.counted();
+        let renewed = state.kept.tenancy.renewed(sent, votes.confirms(renewal), &votes, self.now());
+        match renewed {
+            Renewed::Extended { next, .. } => {
+                state.kept.tenancy.set(sent.part, self.rules.auto_renew.then_some(Due::Together(next)));
+            }
+            Renewed::Unclear { failures } => {
+                let pause = self.rules.backoff.pause(failures, self.leases.voters.round_trip(), again.random);
+                state.kept.tenancy.set(sent.part, Some(Due::Alone(again.from + pause)));
+            }
+            Renewed::Lost(reason) => {
+                state.failed = renewing.reports();
+                self.ended_by(state, reason);
+                return self.tally(renewed);
+            }
+            Renewed::Over => {}
+        }
+        self.arm(&mut state);
+        // Outside of the lock: a recorder may block or panic.
+        drop(state);
+        self.tally(renewed);
+    }
+
+    /// All renewals that began at `t0` were heard of, and this is what nodes said to one that did
+    /// not succeed, if any.
+    fn all_renewed(self: Arc<Self>, t0: Tick, failed: Vec<NodeReport>) {
+        let mut state = self.state();
+        if state.kept.tenancy.phase() == Phase::Held {
+            state.failed = failed;
+        }
+        drop(state);
+        // They may rest on nodes that came into doubt since these answered.
+        let doubted = self.leases.voters.hints.doubts().since(t0);
+        if !doubted.is_empty() {
+            self.doubted(doubted);
+        }
+    }
+
+    fn tally(&self, renewed: Renewed) {
+        let meters = &self.leases.voters.meters;
+        match renewed {
+            Renewed::Extended { margin, .. } => {
+                meters.renewal(RenewalEnded::Extended);
+                meters.margin(margin);
+            }
+            Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
+            Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
+            Renewed::Lost(_) | Renewed::Over => {}
+        }
+    }
+
+    fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
+        let (names, locks) = (listed(&state.kept.names().keys().collect::<Vec<_>>()), state.kept.len());
+        self.end(state);
+        self.ended.cancel();
+        // Last, and outside of the lock: whatever a recorder or a log does, all were told.
+        (0..locks).for_each(|_| self.leases.voters.meters.lost(reason));
+        tracing::warn!(names, locks, reason = reason.as_str(), "session lost");
+    }
+
+    /// Gives back on every node what has ended.
+    fn end(&self, mut state: MutexGuard<'_, State>) -> Freeing {
+        // Before the timers go, by which a shutdown finds it: it waits until releases were sent.
+        let open = self.leases.voters.open_cleanup();
+        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
+            self.leases.schedule.remove(key);
+        }
+        let taken = state.kept.take_all();
+        let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
+        drop(state);
+        let freeing = Freeing::of(&returned);
+        drop(open);
+        self.over.cancel();
+        taken.since.iter().for_each(|since| self.freed(*since));
+        freeing
+    }
+
+    /// A lock is not held any more, for the metrics.
+    fn freed(&self, since: Tick) {
+        self.leases.voters.meters.freed(self.now().since(since));
+    }
+
+    /// Sets the timers where something is due sooner than they are set for.
+    fn arm(self: &Arc<Self>, state: &mut State) {
+        let dues = [state.kept.tenancy.next_renewal(), state.expires()];
+        for (timer, due) in dues.into_iter().enumerate() {
+            let armed = state.timers[timer].map_or(Tick::NEVER, |(at, _)| at);
+            if due < armed && state.kept.tenancy.phase() == Phase::Held {
+                self.set(state, timer, due);
+            }
+        }
+    }
+
+    fn set(self: &Arc<Self>, state: &mut State, timer: usize, at: Tick) {
+        let this: Weak<Self> = Arc::downgrade(self);
+        let event: Event<dyn Timed> = if timer == RENEW { Event::Renew(this) } else { Event::Expire(this) };
+        if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
+            self.leases.schedule.remove(key);
+        }
+    }
+
+    fn now(&self) -> Tick {
+        self.leases.voters.host.now()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// When the deadline's timer is to fire; never where nothing is held.
+    fn expires(&self) -> Tick {
+        if self.kept.len() == 0 { Tick::NEVER } else { self.kept.tenancy.deadline().minus(TIMER) }
+    }
+}
+
+impl Watched for Locks {
+    fn lost(&self) -> Option<LostReason> {
+        self.state().kept.tenancy.lost(self.now())
+    }
+
+    fn deadline(&self) -> Option<Tick> {
+        let state = self.state();
+        matches!(state.kept.tenancy.phase(), Phase::Held).then(|| state.kept.tenancy.deadline())
+    }
+
+    fn time_is_over(&self) -> Option<LostReason> {
+        let reason = self.lost()?;
+        self.lose(reason);
+        Some(reason)
+    }
+
+    fn over(&self) -> Option<CancellationToken> {
+        Some(self.over.clone()).filter(|over| !over.is_cancelled())
+    }
+
+    fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    fn host(&self) -> &Arc<dyn Host> {
+        &self.leases.voters.host
+    }
+
+    fn sooner(&self) -> Option<&Notify> {
+        Some(&self.sooner)
+    }
+}
+
+impl Timed for Locks {
+    fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let (locks, host) = (Arc::downgrade(&self), self.host().clone());
+        async move {
+            let Some(batch) = locks.upgrade().and_then(|locks| locks.send_renewals()) else { return };
+            let note = |sent, renewing: &Renewing, renewal, again| {
+                locks.upgrade().into_iter().for_each(|locks| locks.renewed(sent, renewing, renewal, again));
+            };
+            let failed = batch.heard(&host, note).await;
+            if let Some(locks) = locks.upgrade() {
+                locks.all_renewed(batch.t0, failed);
+            }
+        }
+        .boxed()
+    }
+
+    /// A deadline's timer fired: all is lost, unless a renewal has moved it.
+    fn deadline_reached(self: Arc<Self>) {
+        let mut state = self.state();
+        if state.kept.tenancy.phase() != Phase::Held {
+            return;
+        }
+        let timer = state.expires();
+        if self.now() < timer {
+            self.set(&mut state, EXPIRE, timer);
+            drop(state);
+            // Between two timers it is not found by whoever looks for all leases.
+            if self.leases.closed.load(Ordering::Acquire) {
+                self.lose(LostReason::Closed);
+            }
+        } else {
+            let reason = state.kept.tenancy.expired(self.now());
+            if state.kept.tenancy.lose(reason) {
+                self.ended_by(state, reason);
+            }
+        }
+    }
+
+    fn doubted(self: Arc<Self>, nodes: NodeSet) {
+        let mut state = self.state();
+        let parts = state.kept.tenancy.doubted(nodes);
+        if self.rules.auto_renew {
+            let now = self.now();
+            parts.into_iter().for_each(|part| state.kept.tenancy.set(part, Some(Due::Alone(now))));
+            self.arm(&mut state);
+        }
+    }
+
+    fn lose(&self, reason: LostReason) {
+        let mut state = self.state();
+        if state.kept.tenancy.lose(reason) {
+            self.ended_by(state, reason);
+        }
+    }
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locks").field("names", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+//! What acquisitions of locks and of sessions have in common: they end with the quorum, and their
+//! latency is recorded.
+
+use std::sync::Arc;
+
+use super::inner::Inner;
+use crate::config::Rules;
+use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::Ended;
+use crate::node::Name;
+use crate::protocol::{Claimant, Grant, Open, Patience, Who};
+use crate::rules::Tick;
+
+/// What is acquired, and as whom.
+pub(super) struct Wanted<'a> {
+    pub(super) names: Result<&'a Arc<[Name]>>,
+    pub(super) rules: &'a Arc<Rules>,
+    pub(super) who: Who<'a>,
+    pub(super) may_have_note: bool,
+}
+
+impl Inner {
+    /// Acquires what is wanted, and has it held by `hold`.
+    pub(super) async fn acquire<T>(
+        &self,
+        wanted: Wanted<'_>,
+        patience: Patience,
+        hold: impl FnOnce(Grant, Open) -> Result<T>,
+    ) -> Result<T> {
+        self.usable()?;
+        let mut timing = Timing { inner: self, since: self.host.now(), outcome: Ended::Cancelled };
+        let won = tokio::select! {
+            biased;
+            () = self.shut.cancelled() => None,
+            won = self.try_until(wanted, patience) => Some(won),
+        };
+        let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|(grant, open)| hold(grant, open));
+        timing.outcome = match &acquired {
+            Ok(_) => Ended::Acquired,
+            Err(error) => outcome(error.kind()),
+        };
+        acquired
+    }
+
+    async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
+        let Wanted { names, rules, who, may_have_note } = wanted;
+        let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
+        let claimant = Claimant { voters, queue, names: names?, who, rules, may_have_note, shut };
+        claimant.acquire(patience).await
+    }
+}
+
+/// An acquisition's latency, recorded however it ends.
+struct Timing<'a> {
+    inner: &'a Inner,
+    since: Tick,
+    outcome: Ended,
+}
+
+impl Drop for Timing<'_> {
+    fn drop(&mut self) {
+        self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
+    }
+}
+
+const fn outcome(kind: ErrorKind) -> Ended {
+    match kind {
+        ErrorKind::Contended => Ended::Contended,
+        ErrorKind::Timeout => Ended::Timeout,
+        ErrorKind::Unavailable => Ended::Unavailable,
+        _ => Ended::Error,
+    }
+}

@@ -1,0 +1,85 @@
+//! What callers of one session are acquiring: no name is asked for twice.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::error::{Error, Result};
+use crate::lease::Locks;
+use crate::node::Name;
+use crate::words::listed;
+
+/// The names that are being acquired.
+pub(super) struct Asking {
+    names: Mutex<HashSet<Name>>,
+    changed: Notify,
+    /// How many names are held and asked for at most.
+    most: usize,
+}
+
+/// What a caller is to do.
+pub(super) enum Turn<'a> {
+    /// Nothing: the session holds all names.
+    Held,
+    /// Acquire those that it does not hold.
+    Ask(Asked<'a>),
+    /// Wait: another caller is acquiring these.
+    Wait(Vec<Name>),
+}
+
+/// Names that nobody else of the session asks for until this is dropped.
+pub(super) struct Asked<'a> {
+    asking: &'a Asking,
+    pub(super) names: Arc<[Name]>,
+}
+
+impl Asking {
+    pub(super) fn new(most: usize) -> Self {
+        Self { names: Mutex::default(), changed: Notify::new(), most }
+    }
+
+    /// Whose turn it is to acquire those of `names` that are not held.
+    pub(super) fn begin(&self, locks: &Locks, names: &[Name]) -> Result<Turn<'_>> {
+        let mut asked = self.names();
+        let missing = locks.missing(names)?;
+        if missing.is_empty() {
+            return Ok(Turn::Held);
+        }
+        let others: Vec<_> = missing.iter().filter(|name| asked.contains(name)).cloned().collect();
+        if !others.is_empty() {
+            return Ok(Turn::Wait(others));
+        }
+        if locks.len() + asked.len() + missing.len() > self.most {
+            return Err(self.too_many(&missing));
+        }
+        asked.extend(missing.iter().cloned());
+        Ok(Turn::Ask(Asked { asking: self, names: missing.into() }))
+    }
+
+    /// Resolves when a caller has ended that was asking when this was called.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn too_many(&self, names: &[Name]) -> Error {
+        let (most, names) = (self.most, listed(names));
+        Error::config(format!(
+            "with {names} this session would hold more than {most} names; unlock some, or take another session"
+        ))
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<Name>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut asked = self.asking.names();
+        asked.retain(|name| self.names.binary_search(name).is_err());
+        drop(asked);
+        self.asking.changed.notify_waiters();
+    }
+}

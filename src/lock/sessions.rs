@@ -1,0 +1,61 @@
+//! The sessions of one quorum, by their ids.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::asking::Asking;
+use crate::config::Rules;
+use crate::lease::Locks;
+
+/// How many names a session holds at most.
+pub const MAX_SESSION_NAMES: usize = 10_000;
+
+/// Those that have a handle.
+#[derive(Default)]
+pub(super) struct Sessions {
+    known: Mutex<HashMap<Arc<str>, Weak<Core>>>,
+    count: AtomicU64,
+}
+
+/// What all handles of one session share. Dropping it frees all.
+pub(super) struct Core {
+    pub(super) id: Arc<str>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) locks: Arc<Locks>,
+    pub(super) asking: Asking,
+    sessions: Arc<Sessions>,
+}
+
+impl Sessions {
+    /// A session of `client` that nobody else has.
+    pub(super) fn add(self: &Arc<Self>, client: &str, rules: Arc<Rules>, locks: Arc<Locks>) -> Arc<Core> {
+        let id: Arc<str> = format!("{client}/session/{}", self.count.fetch_add(1, Ordering::Relaxed)).into();
+        let asking = Asking::new(MAX_SESSION_NAMES);
+        let core = Arc::new(Core { id: id.clone(), rules, locks, asking, sessions: self.clone() });
+        self.known().insert(id, Arc::downgrade(&core));
+        core
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Core>> {
+        self.known().get(id)?.upgrade()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Core>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let gone = self.sessions.known().remove(&self.id);
+        drop((gone, self.locks.release()));
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("id", &self.id).field("locks", &self.locks).finish_non_exhaustive()
+    }
+}

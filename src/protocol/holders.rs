@@ -1,0 +1,84 @@
+//! Who holds which of several names, for whoever was refused them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::round::{Count, Round};
+use super::voters::Voters;
+use crate::error::Conflict;
+use crate::host::before;
+use crate::node::{Inspection, Name, Operation, Outcome, Reply};
+
+/// Counts answers until a quorum has told something.
+struct Told {
+    open: usize,
+    missing: u32,
+}
+
+impl Count for Told {
+    type Verdict = ();
+
+    fn count(&mut self, _: usize, reply: &Reply, _: u64) {
+        self.open -= 1;
+        self.missing = self.missing.saturating_sub(u32::from(reply.is_ok()));
+    }
+
+    fn verdict(&self) -> Option<()> {
+        (self.open == 0 || self.missing == 0).then_some(())
+    }
+}
+
+/// Who holds which of `names` on most of the nodes that answer first: a quorum of them, within
+/// `patience`. Names of which they know no holder are left out.
+pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
+    let nodes = voters.nodes.len();
+    let round = Round::new(nodes, 0, Told { open: nodes, missing: voters.size.quorum() });
+    let until = voters.host.now() + patience;
+    voters.ask(voters.everyone(), &Arc::new(Operation::Inspect(names.clone())), &round);
+    let _ = before(&voters.host, until, round.verdict()).await;
+    round.replies(|replies| {
+        let said: Vec<_> = replies.iter().filter_map(entries).collect();
+        names
+            .iter()
+            .enumerate()
+            .filter_map(|(at, name)| holder(name, said.iter().filter_map(|said| said.get(at))))
+            .collect()
+    })
+}
+
+fn entries(reply: &Option<Reply>) -> Option<&[Inspection]> {
+    match reply {
+        Some(Ok(Outcome::Inspected(entries))) => Some(entries),
+        _ => None,
+    }
+}
+
+/// Whoever most nodes name, and for how long at most.
+fn holder<'a>(name: &Name, said: impl Iterator<Item = &'a Inspection>) -> Option<Conflict> {
+    let mut named: BTreeMap<&str, (u32, Option<Duration>)> = BTreeMap::new();
+    for said in said {
+        if let Some(holder) = &said.holder {
+            let (times, left) = named.entry(holder).or_default();
+            *times += 1;
+            *left = (*left).max(said.remaining);
+        }
+    }
+    let (holder, (_, left)) = named.into_iter().max_by_key(|(_, (times, _))| *times)?;
+    Some(Conflict { name: name.text().clone(), holder: holder.to_owned(), left })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_whom_most_nodes_name() {
+        let name = Name::new("", "it").unwrap();
+        let held = |who: &str, left| Inspection::held(who.to_owned(), 1, Some(Duration::from_secs(left)), 1);
+        let said = [held("one", 9), Inspection::free(3), held("other", 5), held("other", 7)];
+        let found = holder(&name, said.iter()).unwrap();
+        assert_eq!((&*found.name, &*found.holder, found.left), ("it", "other", Some(Duration::from_secs(7))));
+        assert!(holder(&name, said[1..2].iter()).is_none());
+    }
+}

@@ -1,0 +1,502 @@
+//! Sessions: many locks that are taken, renewed, lost and freed together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::{LostReason, MAX_NAMES, MAX_SESSION_NAMES, Quorum, Released, Session};
+use tokio::time::Instant;
+
+use crate::common::{PATIENCE, eventually};
+use crate::world::World;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// Short enough to wait for its end, long enough for a machine that stalls.
+const TTL: Duration = Duration::from_millis(1_500);
+const NO_NAMES: [&str; 0] = [];
+
+async fn session(quorum: &Quorum) -> Session {
+    quorum.session().grant(5 * SECOND).await.unwrap()
+}
+
+async fn brief(quorum: &Quorum) -> Session {
+    quorum.session().ttl(TTL).grant(5 * SECOND).await.unwrap()
+}
+
+/// Whether nobody holds `name`, nor waits for it.
+async fn is_free(quorum: &Quorum, name: &str) -> bool {
+    quorum.lock(name).try_acquire().await.unwrap().is_some()
+}
+
+fn held(session: &Session) -> Vec<String> {
+    session.held().into_iter().map(|(name, _)| name.to_string()).collect()
+}
+
+async fn passed(time: Duration) {
+    let until = Instant::now() + time;
+    eventually("time passes", async || Instant::now() >= until).await;
+}
+
+async fn lost(session: &Session) -> LostReason {
+    let reason = tokio::time::timeout(PATIENCE, session.lost()).await.expect("the loss is told");
+    assert!(!session.is_alive() && session.remaining().is_zero() && session.held().is_empty());
+    reason
+}
+
+async fn a_session_holds_what_it_locks_until_it_unlocks_it(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    session.lock(["b", "a", "b"], SECOND).await.unwrap();
+    session.try_lock(["c"]).await.unwrap();
+    assert_eq!(held(&session), ["a", "b", "c"]);
+    assert!(session.ensure(SECOND).is_ok() && session.ensure(600 * SECOND).unwrap_err().is_lost());
+    for name in ["a", "b", "c"] {
+        assert!(!is_free(&other, name).await, "{name}");
+    }
+    assert_eq!(session.unlock(["c", "c"]).await.unwrap(), Released::Released);
+    assert_eq!((held(&session), session.token("c")), (vec!["a".to_owned(), "b".to_owned()], None));
+    assert!(is_free(&other, "c").await && !is_free(&other, "a").await);
+    session.lock(["c"], 5 * SECOND).await.unwrap();
+    assert!(!is_free(&other, "c").await);
+}
+
+async fn a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (session, another) = (session(&client).await, session(&other).await);
+    another.lock(["b"], SECOND).await.unwrap();
+    let guard = other.lock("d").acquire(SECOND).await.unwrap();
+    session.lock(["z"], SECOND).await.unwrap();
+    let holder = other.inspect("b").await.unwrap().holder().unwrap().to_owned();
+    for error in [
+        session.try_lock(["a", "b", "c", "d", "z"]).await.unwrap_err(),
+        session.lock(["a", "b", "c", "d", "z"], 50 * MS).await.unwrap_err(),
+    ] {
+        assert!(error.is_contended() || error.is_timeout(), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("\"b\" is held by {holder} for ")) && said.contains("\"d\" is held by "),
+            "{said}"
+        );
+        let conflicts: Vec<_> = error.conflicts().iter().map(|conflict| &*conflict.name).collect();
+        assert_eq!(conflicts, ["b", "d"]);
+        assert_eq!(error.conflicts()[0].holder, holder);
+        assert!(error.conflicts()[0].left.is_some_and(|left| left > SECOND));
+        assert_eq!(held(&session), ["z"], "and what it held it holds");
+        eventually("a and c are free", async || is_free(&other, "a").await && is_free(&other, "c").await).await;
+    }
+    another.revoke().await.unwrap();
+    guard.release().await.unwrap();
+    session.lock(["a", "b", "c", "d", "z"], 5 * SECOND).await.unwrap();
+    assert_eq!(held(&session), ["a", "b", "c", "d", "z"]);
+}
+
+async fn a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = brief(&client).await;
+    session.lock(["a", "b", "c", "d"], SECOND).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        world.held_everywhere(name).await;
+    }
+    let holder = world.look(0, "a").await.holder;
+    let tokens: Vec<_> = session.held().into_iter().map(|(_, token)| token).collect();
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "they were locked together");
+    assert_eq!(session.unlock(["b", "d"]).await.unwrap(), Released::Released);
+    let guard = other.lock("b").acquire(5 * SECOND).await.unwrap();
+    assert!(guard.token() > tokens[0]);
+    world.freed("d").await;
+    assert!(world.look(0, "d").await.fence >= tokens[0], "the release has raised the fence");
+    passed(TTL * 2).await;
+    assert!(session.is_alive() && guard.is_held());
+    assert_eq!(held(&session), ["a", "c"]);
+    for name in ["a", "c"] {
+        assert_eq!(world.look(1, name).await.holder, holder, "{name}");
+    }
+    assert_eq!((world.holders("d").await, session.token("a")), (0, Some(tokens[0])));
+    session.unlock(["a"]).await.unwrap();
+    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    world.freed("a").await;
+    world.freed("c").await;
+    assert!(guard.is_held());
+}
+
+async fn what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_free(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = brief(&client).await;
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    world.held_everywhere("b").await;
+    world.all().into_iter().for_each(|node| world.hang(node));
+    eventually("a renewal is under way", async || session.remaining() < TTL / 2).await;
+    let mut unlocking = Box::pin(session.unlock(["a"]));
+    assert!(futures::poll!(&mut unlocking).is_pending());
+    world.all().into_iter().for_each(|node| world.resume(node));
+    assert_eq!(unlocking.await.unwrap(), Released::Released);
+    assert!(other.lock("a").acquire(5 * SECOND).await.is_ok());
+    passed(TTL * 2).await;
+    assert!(session.is_alive());
+    world.freed("a").await;
+}
+
+async fn what_is_not_held_is_not_unlocked_and_nothing_is_freed(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    for (names, says) in [
+        (&["a", "x"][..], "does not hold \"x\", so nothing was unlocked"),
+        (&NO_NAMES, "nothing was named"),
+        (&["a", ""], "empty"),
+    ] {
+        let error = session.unlock(names).await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(held(&session), ["a", "b"]);
+    assert!(!is_free(&other, "a").await);
+}
+
+async fn a_revocation_frees_everything_and_ends_the_session_for_all_handles(world: impl World) {
+    let client = world.client().await;
+    let session = session(&client).await;
+    let handle = session.clone();
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    session.lock(["c"], SECOND).await.unwrap();
+    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    for name in ["a", "b", "c"] {
+        world.freed(name).await;
+    }
+    assert!(!handle.is_alive() && handle.held().is_empty() && !handle.cancellation().is_cancelled());
+    for error in [
+        handle.lock(["d"], SECOND).await.unwrap_err(),
+        handle.try_lock(["a"]).await.unwrap_err(),
+        handle.unlock(["a"]).await.unwrap_err(),
+        handle.ensure(MS).unwrap_err(),
+    ] {
+        assert!(error.is_lost() && error.to_string().contains("revoked"), "{error}");
+    }
+    assert_eq!(handle.revoke().await.unwrap(), Released::Released);
+    eventually("nothing is in use", async || client.in_use() == (0, 0, 0)).await;
+}
+
+async fn the_last_handle_frees_everything(world: impl World) {
+    let client = world.client().await;
+    let session = session(&client).await;
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    session.lock(["c"], SECOND).await.unwrap();
+    let handle = session.clone();
+    drop(session);
+    assert!(handle.is_alive() && world.holders("c").await > 0);
+    let id = handle.id().to_owned();
+    drop(handle);
+    for name in ["a", "b", "c"] {
+        world.freed(name).await;
+    }
+    assert!(client.join_session(&id).is_none());
+    eventually("nothing is in use", async || client.in_use() == (0, 0, 0)).await;
+}
+
+async fn a_session_that_is_not_renewed_expires_and_frees_everything(world: impl World) {
+    let client = world.client().await;
+    let options = client.options().ttl(TTL).auto_renew(false);
+    let session = client.session().options(options).grant(5 * SECOND).await.unwrap();
+    session.lock(["a"], SECOND).await.unwrap();
+    let deadline = Instant::now() + session.remaining();
+    passed(TTL / 3).await;
+    session.lock(["b", "c"], SECOND).await.unwrap();
+    let token = session.cancellation();
+    assert_eq!(lost(&session).await, LostReason::Expired);
+    assert!(Instant::now() < deadline + TTL / 4, "with the first of its locks");
+    eventually("the token is cancelled", async || token.is_cancelled()).await;
+    for name in ["a", "b", "c"] {
+        world.freed(name).await;
+    }
+    assert!(Instant::now() < deadline + TTL / 4, "what has time left is released");
+    assert_eq!(session.revoke().await.unwrap(), Released::AlreadyExpired);
+    let error = session.lock(["a"], SECOND).await.unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("validity ended"), "{error}");
+}
+
+async fn a_session_outlives_several_ttls(world: impl World) {
+    let client = world.client().await;
+    let session = brief(&client).await;
+    for names in [&["a", "b"][..], &["c"], &["d"]] {
+        session.lock(names, SECOND).await.unwrap();
+        passed(TTL / 5).await;
+    }
+    passed(TTL * 3).await;
+    assert!(session.is_alive() && session.remaining() <= TTL && session.failed_renewal().is_empty());
+    for name in ["a", "b", "c", "d"] {
+        world.held_everywhere(name).await;
+    }
+}
+
+async fn who_loses_one_lock_loses_all(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = brief(&client).await;
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    session.lock(["c"], SECOND).await.unwrap();
+    let guard = client.lock("its own").acquire(SECOND).await.unwrap();
+    let waiting = session.clone();
+    let holder = other.lock("d").acquire(SECOND).await.unwrap();
+    let waiting = tokio::spawn(async move { waiting.lock(["d"], 60 * SECOND).await });
+    other.revoke("c").await.unwrap();
+    assert_eq!(lost(&session).await, LostReason::Refused);
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("taken away"), "{error}");
+    for name in ["a", "b", "c"] {
+        world.freed(name).await;
+    }
+    drop(holder);
+    eventually("nobody waits for d", async || is_free(&other, "d").await).await;
+    assert!(guard.is_held(), "that is no lock of the session");
+}
+
+async fn loss_is_told_by_the_deadline_when_nodes_hang(world: impl World) {
+    let client = world.client().await;
+    let session = brief(&client).await;
+    session.lock(["a"], SECOND).await.unwrap();
+    session.lock(["b"], SECOND).await.unwrap();
+    world.all().into_iter().for_each(|node| world.hang(node));
+    let deadline = Instant::now() + session.remaining();
+    assert_eq!(lost(&session).await, LostReason::Expired);
+    assert!(Instant::now() < deadline + 500 * MS, "it is told by the deadline");
+    world.all().into_iter().for_each(|node| world.resume(node));
+    client.quiet().await;
+    world.freed("a").await;
+    world.freed("b").await;
+}
+
+async fn each_lock_has_a_token_above_all_earlier_ones_of_its_names(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (session, another) = (session(&client).await, session(&other).await);
+    let mut last = 0;
+    for _ in 0..3 {
+        for (session, names) in
+            [(&session, &["a", "b"][..]), (&another, &["b"]), (&session, &["b"]), (&another, &["a", "b"])]
+        {
+            session.lock(names, 5 * SECOND).await.unwrap();
+            let token = session.token("b").unwrap();
+            assert!(token > last, "{names:?}");
+            last = token;
+            session.unlock(names).await.unwrap();
+        }
+    }
+    session.lock(["a"], 5 * SECOND).await.unwrap();
+    session.lock(["b"], 5 * SECOND).await.unwrap();
+    let tokens: BTreeSet<_> = session.held().into_iter().map(|(_, token)| token).collect();
+    assert_eq!(tokens.len(), 2, "each has its own");
+}
+
+async fn what_is_held_is_locked_again_without_asking_nodes(world: impl World) {
+    let client = world.client().await;
+    let session = client.session().ttl(60 * SECOND).grant(5 * SECOND).await.unwrap();
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    let before = session.held();
+    world.all().into_iter().for_each(|node| world.hang(node));
+    session.lock(["b", "a"], Duration::ZERO).await.unwrap();
+    session.try_lock(["b"]).await.unwrap();
+    assert_eq!(session.held(), before);
+    world.all().into_iter().for_each(|node| world.resume(node));
+}
+
+async fn callers_of_one_session_that_want_the_same_names_share_them(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    let guard = other.lock("b").acquire(SECOND).await.unwrap();
+    let calls = [&["a", "b"][..], &["b", "c"], &["b"]].map(|names| {
+        let session = session.clone();
+        tokio::spawn(async move { session.lock(names, 60 * SECOND).await })
+    });
+    eventually("the first is asking", async || {
+        let error = session.try_lock(["b"]).await.unwrap_err();
+        assert!(error.is_contended());
+        error.to_string().contains("another caller of this session")
+    })
+    .await;
+    let error = session.lock(["b"], 20 * MS).await.unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("\"b\""), "{error}");
+    guard.release().await.unwrap();
+    for called in join_all(calls).await {
+        called.unwrap().unwrap();
+    }
+    assert_eq!(held(&session), ["a", "b", "c"]);
+}
+
+async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    let guard = other.lock("b").acquire(SECOND).await.unwrap();
+    let (first, second) = (session.clone(), session.clone());
+    let first = tokio::spawn(async move { first.lock(["a", "b"], 60 * SECOND).await });
+    eventually("it waits", async || {
+        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().unwrap().waiting > 0)
+    })
+    .await;
+    let second = tokio::spawn(async move { second.lock(["a"], 60 * SECOND).await });
+    first.abort();
+    second.await.unwrap().unwrap();
+    assert_eq!(held(&session), ["a"]);
+    guard.release().await.unwrap();
+    eventually("nobody waits for b", async || is_free(&other, "b").await).await;
+}
+
+async fn a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    for step in 0..6 {
+        let session = session(&client).await;
+        session.lock(["held"], 5 * SECOND).await.unwrap();
+        let locking = tokio::spawn(async move {
+            // The only handle is within.
+            let asked = [session.lock(["a", "b"], 60 * SECOND), session.lock(["b", "c"], 60 * SECOND)];
+            join_all(asked).await
+        });
+        for _ in 0..step * 3 {
+            tokio::task::yield_now().await;
+        }
+        locking.abort();
+        let _ = locking.await;
+        for name in ["held", "a", "b", "c"] {
+            eventually("it is free", async || is_free(&other, name).await).await;
+        }
+        eventually("nothing is in use", async || client.in_use() == (0, 0, 0)).await;
+    }
+}
+
+async fn other_code_joins_a_session_by_its_id(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    let joined = client.join_session(session.id()).unwrap();
+    joined.lock(["a"], SECOND).await.unwrap();
+    assert_eq!(held(&session), ["a"]);
+    assert_eq!(joined.id(), session.id());
+    drop(session);
+    assert!(joined.is_alive(), "it is a handle like any other");
+    assert!(client.join_session("somebody").is_none() && other.join_session(joined.id()).is_none());
+    let id = joined.id().to_owned();
+    joined.revoke().await.unwrap();
+    assert!(!client.join_session(&id).unwrap().is_alive(), "it says that it has ended");
+    drop(joined);
+    assert!(client.join_session(&id).is_none());
+}
+
+async fn code_below_a_scope_has_the_session(world: impl World) {
+    let client = world.client().await;
+    let (outer, inner) = (session(&client).await, session(&client).await);
+    let below = async || Session::current().unwrap().lock(["a"], SECOND).await;
+    outer.scope(below()).await.unwrap();
+    assert_eq!(held(&outer), ["a"]);
+    let nested = async {
+        let id = inner.scope(async { Session::current().unwrap().id().to_owned() }).await;
+        (id, Session::current().unwrap().id().to_owned())
+    };
+    assert_eq!(outer.scope(nested).await, (inner.id().to_owned(), outer.id().to_owned()));
+    assert!(Session::current().is_none());
+}
+
+async fn a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none(mut world: impl World) {
+    let client = world.client().await;
+    let session = brief(&client).await;
+    let error = client.session().ttl(MS).grant(SECOND).await.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("ttl is 1 ms"), "{error}");
+    world.kill(0);
+    assert!(client.session().grant(5 * SECOND).await.is_ok());
+    world.kill(1);
+    eventually("no quorum is left", async || client.nodes().iter().filter(|node| node.state.is_admitted()).count() < 2)
+        .await;
+    let error = client.session().grant(200 * MS).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("2 of 3 nodes must vote"), "{error}");
+    assert_eq!(error.nodes().len(), 3);
+    passed(TTL * 2).await;
+    assert!(session.is_alive() && session.ensure(TTL / 2).is_ok());
+    let error = session.lock(["a"], 100 * MS).await.unwrap_err();
+    assert!(error.is_unavailable() && error.conflicts().is_empty(), "{error}");
+    assert!(session.is_alive());
+    assert_eq!(session.revoke().await.unwrap(), Released::Released, "nothing is to be confirmed");
+}
+
+async fn who_only_looks_is_granted_no_session(world: impl World) {
+    let client = world.client_with(quorumlock::QuorumBuilder::onlooker).await;
+    let error = client.session().grant(SECOND).await.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("only looks"), "{error}");
+}
+
+async fn a_shutdown_ends_sessions(world: impl World) {
+    let client = world.client().await;
+    let (empty, session) = (session(&client).await, session(&client).await);
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    client.shutdown(10 * SECOND).await;
+    for session in [&empty, &session] {
+        assert_eq!(lost(session).await, LostReason::Closed);
+        assert!(session.lock(["c"], SECOND).await.unwrap_err().is_closed());
+    }
+    assert_eq!((world.holders("a").await, world.holders("b").await), (0, 0), "drained");
+    assert!(client.session().grant(SECOND).await.unwrap_err().is_closed());
+}
+
+async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(world: impl World) {
+    let client = world.client().await;
+    let session = session(&client).await;
+    let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
+    for names in [&["a"][..], &["a", "b", "c"]] {
+        let before = asked();
+        session.lock(names, SECOND).await.unwrap();
+        session.lock(names, SECOND).await.unwrap();
+        session.unlock(names).await.unwrap();
+        let two_more: Vec<_> = before.iter().map(|before| before + 2).collect();
+        eventually("each node was asked", async || asked().iter().zip(&two_more).all(|(now, then)| now >= then)).await;
+        // An enrolment may come in between.
+        assert!(asked().iter().zip(&two_more).all(|(now, then)| *now <= then + 1), "{before:?}, {:?}", asked());
+    }
+}
+
+async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl World) {
+    let client = world.client().await;
+    let session = session(&client).await;
+    let names =
+        |from: usize, many: usize| (from..from + many).map(|number| format!("name/{number}")).collect::<Vec<_>>();
+    for (names, says) in [
+        (names(0, MAX_NAMES + 1), "more than 1000 names"),
+        (Vec::new(), "on no name"),
+        (vec!["a".to_owned(), String::new()], "empty"),
+    ] {
+        let error = session.lock(names, SECOND).await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(session.token(""), None);
+    for set in 0..MAX_SESSION_NAMES / MAX_NAMES {
+        session.lock(names(set * MAX_NAMES, MAX_NAMES), 10 * SECOND).await.unwrap();
+    }
+    let error = session.try_lock(["one more"]).await.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("more than 10000 names"), "{error}");
+    session.unlock(["name/4321"]).await.unwrap();
+    session.try_lock(["one more"]).await.unwrap();
+    assert_eq!((session.held().len(), session.is_alive()), (MAX_SESSION_NAMES, true));
+    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    world.freed("name/9999").await;
+    world.freed("one more").await;
+}
+
+both! {
+    3 nodes:
+        a_session_holds_what_it_locks_until_it_unlocks_it,
+        a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom,
+        a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed,
+        what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_free,
+        what_is_not_held_is_not_unlocked_and_nothing_is_freed,
+        a_revocation_frees_everything_and_ends_the_session_for_all_handles,
+        the_last_handle_frees_everything,
+        a_session_that_is_not_renewed_expires_and_frees_everything,
+        a_session_outlives_several_ttls,
+        who_loses_one_lock_loses_all,
+        loss_is_told_by_the_deadline_when_nodes_hang,
+        each_lock_has_a_token_above_all_earlier_ones_of_its_names,
+        what_is_held_is_locked_again_without_asking_nodes,
+        callers_of_one_session_that_want_the_same_names_share_them,
+        who_stops_locking_leaves_nothing_and_the_next_caller_asks,
+        a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing,
+        other_code_joins_a_session_by_its_id,
+        code_below_a_scope_has_the_session,
+        a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none,
+        who_only_looks_is_granted_no_session,
+        a_shutdown_ends_sessions,
+        a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
+        names_that_make_no_sense_are_refused_and_nothing_is_lost;
+}

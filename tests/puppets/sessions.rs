@@ -1,0 +1,247 @@
+//! What a session says to its nodes.
+
+use std::time::Duration;
+
+use quorumlock::node::{FaultKind, Outcome, Verb};
+use quorumlock::{Released, Result, Session};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::answers::{Answer, SILENCE, fault, granted, held, nothing_held, released};
+use crate::asked::Asked;
+use crate::handovers::{handed, queued};
+use crate::stage::{MS, SECOND, Stage};
+
+fn extended() -> Answer {
+    Some(Ok(Outcome::Extended))
+}
+
+fn lost() -> Answer {
+    Some(Ok(Outcome::Lost { holder: String::new() }))
+}
+
+fn names(asked: &Asked) -> Vec<&str> {
+    asked.names.iter().map(|name| &**name.text()).collect()
+}
+
+/// Three nodes, with locks that last for 9 s, and a session.
+async fn begun() -> (Stage, Session) {
+    let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
+    let session = stage.quorum.session().grant(SECOND).await.unwrap();
+    (stage, session)
+}
+
+fn lock(session: &Session, names: &'static [&'static str]) -> JoinHandle<Result<()>> {
+    let session = session.clone();
+    tokio::spawn(async move { session.lock(names, SECOND).await })
+}
+
+fn unlock(session: &Session, names: &'static [&'static str]) -> JoinHandle<Result<Released>> {
+    let session = session.clone();
+    tokio::spawn(async move { session.unlock(names).await })
+}
+
+async fn locked(stage: &Stage, session: &Session, names: &'static [&'static str]) -> Asked {
+    let locking = lock(session, names);
+    let claim = stage.round(Verb::Claim, |_, _| granted()).await;
+    locking.await.unwrap().unwrap();
+    claim
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_locks_asks_nodes_for_nothing() {
+    let (stage, session) = begun().await;
+    stage.quiet_for(60 * SECOND).await;
+    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    drop(session);
+    stage.quiet_for(MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_locks_are_renewed_at_one_moment_whenever_they_were_acquired() {
+    let (stage, session) = begun().await;
+    let first = locked(&stage, &session, &["a", "b"]).await;
+    sleep(SECOND).await;
+    let second = locked(&stage, &session, &["c"]).await;
+    let after = stage.asked_after().await;
+    assert!(after < 2 * SECOND, "as soon as the first is due: {after:?}");
+    for _ in 0..3 {
+        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+        assert_eq!((&renewal.owner, names(&renewal)), (&first.owner, vec!["a", "b"]));
+        let at = Instant::now();
+        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+        assert_eq!((&renewal.owner, names(&renewal), at.elapsed()), (&second.owner, vec!["c"], Duration::ZERO));
+        let after = stage.asked_after().await;
+        assert!((2_900 * MS..3 * SECOND).contains(&after), "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
+    let (stage, session) = begun().await;
+    let claim = locked(&stage, &session, &["a", "b", "c"]).await;
+    let unlocking = unlock(&session, &["b"]);
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, names(&release)), (&claim.owner, vec!["b"]));
+    assert!(release.ballot == claim.ballot && release.next > claim.ballot, "it raises the fence, and hands over");
+    assert_eq!(unlocking.await.unwrap().unwrap(), Released::Released);
+    let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+    assert_eq!((&renewal.owner, names(&renewal)), (&claim.owner, vec!["a", "c"]));
+    drop(session);
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, names(&release)), (&claim.owner, vec!["a", "c"]));
+}
+
+/// On another connection than the release, a renewal that names what was given up comes behind it:
+/// nodes say that it is lost, and must not take it again.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
+    let (stage, session) = begun().await;
+    locked(&stage, &session, &["a", "b"]).await;
+    let renewal = stage.round(Verb::Renew, |_, _| SILENCE).await;
+    assert_eq!(names(&renewal), ["a", "b"]);
+    let unlocking = unlock(&session, &["a"]);
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(names(&release), ["a"]);
+    unlocking.await.unwrap().unwrap();
+    stage.answer_all(|_| lost());
+    let again = stage.round(Verb::Renew, |_, _| extended()).await;
+    assert_eq!((&again.owner, names(&again)), (&renewal.owner, vec!["b"]), "the rest is renewed at once");
+    sleep(MS).await;
+    assert!(session.is_alive() && session.remaining() > 8 * SECOND);
+    // What was sent later counts against it.
+    stage.round(Verb::Renew, |_, _| lost()).await;
+    stage.round(Verb::Release, |_, _| released()).await;
+    assert!(!session.is_alive());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_offered_after_a_part_was_released_is_not_taken() {
+    let (stage, session) = begun().await;
+    let locking = lock(&session, &["a", "b"]);
+    let first = stage.round(Verb::Claim, |_, _| held(60)).await;
+    sleep(MS).await;
+    (0..2).for_each(|node| stage.hint(node, &first, Duration::ZERO));
+    let claim = stage.round(Verb::Claim, |node, _| if node == 2 { held(60) } else { granted() }).await;
+    locking.await.unwrap().unwrap();
+    let unlocking = unlock(&session, &["a"]);
+    stage.round(Verb::Release, |node, _| if node == 2 { nothing_held() } else { released() }).await;
+    unlocking.await.unwrap().unwrap();
+    stage.hint(2, &claim, Duration::ZERO);
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_renewed_is_tried_again_at_one_moment() {
+    let (stage, session) = begun().await;
+    stage.pause_long();
+    locked(&stage, &session, &["a"]).await;
+    locked(&stage, &session, &["b"]).await;
+    locked(&stage, &session, &["c"]).await;
+    let answer = |node, asked: &Asked| match names(asked)[0] {
+        "b" => extended(),
+        _ if node == 0 => extended(),
+        _ => fault(FaultKind::Busy),
+    };
+    let mut renewed = Vec::new();
+    for _ in 0..3 {
+        renewed.push(names(&stage.round(Verb::Renew, answer).await)[0].to_owned());
+    }
+    assert_eq!(renewed, ["a", "b", "c"]);
+    let mut again = Vec::new();
+    let at = stage.asked_after().await;
+    assert!(at > MS, "after a pause");
+    for _ in 0..2 {
+        assert!(session.failed_renewal().len() == 3, "{:?}", session.failed_renewal());
+        let now = Instant::now();
+        again.push(names(&stage.round(Verb::Renew, |_, _| extended()).await)[0].to_owned());
+        assert_eq!(now.elapsed(), Duration::ZERO);
+    }
+    assert_eq!(again, ["a", "c"]);
+    sleep(MS).await;
+    assert!(session.failed_renewal().is_empty() && session.is_alive());
+    // And from then on all together.
+    for name in ["b", "a", "c"] {
+        assert_eq!(names(&stage.round(Verb::Renew, |_, _| extended()).await), [name]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+    let (stage, session) = begun().await;
+    locked(&stage, &session, &["a"]).await;
+    locked(&stage, &session, &["b"]).await;
+    stage.doubted(0);
+    stage.quiet_for(MS).await;
+    stage.doubted(1);
+    for name in ["a", "b"] {
+        let now = Instant::now();
+        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+        assert!(names(&renewal) == [name] && now.elapsed() <= MS);
+    }
+    stage.quiet_for(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(30 * SECOND));
+    let session = stage.quorum.session().grant(SECOND).await.unwrap();
+    locked(&stage, &session, &["a"]).await;
+    let locking = lock(&session, &["it"]);
+    let claim = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    sleep(MS).await;
+    (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    locking.await.unwrap().unwrap();
+    assert_eq!(session.token("it"), Some(claim.ballot + 7));
+    assert!(session.remaining() < 5 * SECOND, "it is held for as long as it was handed over");
+    assert!(stage.asked_after().await <= 101 * MS);
+    let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+    assert_eq!((&renewal.owner, names(&renewal)), (&claim.owner, vec!["it"]));
+    stage.quiet_for(5 * SECOND).await;
+    assert!(session.remaining() > 20 * SECOND);
+    for name in ["a", "it"] {
+        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+        assert_eq!(names(&renewal), [name], "and from then on with the others");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_when_the_session_has_ended_is_released() {
+    let (stage, session) = begun().await;
+    let locking = lock(&session, &["a"]);
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    assert!(locking.await.unwrap().unwrap_err().is_lost());
+    stage.answer_all(|_| granted());
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(names(&release), ["a"]);
+    stage.quorum.quiet().await;
+    assert_eq!(stage.quorum.in_use(), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_tells_what_came_of_the_worst_of_its_locks() {
+    for (answer, says) in [(nothing_held(), Some(Released::AlreadyExpired)), (fault(FaultKind::Rejected), None)] {
+        let (stage, session) = begun().await;
+        locked(&stage, &session, &["a"]).await;
+        locked(&stage, &session, &["b"]).await;
+        let revoking = tokio::spawn(async move { session.revoke().await });
+        stage.round(Verb::Release, |_, _| released()).await;
+        stage.round(Verb::Release, |_, _| answer.clone()).await;
+        let revoked = revoking.await.unwrap();
+        assert_eq!(revoked.as_ref().ok(), says.as_ref());
+        assert!(revoked.is_ok() || revoked.unwrap_err().is_unavailable());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_node_does_not_confirm_is_sent_again_for_that_part() {
+    let (stage, session) = begun().await;
+    locked(&stage, &session, &["a", "b"]).await;
+    let unlocking = unlock(&session, &["a"]);
+    stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Timeout) } else { released() }).await;
+    assert_eq!(unlocking.await.unwrap().unwrap(), Released::Released);
+    let again = stage.only(&[2], Verb::Release, |_, _| released()).await;
+    assert_eq!(names(&again), ["a"]);
+    assert!(session.is_alive());
+}
