@@ -150,7 +150,7 @@ mod rules;
 pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
 pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{MAX_NAMES, Members, NodeMembers, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
+pub use lock::{MAX_NAMES, Members, NodeMembers, Owner, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
 pub use node::{Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;

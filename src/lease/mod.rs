@@ -7,5 +7,6 @@ mod monitor;
 mod reaper;
 mod schedule;
 
+pub(crate) use guard::WeakLease;
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;

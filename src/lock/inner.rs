@@ -1,6 +1,7 @@
 //! What a quorum's handles and its locks share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,8 @@ use crate::protocol::Queue;
 
 /// The leases, the queue and the settings of one quorum.
 pub(super) struct Inner {
+    /// Which quorum of this process it is: no two have the same.
+    pub(super) number: u64,
     pub(super) leases: Arc<Leases>,
     pub(super) host: Arc<dyn Host>,
     pub(super) queue: Arc<Queue>,
@@ -31,9 +34,11 @@ impl Inner {
         settings: Settings,
         registry: Option<Arc<Registry>>,
     ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let queue = Queue::new(settings.max_waiters);
         let shut = CancellationToken::new();
-        Self { leases, host, queue, rules: Arc::new(rules), shut, settings, registry }
+        Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry }
     }
 
     pub(super) const fn max_ttl(&self) -> Duration {

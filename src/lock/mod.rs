@@ -4,12 +4,15 @@ mod builder;
 mod inner;
 mod members;
 mod mutex;
+mod owner;
 mod quorum;
 mod retired;
+mod scoped;
 mod taught;
 
 pub use builder::QuorumBuilder;
 pub use members::{Members, NodeMembers};
 pub use mutex::QuorumLock;
+pub use owner::Owner;
 pub use quorum::{MAX_NAMES, Quorum};
 pub use retired::{Reset, Retired};

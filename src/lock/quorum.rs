@@ -249,7 +249,7 @@ impl Quorum {
     }
 
     fn name(&self, text: &str) -> Result<Name> {
-        Name::new(&self.0.settings.prefix, text)
+        self.0.settings.name(text)
     }
 
     /// In one order, and each once: those who wait for several wait in the same order.

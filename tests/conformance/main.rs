@@ -40,6 +40,8 @@ mod closing;
 mod forced;
 mod holding;
 mod operations;
+mod options;
+mod owners;
 mod renewing;
 mod restarts;
 mod rounds;
