@@ -1,4 +1,12 @@
-//! What can be set, checked once: builder in, immutable rules out.
+//! What can be set, checked once: builder in, immutable rules out. Its modules read files and the
+//! environment.
+
+mod addresses;
+mod environment;
+mod file;
+mod password;
+#[cfg(feature = "serde")]
+mod times;
 
 use std::time::Duration;
 
@@ -9,6 +17,8 @@ use crate::rules::roster::{LONGEST, PROTOCOL};
 use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity};
 use crate::words::exact;
+
+pub use file::{Config, NodeConfig};
 
 /// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
 pub const MIN_TTL: Duration = Duration::from_millis(100);

@@ -34,13 +34,20 @@
 //! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the
 //!   same without servers, for tests.
 //! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
-//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) runs a future
-//!   under the lock and drops it the moment the lock is lost.
+//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) and
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock is
+//!   lost. [`LockOptions`] say how it behaves.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
+//! * [`Owner`]: who may acquire again, anywhere in its process, what it holds already.
+//! * [`LockProvider`] is an object-safe trait over locks by name, for programs that have them
+//!   injected.
+//! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
+//! * With the features of their names, `blocking` has the same types for programs without async, and
+//!   `testing` what tests of your own code need: a foreign holder, and a loss.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
 //!   node, `host` what is taken from the machine.
 //!
@@ -115,6 +122,9 @@
 //!
 //! None is on by default.
 //!
+//! * `blocking`: the module `blocking`, the types without async on a runtime of their own.
+//! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
+//! * `testing`: the module `testing`, for the tests of your own code.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
 //!   and hooks for simulations. **Any release may change or remove them.**
@@ -129,6 +139,11 @@ mod lock;
 pub mod metrics;
 mod protocol;
 mod words;
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "unstable")]
 pub mod host;
@@ -147,9 +162,10 @@ mod node;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
 mod rules;
 
-pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
+pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
 pub use error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
+pub use lock::{DistributedLock, LockProvider, Locking};
 pub use lock::{MAX_NAMES, Members, NodeMembers, Owner, Quorum, QuorumBuilder, QuorumLock, Reset, Retired};
 pub use node::{Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};

@@ -31,7 +31,8 @@ pub enum Released {
 pub struct Lease(Arc<Held>);
 
 impl Lease {
-    /// The lock's name; of a lock on several names the first in their order.
+    /// The lock's name; of a lock on several names the first in their order. Where the quorum has a
+    /// [`key_format`](crate::QuorumBuilder::key_format), as that makes it.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()

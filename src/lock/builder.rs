@@ -297,6 +297,21 @@ impl Quorum {
     pub fn in_memory(nodes: usize) -> Result<Self> {
         Self::builder().in_memory(nodes)
     }
+
+    /// Another client of the same nodes in memory, as another process has it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn beside(&self) -> Result<Self> {
+        self.0.in_memory()?;
+        self.0.usable()?;
+        let builder = QuorumBuilder { settings: self.0.settings.clone() };
+        builder.with_nodes(self.0.host.clone(), self.0.leases.voters.nodes.clone())
+    }
+
+    /// How long the nodes hold its locks.
+    #[cfg(feature = "testing")]
+    pub(crate) fn ttl(&self) -> Duration {
+        self.0.rules.validity.ttl()
+    }
 }
 
 impl std::fmt::Debug for QuorumBuilder {

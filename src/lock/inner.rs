@@ -49,6 +49,15 @@ impl Inner {
         self.settings.connect_timeout
     }
 
+    /// Whether its nodes are in memory.
+    #[cfg(feature = "testing")]
+    pub(super) fn in_memory(&self) -> Result<()> {
+        match self.registry {
+            None => Ok(()),
+            Some(_) => Err(Error::config("this quorum is on servers; tests that do this need Quorum::in_memory")),
+        }
+    }
+
     /// Whether calls can be made here and now.
     pub(super) fn usable(&self) -> Result<()> {
         if self.shut.is_cancelled() {

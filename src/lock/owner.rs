@@ -115,8 +115,8 @@ mod tests {
             }
         }
         assert!(known(&owner) <= 2 * FEW, "{}", known(&owner));
-        for number in 0..10 {
-            assert_eq!(lock(100 * number).try_acquire().await.unwrap().unwrap().token(), guards[number].token());
+        for (number, guard) in guards.iter().enumerate() {
+            assert_eq!(lock(100 * number).try_acquire().await.unwrap().unwrap().token(), guard.token());
         }
         drop(guards);
         assert_eq!(format!("{owner:?}"), "Owner { locks: 0 }");

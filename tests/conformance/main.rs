@@ -42,6 +42,7 @@ mod holding;
 mod operations;
 mod options;
 mod owners;
+mod providers;
 mod renewing;
 mod restarts;
 mod rounds;
