@@ -15,7 +15,7 @@ async fn a_default_wait_is_that_of_the_quorum_or_of_the_lock(world: impl World) 
     let client = world.client_with(|builder| builder.wait(Duration::ZERO)).await;
     let guard = client.lock("it").acquire_default().await.unwrap();
     assert!(client.lock("it").acquire_default().await.unwrap_err().is_timeout());
-    let patient = client.lock_with("it", &client.options().wait(Duration::MAX)).unwrap();
+    let patient = client.lock_with("it", &client.options().wait(60 * SECOND)).unwrap();
     let mut waits = pin!(patient.acquire_default());
     assert!((&mut waits).now_or_never().is_none());
     let (next, released) = tokio::join!(waits, guard.release());
@@ -29,7 +29,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
     for (most, fair) in [(1, true), (3, true), (3, false)] {
         let options = client.options().max_rounds(most).fair(fair);
         let lock = client.lock_with("it", &options).unwrap();
-        let error = lock.acquire(Duration::MAX).await.unwrap_err();
+        let error = lock.acquire(60 * SECOND).await.unwrap_err();
         assert!(error.is_timeout(), "{error}");
         assert!(error.to_string().contains(&format!("max_rounds ({most}) ended the wait")), "{error}");
         assert_eq!(error.nodes().len(), 3, "{error}");
@@ -45,20 +45,20 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
     eventually("it has left all lines", waiting).await;
     guard.release().await.unwrap();
     let lock = client.lock_with("it", &client.options().max_rounds(1)).unwrap();
-    eventually("it is free again", async || lock.acquire(Duration::MAX).await.is_ok()).await;
+    eventually("it is free again", async || lock.acquire(60 * SECOND).await.is_ok()).await;
 }
 
 async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = other.lock("it").acquire(SECOND).await.unwrap();
     let first = client.lock("it");
-    let mut first = pin!(first.acquire(Duration::MAX));
+    let mut first = pin!(first.acquire(60 * SECOND));
     assert!((&mut first).now_or_never().is_none());
     let options = client.options().max_rounds(2).round_timeout(100 * MS);
     let second = client.lock_with("it", &options).unwrap();
     let error = tokio::select! {
         _ = &mut first => panic!("another client holds it"),
-        second = second.acquire(Duration::MAX) => second.unwrap_err(),
+        second = second.acquire(60 * SECOND) => second.unwrap_err(),
     };
     let said = error.to_string();
     assert!(error.is_timeout() && said.contains("before this caller until max_rounds (2) ended the wait"), "{said}");
@@ -71,7 +71,7 @@ async fn rounds_that_no_quorum_answers_are_unavailable(mut world: impl World) {
     let client = world.client().await;
     (0..2).for_each(|node| world.kill(node));
     let options = client.options().max_rounds(2).round_timeout(100 * MS);
-    let error = client.lock_with("it", &options).unwrap().acquire(Duration::MAX).await.unwrap_err();
+    let error = client.lock_with("it", &options).unwrap().acquire(60 * SECOND).await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("max_rounds (2)"), "{error}");
 }
 
