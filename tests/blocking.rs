@@ -82,6 +82,20 @@ fn what_is_dropped_last_of_all_is_released_and_nothing_stays() {
 }
 
 #[test]
+fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let quorum = Quorum::connect(lasting(&servers)).unwrap();
+    let names = |set: usize| (0..500).map(move |name| format!("{set}/{name}"));
+    let guards: Vec<_> = (0..20).map(|set| quorum.lock_all(names(set)).acquire(PATIENCE).unwrap()).collect();
+    drop(quorum);
+    drop(guards);
+    for set in 0..20 {
+        other.lock_all(names(set)).acquire(PATIENCE).unwrap().release().unwrap();
+    }
+}
+
+#[test]
 fn within_a_tokio_runtime_calls_are_errors_and_drops_are_fine() {
     let said =
         |error: Error| assert!(error.is_config() && error.to_string().contains("within a Tokio runtime"), "{error}");

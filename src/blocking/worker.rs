@@ -9,8 +9,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Quorum;
 
-/// How long releases may go on after the last handle and guard were dropped.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long releases may go on after the last handle and guard were dropped. Nobody waits for that.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
 #[derive(Debug)]

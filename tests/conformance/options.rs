@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::FutureExt;
+use quorumlock::node::Verb;
 
 use crate::common::eventually;
-use crate::world::World;
+use crate::world::{Memory, World};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -46,6 +47,22 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
     guard.release().await.unwrap();
     let lock = client.lock_with("it", &client.options().max_rounds(1)).unwrap();
     eventually("it is free again", async || lock.acquire(60 * SECOND).await.is_ok()).await;
+}
+
+/// In memory, where claims are counted by themselves.
+#[tokio::test(start_paused = true)]
+async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
+    let world = Memory::start(3).await;
+    let (client, other) = (world.client().await, world.client().await);
+    let _guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let claims = || world.faults.iter().map(|node| node.asked(Verb::Claim)).collect::<Vec<_>>();
+    for most in [1, 2, 5] {
+        let before = claims();
+        let lock = client.lock_with("it", &client.options().max_rounds(most)).unwrap();
+        assert!(lock.acquire(600 * SECOND).await.unwrap_err().is_timeout());
+        let rounds: Vec<_> = claims().iter().zip(before).map(|(now, before)| now - before).collect();
+        assert_eq!(rounds, [u64::from(most); 3]);
+    }
 }
 
 async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world: impl World) {
