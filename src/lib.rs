@@ -35,8 +35,8 @@
 //!   same without servers, for tests.
 //! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
 //!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) and
-//!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock is
-//!   lost. [`LockOptions`] say how it behaves.
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
+//!   is lost. [`LockOptions`] say how it behaves.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
@@ -46,8 +46,8 @@
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
-//! * With the features of their names, `blocking` has the same types for programs without async, and
-//!   `testing` what tests of your own code need: a foreign holder, and a loss.
+//! * With the features of their names, `blocking` has the same types for programs without async,
+//!   and `testing` what tests of your own code need: a foreign holder, and a loss.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
 //!   node, `host` what is taken from the machine.
 //!

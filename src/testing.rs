@@ -138,8 +138,8 @@ impl fmt::Debug for Hold {
 /// Waits for up to 10 s where it is held.
 ///
 /// # Errors
-/// `Timeout` if others held it until then; `Config` for a bad name, and for a quorum whose nodes are
-/// not in memory; `Closed` after a shutdown.
+/// `Timeout` if others held it until then; `Config` for a bad name, and for a quorum whose nodes
+/// are not in memory; `Closed` after a shutdown.
 ///
 /// # Cancel safety
 /// Safe: it holds nothing then.

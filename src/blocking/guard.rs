@@ -45,8 +45,8 @@ impl LockGuard {
     /// has confirmed it.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. The release
-    /// goes on in the background then, and what it does not reach expires by itself.
+    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. The
+    /// release goes on in the background then, and what it does not reach expires by itself.
     pub fn release(self) -> Result<Released> {
         let Self { guard, worker } = self;
         worker.wait(guard.release())?

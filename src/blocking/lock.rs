@@ -70,8 +70,8 @@ impl QuorumLock {
     /// about to; an error means that nobody can tell.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or within a Tokio runtime;
-    /// `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or within a Tokio
+    /// runtime; `Closed` after a shutdown.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
         let guard = self.worker.wait(self.lock.try_acquire())??;
         Ok(guard.map(|guard| LockGuard::new(guard, self.worker.clone())))
@@ -85,8 +85,8 @@ impl QuorumLock {
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
-    /// release that no quorum confirms is not an error here: the body's work was done while the lock
-    /// was held.
+    /// release that no quorum confirms is not an error here: the body's work was done while the
+    /// lock was held.
     ///
     /// # Examples
     /// ```

@@ -63,8 +63,8 @@ impl Quorum {
     /// within this process only.
     ///
     /// # Errors
-    /// `Config` for no node or more than 64, and within a Tokio runtime; `Unavailable` if the system
-    /// gives no thread.
+    /// `Config` for no node or more than 64, and within a Tokio runtime; `Unavailable` if the
+    /// system gives no thread.
     pub fn in_memory(nodes: usize) -> Result<Self> {
         Worker::start(async { Nodes::in_memory(nodes) }).map(Self)
     }
@@ -147,8 +147,9 @@ impl Quorum {
         self.0.wait(self.0.quorum.ready(patience))?
     }
 
-    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is being
-    /// released is waited for until `deadline` from now: see [`Quorum::shutdown`](Nodes::shutdown).
+    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
+    /// being released is waited for until `deadline` from now: see
+    /// [`Quorum::shutdown`](Nodes::shutdown).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime; then nothing was stopped.

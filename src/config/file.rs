@@ -81,8 +81,8 @@ pub struct Config {
 )]
 #[non_exhaustive]
 pub struct NodeConfig {
-    /// Its [address](crate::QuorumBuilder::node). User and password may stand there, percent-encoded,
-    /// or beside it, as they are.
+    /// Its [address](crate::QuorumBuilder::node). User and password may stand there,
+    /// percent-encoded, or beside it, as they are.
     pub url: String,
     /// Its user.
     pub user: Option<String>,
@@ -107,12 +107,12 @@ impl NodeConfig {
 }
 
 impl Config {
-    /// The nodes of a list, whose addresses are separated by commas: `redis://eu:6379,redis://us:6379`.
-    /// In a user or password, `%2C` is a comma.
+    /// The nodes of a list, whose addresses are separated by commas:
+    /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors
-    /// `Config` for an address without a scheme. Whether addresses make sense otherwise is told when
-    /// the quorum connects.
+    /// `Config` for an address without a scheme. Whether addresses make sense otherwise is told
+    /// when the quorum connects.
     pub fn from_urls(list: &str) -> Result<Self> {
         let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
         Ok(Self { nodes, ..Self::default() })

@@ -86,8 +86,9 @@ impl QuorumBuilder {
     /// clients with another format stay in one roster, and know of the same restarts. What stands
     /// around the name has 512 bytes at most, and none of `{`, `}` and NUL.
     ///
-    /// Everything that shows a lock's name shows it in this form, [`Lease::name`](crate::Lease::name)
-    /// too. A client without a format sees the lock by it, as `acme/orders`.
+    /// Everything that shows a lock's name shows it in this form,
+    /// [`Lease::name`](crate::Lease::name) too. A client without a format sees the lock by it, as
+    /// `acme/orders`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -29,8 +29,8 @@ impl QuorumBuilder {
     /// can be set then, and another value for what the environment sets.
     ///
     /// # Errors
-    /// `Config` for a variable that makes no sense, and a password file that cannot be read. Without
-    /// `QUORUMLOCK_NODES` it has no nodes yet.
+    /// `Config` for a variable that makes no sense, and a password file that cannot be read.
+    /// Without `QUORUMLOCK_NODES` it has no nodes yet.
     ///
     /// # Examples
     /// ```
@@ -53,8 +53,8 @@ impl Quorum {
     /// [`Config::from_env`] lists its variables.
     ///
     /// # Errors
-    /// `Config` for a variable that makes no sense, and where `QUORUMLOCK_NODES` names no node; else
-    /// as [`QuorumBuilder::connect`].
+    /// `Config` for a variable that makes no sense, and where `QUORUMLOCK_NODES` names no node;
+    /// else as [`QuorumBuilder::connect`].
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.

@@ -47,8 +47,9 @@ impl QuorumLock {
     /// same time one asks the nodes, and the others wait until it has the lock or gives up; a
     /// [`try_acquire`](Self::try_acquire) does so for a round's time at most.
     ///
-    /// It is the same lock if its names are the same. A set that shares only some of them is another
-    /// lock: an owner that holds one of two such sets waits for itself if it acquires the other.
+    /// It is the same lock if its names are the same. A set that shares only some of them is
+    /// another lock: an owner that holds one of two such sets waits for itself if it acquires the
+    /// other.
     ///
     /// # Examples
     /// ```
@@ -126,9 +127,10 @@ impl QuorumLock {
     /// use quorumlock::Quorum;
     /// use std::time::Duration;
     ///
-    /// let quorum = Quorum::builder().wait(Duration::from_secs(2)).in_memory(3)?;
-    /// let guard = quorum.lock("orders/42").acquire_default().await?;
-    /// assert!(quorum.lock("orders/42").acquire_default().await.unwrap_err().is_timeout()); // after 2 s
+    /// let quorum = Quorum::builder().wait(Duration::from_millis(50)).in_memory(3)?;
+    /// let lock = quorum.lock("orders/42");
+    /// let guard = lock.acquire_default().await?;
+    /// assert!(lock.acquire_default().await.unwrap_err().is_timeout()); // after 50 ms
     /// # drop(guard);
     /// # Ok(())
     /// # }

@@ -14,8 +14,8 @@ const FEW: usize = 64;
 ///
 /// A lock that is [`owned_by`](crate::QuorumLock::owned_by) an owner may be acquired again by the
 /// same owner, from anywhere in its process, while that holds it: in a function that is called with
-/// the lock held and acquires it itself, or in another task. It is freed with the last guard. Owners
-/// exclude each other, and callers that have none.
+/// the lock held and acquires it itself, or in another task. It is freed with the last guard.
+/// Owners exclude each other, and callers that have none.
 ///
 /// Cheap to clone, `Send` and `Sync`; clones are the same owner. It does not keep any lock.
 ///
