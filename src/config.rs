@@ -1,13 +1,24 @@
-//! What can be set, checked once: builder in, immutable rules out.
+//! What can be set, checked once: builder in, immutable rules out. Its modules read files and the
+//! environment.
+
+mod addresses;
+mod environment;
+mod file;
+mod password;
+#[cfg(feature = "serde")]
+mod times;
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::node::Name;
 use crate::node::redis::Endpoint;
 use crate::rules::roster::{LONGEST, PROTOCOL};
 use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity};
 use crate::words::exact;
+
+pub use file::{Config, NodeConfig};
 
 /// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -21,6 +32,8 @@ pub const MAX_TTL: Duration = LONGEST;
 pub const MAX_NODES: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Where the name stands in a key format.
+const NAME: &str = "{name}";
 
 /// How one lock behaves. Checked when the quorum connects or the lock is made.
 ///
@@ -41,6 +54,8 @@ pub struct LockOptions {
     round_timeout: Option<Duration>,
     backoff: Backoff,
     barging: bool,
+    wait: Option<Duration>,
+    max_rounds: Option<u32>,
 }
 
 impl LockOptions {
@@ -123,6 +138,32 @@ impl LockOptions {
         self
     }
 
+    /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s; zero
+    /// makes one try, and `Duration::MAX` waits for ever.
+    #[must_use]
+    pub const fn wait(mut self, timeout: Duration) -> Self {
+        self.wait = Some(timeout);
+        self
+    }
+
+    /// After how many rounds of votes that were not won an acquisition gives up, if its time does
+    /// not end before. Default: no bound; at least 1.
+    ///
+    /// A round asks each node once; where a node knows of a later claim, it is asked again in the
+    /// same round. Between two rounds a caller waits in the nodes' queues, until it is worth asking
+    /// again or the lock is handed over to it: for a third of the ttl at most. Behind other callers
+    /// of this process it waits for its turn for as long as so many rounds may take, which is
+    /// `most` times the [`round_timeout`](Self::round_timeout). Whoever is given up then fails as
+    /// if the time had ended, with `Timeout`, and the error names `max_rounds`; with `Unavailable`
+    /// where the nodes are the reason.
+    ///
+    /// With 1, a caller waits for its turn in this process, and for nobody else.
+    #[must_use]
+    pub const fn max_rounds(mut self, most: u32) -> Self {
+        self.max_rounds = Some(most);
+        self
+    }
+
     /// The share by which clocks may run apart before a node's counts as stepped: never less than
     /// clocks do.
     pub(crate) const fn clock_rate(&self) -> f64 {
@@ -198,6 +239,7 @@ impl LockOptions {
                 exact(ttl)
             )
         })?;
+        require(self.max_rounds != Some(0), || "max_rounds is 0; use at least 1".to_owned())?;
         Ok(Rules {
             validity,
             drift: self.drift,
@@ -207,6 +249,8 @@ impl LockOptions {
             max_hold: self.max_hold,
             backoff: self.backoff,
             fair: !self.barging,
+            wait: self.wait.unwrap_or(10 * SECOND),
+            max_rounds: self.max_rounds,
         })
     }
 }
@@ -222,6 +266,21 @@ pub(crate) struct Rules {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fair: bool,
+    /// How long those wait who do not say.
+    pub(crate) wait: Duration,
+    pub(crate) max_rounds: Option<u32>,
+}
+
+impl Rules {
+    /// Whether an acquisition gives up after so many rounds.
+    pub(crate) fn spent(&self, rounds: u32) -> bool {
+        self.max_rounds.is_some_and(|most| rounds >= most)
+    }
+
+    /// For how long a caller waits for its turn in this process, where that is bounded.
+    pub(crate) fn longest_turn(&self) -> Option<Duration> {
+        self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))
+    }
 }
 
 /// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
@@ -231,6 +290,7 @@ pub(crate) struct Settings {
     pub(crate) addresses: Vec<String>,
     pub(crate) options: LockOptions,
     pub(crate) prefix: String,
+    pub(crate) key_format: Option<String>,
     pub(crate) client_name: String,
     pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
@@ -247,6 +307,7 @@ impl Default for Settings {
             addresses: Vec::new(),
             options: LockOptions::default(),
             prefix: "quorumlock:".to_owned(),
+            key_format: None,
             client_name: "quorumlock".to_owned(),
             max_ttl: 60 * SECOND,
             node_timeout: 2 * SECOND,
@@ -268,6 +329,7 @@ impl Settings {
         require(self.prefix.len() <= 128 && !self.prefix.contains(['{', '}', '\0']), || {
             "key_prefix must have at most 128 bytes, and none of { } NUL".to_owned()
         })?;
+        self.key_format.as_deref().map_or(Ok(()), checked_format)?;
         let printable = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
         require(printable(&self.client_name) && (1..=64).contains(&self.client_name.len()), || {
             "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME takes no others".to_owned()
@@ -280,6 +342,14 @@ impl Settings {
         require(self.max_ttl <= MAX_TTL, || too_long("max_ttl", self.max_ttl))?;
         require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
         self.options.checked(self.max_ttl)
+    }
+
+    /// The name `text` as it is on the nodes.
+    pub(crate) fn name(&self, text: &str) -> Result<Name> {
+        match &self.key_format {
+            Some(format) if !text.is_empty() => Name::new(&self.prefix, &format.replacen(NAME, text, 1)),
+            _ => Name::new(&self.prefix, text),
+        }
     }
 
     /// Reads the addresses.
@@ -300,6 +370,17 @@ impl Settings {
         }
         Ok(endpoints)
     }
+}
+
+/// Two names never become the same: what stands around them is always the same.
+fn checked_format(format: &str) -> Result<()> {
+    require(format.matches(NAME).count() == 1, || {
+        format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")
+    })?;
+    let around = format.replacen(NAME, "", 1);
+    require(around.len() <= 512 && !around.contains(['{', '}', '\0']), || {
+        format!("key_format must have at most 512 bytes, and none of {{ }} NUL but in {NAME}")
+    })
 }
 
 fn too_long(what: &str, time: Duration) -> String {
@@ -344,6 +425,7 @@ mod tests {
             (options().round_timeout(6 * SECOND), "round_timeout is 6 s; use at most 5 s"),
             (options().backoff(10 * MS, MS), "backoff"),
             (options().backoff(Duration::ZERO, MS), "backoff"),
+            (options().max_rounds(0), "max_rounds is 0; use at least 1"),
             (options().max_hold(SECOND), "max_hold is 1 s; use at least ttl (30 s)"),
         ] {
             assert!(said(options).contains(field), "{field}");
@@ -392,6 +474,19 @@ mod tests {
         };
         assert!(check(|settings| settings.prefix = "a{b".into()).contains("key_prefix"));
         assert!(check(|settings| settings.prefix = String::new()).contains("key_prefix is empty"));
+        for (format, says) in [
+            ("", "key_format must have {name} in it"),
+            ("tenant", "as in \"tenant/{name}\""),
+            ("{name}/{name}", "once"),
+            ("{tenant}/{name}", "none of { } NUL"),
+            ("{{name}}", "none of { } NUL"),
+            ("a\0{name}", "none of { } NUL"),
+        ] {
+            let settings = Settings { key_format: Some(format.to_owned()), ..Settings::default() };
+            let said = settings.checked().unwrap_err().to_string();
+            assert!(said.contains(says), "{format}: {said}");
+        }
+        assert!(check(|settings| settings.key_format = Some(format!("{}{{name}}", "x".repeat(513)))).contains("512"));
         assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
         assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));
         assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
@@ -399,5 +494,19 @@ mod tests {
         assert!(check(|settings| settings.max_ttl = MAX_TTL + MS).contains("use at most 24 h"));
         assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30 s, above max_ttl"));
         assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
+    }
+
+    #[test]
+    fn a_key_format_keeps_names_apart_and_they_stay_as_bad_as_they_are() {
+        let settings = |format: &str| Settings { key_format: Some(format.to_owned()), ..Settings::default() };
+        let tenant = settings("tenant/{name}/lock");
+        tenant.checked().unwrap();
+        for (name, key) in [("a", "quorumlock:{tenant/a/lock}"), ("{name}", "quorumlock:{tenant/{name}/lock}")] {
+            assert_eq!(&**tenant.name(name).unwrap().key(), key);
+        }
+        assert!(tenant.name("").unwrap_err().to_string().contains("name is empty"));
+        assert!(tenant.name("a\0").unwrap_err().to_string().contains("NUL"));
+        assert!(tenant.name(&"x".repeat(1_020)).unwrap_err().to_string().contains("use at most 1024"));
+        assert_eq!(settings("{name}").name("a").unwrap(), Settings::default().name("a").unwrap());
     }
 }

@@ -34,20 +34,27 @@
 //! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the
 //!   same without servers, for tests.
 //! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
-//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) runs a future
-//!   under the lock and drops it the moment the lock is lost.
+//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) and
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
+//!   is lost. [`LockOptions`] say how it behaves.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
+//! * [`Owner`]: who may acquire again, anywhere in its process, what it holds already.
 //! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
 //!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
 //!   lock a note for people.
 //! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
 //!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
 //!   freed by one [`revoke`](Session::revoke).
+//! * [`LockProvider`] is an object-safe trait over locks by name, for programs that have them
+//!   injected.
+//! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
+//! * With the features of their names, `blocking` has the same types for programs without async,
+//!   and `testing` what tests of your own code need: a foreign holder, and a loss.
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
 //!   node, `host` what is taken from the machine.
 //!
@@ -122,6 +129,9 @@
 //!
 //! None is on by default.
 //!
+//! * `blocking`: the module `blocking`, the types without async on a runtime of their own.
+//! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
+//! * `testing`: the module `testing`, for the tests of your own code.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
 //!   and hooks for simulations. **Any release may change or remove them.**
@@ -136,6 +146,11 @@ mod lock;
 pub mod metrics;
 mod protocol;
 mod words;
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "unstable")]
 pub mod host;
@@ -154,11 +169,12 @@ mod node;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
 mod rules;
 
-pub use config::{LockOptions, MAX_NODES, MAX_TTL, MIN_TTL};
+pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
 pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
+pub use lock::{DistributedLock, LockProvider, Locking};
 pub use lock::{
-    Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Quorum,
+    Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,8 @@ pub enum Released {
 pub struct Lease(Arc<Held>);
 
 impl Lease {
-    /// The lock's name; of a lock on several names the first in their order.
+    /// The lock's name; of a lock on several names the first in their order. Where the quorum has a
+    /// [`key_format`](crate::QuorumBuilder::key_format), as that makes it.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
@@ -124,6 +125,41 @@ impl Lease {
     pub(crate) fn lost_error(&self) -> Error {
         self.0.lost_error()
     }
+
+    /// The same, where it must not keep anything of the lock.
+    pub(crate) fn downgrade(&self) -> WeakLease {
+        WeakLease(Arc::downgrade(&self.0))
+    }
+
+    /// See [`LockGuard::reenter`].
+    pub(crate) async fn reenter(&self) -> Result<LockGuard> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
+        let until = self.0.round_timeout();
+        let setting = self.0.add_hold()?;
+        let guard = LockGuard { lease: self.clone(), holds: true };
+        match before(self.0.host(), until, setting.verdict()).await {
+            Some(Verdict::Won) => Ok(guard),
+            _ if !guard.is_held() => Err(guard.lease.lost_error()),
+            _ => {
+                let message =
+                    format!("the hold count of {} could not be set on a quorum", listed(self.0.grant.names()));
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(setting.reports()))
+            }
+        }
+    }
+}
+
+/// A lock that may be held still.
+#[derive(Debug, Default)]
+pub(crate) struct WeakLease(Weak<Held>);
+
+impl WeakLease {
+    /// The lock, if it is.
+    pub(crate) fn held(&self) -> Option<Lease> {
+        self.0.upgrade().map(Lease).filter(Lease::is_held)
+    }
 }
 
 impl fmt::Debug for Lease {
@@ -183,22 +219,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Safe: the count is taken back.
     pub async fn reenter(&self) -> Result<Self> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
-        let held = &self.lease.0;
-        let until = held.round_timeout();
-        let setting = held.add_hold()?;
-        let guard = Self { lease: self.lease.clone(), holds: true };
-        match before(held.host(), until, setting.verdict()).await {
-            Some(Verdict::Won) => Ok(guard),
-            _ if !guard.is_held() => Err(guard.lease.lost_error()),
-            _ => {
-                let message =
-                    format!("the hold count of {} could not be set on a quorum", listed(self.0.grant.names()));
-                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(setting.reports()))
-            }
-        }
+        self.lease.reenter().await
     }
 
     /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum

@@ -357,6 +357,11 @@ impl Watched for Held {
 }
 
 impl Timed for Held {
+    #[cfg(feature = "testing")]
+    fn holds(&self, name: &Name) -> bool {
+        self.grant.names().contains(name) && !self.remaining().is_zero()
+    }
+
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
         let held = Arc::downgrade(&self);
         async move {

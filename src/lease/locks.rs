@@ -380,6 +380,11 @@ impl Watched for Locks {
 }
 
 impl Timed for Locks {
+    #[cfg(feature = "testing")]
+    fn holds(&self, name: &Name) -> bool {
+        self.token(name).is_some() && !self.remaining().is_zero()
+    }
+
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
         let (locks, host) = (Arc::downgrade(&self), self.host().clone());
         async move {

@@ -14,6 +14,7 @@ mod spoken;
 mod watch;
 
 pub(crate) use freeing::Freeing;
+pub(crate) use guard::WeakLease;
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;
 pub(crate) use locks::Locks;

@@ -18,6 +18,8 @@ use super::held::Leases;
 use super::reaper;
 use super::schedule::{Event, Schedule, Timed};
 use crate::host::{Host, sleep_until};
+#[cfg(feature = "testing")]
+use crate::node::Name;
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
 use crate::rules::{LostReason, NodeSet, Tick};
 
@@ -40,6 +42,15 @@ impl Leases {
     #[cfg(feature = "unstable")]
     pub(crate) fn timers(&self) -> usize {
         self.schedule.len()
+    }
+
+    /// Loses the leases on `name`. Whether there was any.
+    #[cfg(feature = "testing")]
+    pub(crate) fn lose(&self, name: &Name, reason: LostReason) -> bool {
+        let held = |lease: &Arc<dyn Timed>| lease.holds(name);
+        let leases: Vec<_> = self.schedule.leases().iter().filter_map(Weak::upgrade).filter(held).collect();
+        leases.iter().for_each(|lease| lease.lose(reason));
+        !leases.is_empty()
     }
 
     /// Loses every lease that is alive.

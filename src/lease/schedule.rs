@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
+#[cfg(feature = "testing")]
+use crate::node::Name;
 use crate::protocol::Leftover;
 use crate::rules::{LostReason, NodeSet, Tick};
 
@@ -23,6 +25,10 @@ pub(super) trait Timed: Send + Sync {
 
     /// It is lost, once and for all.
     fn lose(&self, reason: LostReason);
+
+    /// Whether it holds `name` at this moment.
+    #[cfg(feature = "testing")]
+    fn holds(&self, name: &Name) -> bool;
 }
 
 /// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept

@@ -64,10 +64,46 @@ impl QuorumBuilder {
         self
     }
 
+    /// Shorthand for the default options' [`wait`](LockOptions::wait). Default 10 s.
+    pub fn wait(mut self, timeout: Duration) -> Self {
+        self.settings.options = self.settings.options.wait(timeout);
+        self
+    }
+
     /// What all keys on the nodes begin with. Default `quorumlock:`; clients with different
     /// prefixes do not see each other's locks.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// How a lock's name becomes its key: a text in which `{name}` stands for the name, once, as in
+    /// `"acme/{name}"`. Default: `{name}` alone.
+    ///
+    /// For programs that give all tenants the same names: each has a quorum with a format of its
+    /// own. Two names never have the same key, and the servers' users can be limited to a tenant's
+    /// keys (`~quorumlock:{acme/*`). Unlike clients with another [`key_prefix`](Self::key_prefix),
+    /// clients with another format stay in one roster, and know of the same restarts. What stands
+    /// around the name has 512 bytes at most, and none of `{`, `}` and NUL.
+    ///
+    /// Everything that shows a lock's name shows it in this form,
+    /// [`Lease::name`](crate::Lease::name) too. A client without a format sees the lock by it, as
+    /// `acme/orders`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// use quorumlock::Quorum;
+    ///
+    /// let tenant = "acme";
+    /// let quorum = Quorum::builder().key_format(format!("{tenant}/{{name}}")).in_memory(3)?;
+    /// let guard = quorum.lock("orders").acquire_default().await?;
+    /// assert_eq!(guard.name(), "acme/orders");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_format(mut self, format: impl Into<String>) -> Self {
+        self.settings.key_format = Some(format.into());
         self
     }
 
@@ -261,6 +297,21 @@ impl Quorum {
     /// `Config` for no node or more than 64, and outside of a Tokio runtime.
     pub fn in_memory(nodes: usize) -> Result<Self> {
         Self::builder().in_memory(nodes)
+    }
+
+    /// Another client of the same nodes in memory, as another process has it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn beside(&self) -> Result<Self> {
+        self.0.in_memory()?;
+        self.0.usable()?;
+        let builder = QuorumBuilder { settings: self.0.settings.clone() };
+        builder.with_nodes(self.0.host.clone(), self.0.leases.voters.nodes.clone())
+    }
+
+    /// How long the nodes hold its locks.
+    #[cfg(feature = "testing")]
+    pub(crate) fn ttl(&self) -> Duration {
+        self.0.rules.validity.ttl()
     }
 }
 

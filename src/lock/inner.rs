@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,8 @@ pub const MAX_NAMES: usize = 1_000;
 
 /// The leases, the queue and the settings of one quorum.
 pub(super) struct Inner {
+    /// Which quorum of this process it is: no two have the same.
+    pub(super) number: u64,
     pub(super) leases: Arc<Leases>,
     pub(super) host: Arc<dyn Host>,
     pub(super) queue: Arc<Queue>,
@@ -38,9 +41,12 @@ impl Inner {
         settings: Settings,
         registry: Option<Arc<Registry>>,
     ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let queue = Queue::new(settings.max_waiters);
         let shut = CancellationToken::new();
-        Self { leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions: Arc::default() }
+        let sessions = Arc::default();
+        Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
     }
 
     pub(super) const fn max_ttl(&self) -> Duration {
@@ -49,6 +55,15 @@ impl Inner {
 
     pub(super) const fn connect_timeout(&self) -> Duration {
         self.settings.connect_timeout
+    }
+
+    /// Whether its nodes are in memory.
+    #[cfg(feature = "testing")]
+    pub(super) fn in_memory(&self) -> Result<()> {
+        match self.registry {
+            None => Ok(()),
+            Some(_) => Err(Error::config("this quorum is on servers; tests that do this need Quorum::in_memory")),
+        }
     }
 
     /// The rules of locks with these options. Nodes are told of their ttl.
@@ -60,7 +75,7 @@ impl Inner {
     }
 
     pub(super) fn name(&self, text: &str) -> Result<Name> {
-        Name::new(&self.settings.prefix, text)
+        self.settings.name(text)
     }
 
     /// In one order, and each once: those who wait for several wait in the same order.

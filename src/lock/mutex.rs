@@ -5,21 +5,25 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::acquiring::Wanted;
 use super::inner::Inner;
+use super::owner::{Owner, Seat};
+use super::scoped::under;
 use crate::config::Rules;
 use crate::error::{Error, Result};
-use crate::lease::{Lease, LockGuard};
-use super::acquiring::Wanted;
+use crate::host::before;
+use crate::lease::{Lease, LockGuard, WeakLease};
 use crate::node::{Mode, Name};
 use crate::protocol::{Grant, Open, Patience, Who, described};
-use crate::words::about;
+use crate::rules::Tick;
+use crate::words::{about, listed};
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
 /// nodes.
 ///
 /// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
 /// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
-/// [`LockGuard::reenter`].
+/// [`owned_by`](Self::owned_by) and [`LockGuard::reenter`].
 #[derive(Clone)]
 pub struct QuorumLock {
     inner: Arc<Inner>,
@@ -28,6 +32,7 @@ pub struct QuorumLock {
     rules: Arc<Rules>,
     /// What whoever holds it says of itself.
     says: Option<Arc<str>>,
+    owner: Option<Owner>,
 }
 
 /// The longest note of a holder, in bytes.
@@ -35,7 +40,8 @@ pub const MAX_NOTE: usize = 256;
 
 impl QuorumLock {
     pub(super) fn new(inner: Arc<Inner>, names: Result<Arc<[Name]>>, rules: Arc<Rules>) -> Self {
-        Self { inner, names: names.map_err(|error| error.to_string()), mode: Mode::Exclusive, rules, says: None }
+        let names = names.map_err(|error| error.to_string());
+        Self { inner, names, mode: Mode::Exclusive, rules, says: None, owner: None }
     }
 
     /// The same names, held with other readers.
@@ -94,6 +100,45 @@ impl QuorumLock {
         Self { names, says: Some(note.into()), ..self.clone() }
     }
 
+    /// The same lock, where `owner` acquires it: while it holds the lock, it may acquire it again,
+    /// from anywhere in this process, and gets another guard at once. That costs a round trip, in
+    /// which a quorum takes note of the hold count. The lock is freed with the last guard.
+    ///
+    /// It holds the lock once, with the options and the token with which it was acquired first. So
+    /// if the lock is lost, all guards are, and the next acquisition is a new one, with a token of
+    /// its own; guards from before stay lost. Of several callers of one owner that acquire at the
+    /// same time one asks the nodes, and the others wait until it has the lock or gives up; a
+    /// [`try_acquire`](Self::try_acquire) does so for a round's time at most.
+    ///
+    /// It is the same lock if its names are the same. A set that shares only some of them is
+    /// another lock: an owner that holds one of two such sets waits for itself if it acquires the
+    /// other.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use quorumlock::Owner;
+    /// use std::time::Duration;
+    ///
+    /// let owner = Owner::new();
+    /// let lock = quorum.lock("orders/42").owned_by(&owner);
+    /// let outer = lock.acquire(Duration::from_secs(5)).await?;
+    /// let inner = lock.acquire(Duration::ZERO).await?;
+    /// assert_eq!(outer.token(), inner.token());
+    /// outer.release().await?;
+    /// assert!(inner.is_held());
+    /// # drop(inner);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owned_by(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
     /// Acquires the lock, waiting for `timeout` at most.
     ///
     /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
@@ -127,7 +172,7 @@ impl QuorumLock {
     /// # }
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        match self.timed(Patience::Until(self.inner.host.now() + timeout), Who::Next(self.mode)).await {
+        match self.acquired(Patience::Until(self.inner.host.now() + timeout)).await {
             Err(error) if error.holder().is_some() => Err(self.with_words(error).await),
             acquired => acquired,
         }
@@ -142,6 +187,36 @@ impl QuorumLock {
         }
     }
 
+    /// Acquires the lock, waiting for as long as its options say: [`LockOptions::wait`], by default
+    /// 10 s. All else is as with [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// Safe, as [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// use quorumlock::Quorum;
+    /// use std::time::Duration;
+    ///
+    /// let quorum = Quorum::builder().wait(Duration::from_millis(50)).in_memory(3)?;
+    /// let lock = quorum.lock("orders/42");
+    /// let guard = lock.acquire_default().await?;
+    /// assert!(lock.acquire_default().await.unwrap_err().is_timeout()); // after 50 ms
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`LockOptions::wait`]: crate::LockOptions::wait
+    pub async fn acquire_default(&self) -> Result<LockGuard> {
+        self.acquire(self.rules.wait).await
+    }
+
     /// Makes one try, and waits for nobody.
     ///
     /// `None` means that somebody else holds the lock or is about to; an error means that nobody
@@ -154,7 +229,7 @@ impl QuorumLock {
     /// # Cancel safety
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        match self.timed(Patience::Once, Who::Next(self.mode)).await {
+        match self.acquired(Patience::Once).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.is_contended() => Ok(None),
             Err(error) => Err(error),
@@ -190,20 +265,93 @@ impl QuorumLock {
         F: FnOnce(Lease) -> Fut,
         Fut: Future,
     {
-        let guard = self.acquire(timeout).await?;
-        let lease = guard.lease();
-        let output = tokio::select! {
+        under(self.acquire(timeout).await?, body).await
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// lock is released whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let lock = quorum.lock("orders/42");
+    /// let count = lock
+    ///     .try_run(Duration::from_secs(5), |_| async {
+    ///         let count: u32 = "42".parse()?;
+    ///         Ok::<_, Box<dyn std::error::Error>>(count)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(count, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_run<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(timeout, body).await?
+    }
+
+    async fn acquired(&self, patience: Patience) -> Result<LockGuard> {
+        match &self.owner {
+            None => self.timed(patience, Who::Next(self.mode)).await,
+            // Boxed: acquisitions without an owner need no room for it.
+            Some(owner) => Box::pin(self.owned(owner, patience)).await,
+        }
+    }
+
+    /// Enters it again where the owner holds it, or acquires it.
+    async fn owned(&self, owner: &Owner, patience: Patience) -> Result<LockGuard> {
+        self.inner.usable()?;
+        let names = self.names.as_ref().map_err(Error::config)?;
+        let seat = owner.seat((self.inner.number, names.clone()));
+        let end = patience.end().unwrap_or_else(|| self.inner.host.now() + self.rules.round_timeout);
+        loop {
+            let mut last = self.seated(&seat, end, patience).await?;
+            let Some(lease) = last.held() else {
+                let guard = self.timed(patience, Who::Next(self.mode)).await?;
+                *last = guard.downgrade();
+                return Ok(guard);
+            };
+            // Others may enter at the same time.
+            drop(last);
+            match lease.reenter().await {
+                Err(error) if error.is_lost() => {}
+                entered => return entered,
+            }
+        }
+    }
+
+    /// Waits while another caller of the same owner acquires.
+    async fn seated<'a>(
+        &self,
+        seat: &'a Seat,
+        end: Tick,
+        patience: Patience,
+    ) -> Result<tokio::sync::MutexGuard<'a, WeakLease>> {
+        tokio::select! {
             biased;
-            _ = lease.lost() => return Err(lease.lost_error()),
-            output = body(guard.lease()) => output,
-        };
-        if !lease.is_held() {
-            return Err(lease.lost_error());
+            () = self.inner.shut.cancelled() => Err(Error::closed()),
+            seated = before(&self.inner.host, end, seat.lock()) => seated.ok_or_else(|| self.outwaited(patience)),
         }
-        if let Err(error) = guard.release().await {
-            tracing::warn!(%error, "released without confirmation");
-        }
-        Ok(output)
+    }
+
+    fn outwaited(&self, patience: Patience) -> Error {
+        let names = self.names.as_deref().map(listed).unwrap_or_default();
+        let why = format!("cannot acquire {names}: another caller of the same owner is acquiring it still");
+        Error::new(patience.out_of_time(), why)
     }
 
     /// Makes one try to hold it as the reader that a writer becomes.

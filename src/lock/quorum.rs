@@ -13,6 +13,8 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, can_wait};
 use crate::node::{Name, NodeState, NodeStatus};
 use crate::protocol::{Inspected, Survey, Taken, free, take_away};
+#[cfg(feature = "testing")]
+use crate::rules::LostReason;
 use crate::words::exact;
 
 /// How often nodes are looked at while they are waited for.
@@ -255,6 +257,19 @@ impl Quorum {
     #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
         self.0.leases.voters.cleaned().await;
+    }
+
+    /// Waits until no release is under way, for so long at most.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn settled(&self, patience: Duration) {
+        let _ = before(&self.0.host, self.0.host.now() + patience, self.0.leases.voters.cleaned()).await;
+    }
+
+    /// Loses the lock on `name` that callers of this quorum hold. Whether anybody did.
+    #[cfg(feature = "testing")]
+    pub(crate) fn lose(&self, name: &str) -> Result<bool> {
+        self.0.in_memory()?;
+        Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Refused))
     }
 
     fn quorum(&self) -> usize {

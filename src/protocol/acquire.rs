@@ -34,10 +34,18 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    const fn end(self) -> Option<Tick> {
+    pub(crate) const fn end(self) -> Option<Tick> {
         match self {
             Self::Once => None,
             Self::Until(end) => Some(end),
+        }
+    }
+
+    /// What it is called that the time is over while others are in the way.
+    pub(crate) const fn out_of_time(self) -> ErrorKind {
+        match self {
+            Self::Once => ErrorKind::Contended,
+            Self::Until(_) => ErrorKind::Timeout,
         }
     }
 }
@@ -124,6 +132,10 @@ impl Claimant<'_> {
             defeat.before = before.replace(defeat.round.clone());
             places.tell(&defeat.head(self.voters));
             rounds = rounds.saturating_add(1);
+            if self.rules.spent(rounds) {
+                self.diagnose(attempt, &defeat.round, limit, Patience::Once).await;
+                return Err(self.defeated(&defeat, patience));
+            }
             if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
                 let failed = self.failed(attempt, &defeat, failures, self.stance(ticket, patience));
                 let hinted = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
@@ -238,23 +250,31 @@ impl Claimant<'_> {
         let _waiting = Waiting::new(self.voters);
         let waited = match patience {
             Patience::Once => before(&self.voters.host, whole, hear(places)).await == Some(true),
-            Patience::Until(end) => before(&self.voters.host, end, places.turns()).await.is_some(),
+            Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turns()).await.is_some(),
         };
         waited && !late()
+    }
+
+    /// Until when who waits until `end` waits for its turn.
+    fn turn_ends(&self, end: Tick) -> Tick {
+        let bound = self.rules.longest_turn().map(|longest| self.voters.host.now() + longest);
+        bound.map_or(end, |bound| end.min(bound))
     }
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
         match (place.head(), patience) {
             (Head::Unavailable(reports), _) if !place.is_held() => {
-                self.error(ErrorKind::Unavailable, "a quorum is out of reach").with_nodes(reports)
+                self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
             (Head::Undecided, _) | (Head::Trying, Patience::Once) if !place.is_held() => {
-                self.error(ErrorKind::Unavailable, "no quorum has answered an earlier caller of this process")
+                let why = "no quorum has answered an earlier caller of this process";
+                self.error(ErrorKind::Unavailable, why, patience)
             }
             (head, _) => {
                 let holder = if let Head::Contended(holder) = head { holder } else { None };
-                self.error(out_of_time(patience), "others in this process are before this caller").with_holder(holder)
+                let why = "others in this process are before this caller";
+                self.error(patience.out_of_time(), why, patience).with_holder(holder)
             }
         }
     }
@@ -355,22 +375,30 @@ impl Claimant<'_> {
     }
 
     fn defeated(&self, defeat: &Defeat, patience: Patience) -> Error {
-        let error = match defeat.cause() {
-            Cause::Contended => self.error(out_of_time(patience), "others hold it or split the votes"),
+        let (kind, why) = match defeat.cause() {
+            Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
-                self.error(ErrorKind::Unavailable, "the nodes granted too late")
+                (ErrorKind::Unavailable, "the nodes granted too late")
             }
-            Cause::Unavailable | Cause::Undecided => self.error(ErrorKind::Unavailable, "a quorum is out of reach"),
+            Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, "a quorum is out of reach"),
         };
+        let error = self.error(kind, why, patience);
         error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source()).with_holder(defeat.holder())
     }
 
-    fn error(&self, kind: ErrorKind, why: &str) -> Error {
-        let (size, names) = (self.voters.size, listed(self.names));
+    fn error(&self, kind: ErrorKind, why: &str, patience: Patience) -> Error {
+        let (size, names, bound) = (self.voters.size, listed(self.names), self.bound(patience));
         Error::new(
             kind,
-            format!("cannot acquire {names}: {why}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
+            format!("cannot acquire {names}: {why}{bound}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
         )
+    }
+
+    /// What ended the wait, where the caller's time did not.
+    fn bound(&self, patience: Patience) -> String {
+        let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
+        let rounds = self.rules.max_rounds.filter(|_| time_left);
+        rounds.map(|most| format!(" until max_rounds ({most}) ended the wait")).unwrap_or_default()
     }
 }
 
@@ -387,13 +415,6 @@ async fn hear(places: &mut Places) -> bool {
         if !matches!(places.blocked().head(), Head::Trying | Head::Undecided) {
             return false;
         }
-    }
-}
-
-const fn out_of_time(patience: Patience) -> ErrorKind {
-    match patience {
-        Patience::Once => ErrorKind::Contended,
-        Patience::Until(_) => ErrorKind::Timeout,
     }
 }
 

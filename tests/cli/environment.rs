@@ -44,6 +44,22 @@ async fn a_file_that_it_names_tells_nodes_and_options() {
 }
 
 #[tokio::test]
+async fn a_key_format_comes_from_the_file_or_the_environment() {
+    let servers = servers(1).await;
+    let (_folder, file) = written(&servers, "key_format = \"umbrella/{name}\"");
+    let keys = |command: &mut Command| {
+        let (code, _, err) = done(command.args(["run", "job", "--", "true"]));
+        assert_eq!(code, 0, "{err}");
+        servers[0].command(&["KEYS", "*"])
+    };
+    assert!(keys(over(&servers).env("QUORUMLOCK_KEY_FORMAT", "acme/{name}")).contains("{acme/job}"));
+    let keys = keys(bare().env("QUORUMLOCK_CONFIG", &file));
+    assert!(keys.contains("{umbrella/job}") && !keys.contains("{job}"), "{keys}");
+    let (code, _, err) = done(over(&servers).env("QUORUMLOCK_KEY_FORMAT", "acme").arg("status"));
+    assert!(code == 64 && err.contains("key_format must have {name}"), "{err}");
+}
+
+#[tokio::test]
 async fn the_command_lines_file_goes_before_and_an_empty_name_is_none() {
     let (ours, others) = (servers(1).await, servers(1).await);
     let ((_one, file), (_two, other)) = (written(&ours, ""), written(&others, ""));

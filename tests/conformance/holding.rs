@@ -126,6 +126,34 @@ async fn run_releases_after_the_body_and_returns_what_it_returned(world: impl Wo
     world.freed("run").await;
 }
 
+/// What an application's own functions fail with.
+#[derive(Debug)]
+enum Failed {
+    Lock(quorumlock::Error),
+    Work,
+}
+
+impl From<quorumlock::Error> for Failed {
+    fn from(error: quorumlock::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+async fn try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_way(world: impl World) {
+    let client = world.client().await;
+    let lock = client.lock("run");
+    let token = lock.try_run(SECOND, |lease| async move { Ok::<_, Failed>(lease.token()) }).await.unwrap();
+    assert!(token > 0);
+    let failed = lock.try_run(5 * SECOND, |_| async { Err::<(), _>(Failed::Work) }).await;
+    assert!(matches!(failed, Err(Failed::Work)), "{failed:?}");
+    let guard = lock.acquire(5 * SECOND).await.expect("it was released");
+    let held = lock.try_run(Duration::ZERO, |_| async { Ok::<_, Failed>(()) }).await;
+    assert!(matches!(&held, Err(Failed::Lock(error)) if error.is_timeout()), "{held:?}");
+    drop(guard);
+    client.quiet().await;
+    world.freed("run").await;
+}
+
 /// Tells when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 
@@ -178,5 +206,6 @@ both! {
         a_count_that_no_quorum_confirms_is_taken_back_and_the_first_guard_stands, a_dropped_guard_releases,
         a_release_whose_future_is_dropped_releases, a_second_release_is_harmless_to_the_next_holder,
         a_release_tells_when_the_keys_were_gone_already, run_releases_after_the_body_and_returns_what_it_returned,
+        try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_way,
         run_drops_its_body_the_moment_the_lock_is_lost, inspecting_tells_the_holder_and_what_a_quorum_agrees_on;
 }

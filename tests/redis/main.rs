@@ -5,6 +5,7 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod connecting;
+mod environment;
 mod lists;
 mod order;
 mod refusing;

@@ -1,14 +1,10 @@
 //! The TOML file. Passwords may stand in it, and better come from the environment.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
+use quorumlock::{Config, NodeConfig};
 
-use crate::duration;
+use crate::addresses::Parts;
 use crate::failure::Failure;
 use crate::password::PasswordFile;
 
@@ -18,38 +14,11 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
 /// What the file says. No Debug: it may hold passwords.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default)]
 pub(crate) struct File {
-    #[serde(skip)]
     shown: String,
-    #[serde(skip)]
     folder: PathBuf,
-    password_file: Option<String>,
-    #[serde(default)]
-    nodes: Vec<Node>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) ttl: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) max_ttl: Option<Duration>,
-    pub(crate) key_prefix: Option<String>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) connect_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) node_timeout: Option<Duration>,
-}
-
-/// One `[[nodes]]`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "[[nodes]], and below it url = \"redis://host:port\"; once for each node")]
-struct Node {
-    url: String,
-    user: Option<String>,
-    password: Option<String>,
-    /// The environment variable that holds the password.
-    password_env: Option<String>,
+    pub(crate) says: Config,
 }
 
 impl File {
@@ -61,17 +30,13 @@ impl File {
             return Err(wrong("too long for a configuration file".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let file = Self::parse(&text).map_err(wrong)?;
+        let says = parse(&text).map_err(wrong)?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Ok(Self { shown, folder, ..file })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| shown(text, &error))
+        Ok(Self { shown, folder, says })
     }
 
     pub(crate) const fn has_nodes(&self) -> bool {
-        !self.nodes.is_empty()
+        !self.says.nodes.is_empty()
     }
 
     /// The nodes' addresses, passwords filled in. Passwords are looked for only here: where the
@@ -79,51 +44,34 @@ impl File {
     /// `later`: who has none by then is given one.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
-        addresses(&self.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
+        addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 
     /// The file that it names beside itself.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);
-        self.password_file.as_ref().map(|path| PasswordFile::new(by(), Path::new(path), &self.folder))
+        self.says.password_file.as_ref().map(|path| PasswordFile::new(by(), path, &self.folder))
     }
 }
 
-fn addresses(nodes: &[Node], variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<Vec<String>, String> {
-    let address =
-        |(node, number): (&Node, u32)| node.address(&variable, later).map_err(|why| format!("node {number}: {why}"));
+fn addresses(
+    nodes: &[NodeConfig],
+    variable: impl Fn(&str) -> Option<String>,
+    later: bool,
+) -> Result<Vec<String>, String> {
+    let address = |(node, number): (&NodeConfig, u32)| {
+        parts(node).joined(&variable, later).map_err(|why| format!("node {number}: {why}"))
+    };
     nodes.iter().zip(1..).map(address).collect()
 }
 
-impl Node {
-    /// The address with user and password in it, percent-encoded.
-    fn address(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
-        let password = match (self.secret(variable)?, &self.user) {
-            (None, None) => return Ok(self.url.clone()),
-            (None, Some(_)) if !later => {
-                return Err("user without password; add password_env, or a password_file for all nodes".to_owned());
-            }
-            (password, _) => password.unwrap_or_default(),
-        };
-        let Some((scheme, rest)) = self.url.split_once("://") else {
-            return Err("its url has no scheme; write redis://host:port".to_owned());
-        };
-        if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
-            return Err("its url has a user or password already; give them once".to_owned());
-        }
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let user = self.user.as_deref().map(encoded).unwrap_or_default();
-        Ok(format!("{scheme}://{user}:{}@{rest}", encoded(&password)))
-    }
+fn parts(node: &NodeConfig) -> Parts<'_> {
+    let NodeConfig { url, user, password, password_env, .. } = node;
+    Parts { url, user: user.as_deref(), password: password.as_deref(), password_env: password_env.as_deref() }
+}
 
-    fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        let unset = |name: &str| format!("the environment variable {name} (password_env) is not set");
-        match (&self.password, &self.password_env) {
-            (Some(_), Some(_)) => Err("give password or password_env, not both".to_owned()),
-            (None, Some(name)) => variable(name).ok_or_else(|| unset(name)).map(Some),
-            (password, None) => Ok(password.clone()),
-        }
-    }
+fn parse(text: &str) -> Result<Config, String> {
+    toml::from_str(text).map_err(|error| shown(text, &error))
 }
 
 /// The error with its line's number, but without what the line says, since that may be a password.
@@ -139,7 +87,7 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
 fn without_values(message: &str) -> String {
     let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
     match message.split_once(", expected ").filter(|_| typed) {
-        Some((_, "a sequence")) => format!("write {NODES}"),
+        Some((_, right)) if right == "a sequence" || right.starts_with("a node ") => format!("write {NODES}"),
         Some((_, right)) => format!("write {right}"),
         None => without_quotes(message),
     }
@@ -153,31 +101,14 @@ fn without_quotes(message: &str) -> String {
     }
 }
 
-/// Reads a time, and tells by an example how one is written.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    struct Time;
-
-    impl Visitor<'_> for Time {
-        type Value = Duration;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
-            duration::parse(text).map_err(E::custom)
-        }
-    }
-
-    deserializer.deserialize_str(Time).map(Some)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn nodes(text: &str) -> Result<Vec<String>, String> {
-        addresses(&File::parse(text)?.nodes, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()), false)
+        addresses(&parse(text)?.nodes, |name| (name == "EU").then(|| "p@ss/w:rd".to_owned()), false)
     }
 
     fn refused(text: &str) -> String {
@@ -188,7 +119,7 @@ mod tests {
     fn a_file_tells_nodes_and_options() {
         let text =
             "ttl = \"10s\"\nkey_prefix = \"app:\"\n[[nodes]]\nurl = \"redis://eu\"\n[[nodes]]\nurl = \"redis://us\"\n";
-        let file = File::parse(text).unwrap();
+        let file = parse(text).unwrap();
         assert_eq!(nodes(text).unwrap(), ["redis://eu", "redis://us"]);
         assert_eq!((file.ttl, file.key_prefix.as_deref()), (Some(Duration::from_secs(10)), Some("app:")));
     }

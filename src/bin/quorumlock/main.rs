@@ -8,6 +8,9 @@
 #[cfg(not(unix))]
 compile_error!("the quorumlock command needs Unix: signals, process groups, parents that die; the library does not");
 
+// Read in one way by the library and the command.
+#[path = "../../config/addresses.rs"]
+mod addresses;
 mod bench;
 mod cli;
 mod config;
@@ -22,6 +25,8 @@ mod hold;
 mod latency;
 mod members;
 mod output;
+// Read in one way by the library and the command.
+#[path = "../../config/password.rs"]
 mod password;
 mod process;
 mod release;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, Quorum, QuorumBuilder};
 
+use crate::addresses::split;
 use crate::cli::Nodes;
 use crate::config::{self, File};
 use crate::duration::{self, exact};
@@ -20,6 +21,7 @@ pub(crate) const TIMEOUT: &str = "QUORUMLOCK_TIMEOUT";
 pub(crate) const NODES: &str = "QUORUMLOCK_NODES";
 pub(crate) const MAX_TTL: &str = "QUORUMLOCK_MAX_TTL";
 pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
+pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
 
 /// How to reach a quorum. No Debug: addresses may hold passwords.
 #[derive(Clone, Default)]
@@ -31,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_prefix: Option<String>,
+    pub(crate) key_format: Option<String>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
 }
@@ -48,19 +51,21 @@ impl Settings {
             None if file.has_nodes() && !listed => file.addresses(secret.is_some())?,
             None => environment.nodes,
         };
+        let says = file.says;
         let settings = Self {
             nodes,
             password: None,
-            ttl: file.ttl,
-            timeout: file.timeout,
-            max_ttl: given.max_ttl.or(origin.first(file.max_ttl, environment.max_ttl)),
-            key_prefix: given.key_prefix.clone().or(origin.first(file.key_prefix, environment.key_prefix)),
-            connect_timeout: given.connect_timeout.or(file.connect_timeout),
-            node_timeout: given.node_timeout.or(file.node_timeout),
+            ttl: says.ttl,
+            timeout: says.timeout,
+            max_ttl: given.max_ttl.or(origin.first(says.max_ttl, environment.max_ttl)),
+            key_prefix: given.key_prefix.clone().or(origin.first(says.key_prefix, environment.key_prefix)),
+            key_format: origin.first(says.key_format, environment.key_format),
+            connect_timeout: given.connect_timeout.or(says.connect_timeout),
+            node_timeout: given.node_timeout.or(says.node_timeout),
         };
         // Servers that are started here have no password, and are not told that of others.
         match secret.filter(|_| !settings.nodes.is_empty()) {
-            Some(secret) => Ok(settings.with_password(secret.read()?)),
+            Some(secret) => Ok(settings.with_password(secret.read().map_err(Failure::usage)?)),
             None => Ok(settings),
         }
     }
@@ -90,6 +95,7 @@ impl Settings {
             max_ttl: time(MAX_TTL)?,
             // An empty one is set all the same, and refused by the library.
             key_prefix: text(KEY_PREFIX)?,
+            key_format: variable(KEY_FORMAT)?,
             ..Self::default()
         })
     }
@@ -105,6 +111,7 @@ impl Settings {
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.clone(), QuorumBuilder::key_prefix);
+        let builder = with(builder, self.key_format.clone(), QuorumBuilder::key_format);
         let builder = with(builder, self.connect_timeout, QuorumBuilder::connect_timeout);
         with(builder, self.node_timeout, QuorumBuilder::node_timeout)
     }
@@ -123,7 +130,8 @@ impl Settings {
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
         let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
-        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix].into_iter().flatten();
+        let key_format = self.key_format.clone().map(|format| (KEY_FORMAT, format));
+        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix, key_format].into_iter().flatten();
         said.chain(files.map(|name| (name, String::new()))).collect()
     }
 }
@@ -193,20 +201,8 @@ fn password_file(given: &Nodes, file: &File) -> Option<PasswordFile> {
     option.or_else(|| path(PASSWORD_FILE).map(|path| here(PASSWORD_FILE, &path))).or_else(|| file.password_file())
 }
 
-/// The addresses of a list. No part of it is repeated: any may be a password with a comma.
-fn addresses(text: &str) -> Result<Vec<String>, Failure> {
-    let addresses: Vec<_> =
-        text.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
-    let lacking = addresses.iter().position(|address| !address.contains("://")).filter(|_| addresses.len() > 1);
-    match lacking {
-        Some(node) => Err(Failure::usage(format!(
-            "node {} of {}: a node's address lacks its scheme, as in redis://eu:6379. The list is split at commas: in \
-             a user or password write %2C for a comma",
-            node + 1,
-            addresses.len()
-        ))),
-        None => Ok(addresses),
-    }
+fn addresses(list: &str) -> Result<Vec<String>, Failure> {
+    split(list).map_err(Failure::usage)
 }
 
 /// A ttl from the environment. What the library would refuse is refused here, where its name is

@@ -1,13 +1,13 @@
 //! One password for all nodes whose addresses have none, from a file of its own: arguments and
 //! environments are shown to others, and files are given rights.
+//!
+//! The command reads it with the same functions.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::failure::Failure;
 
 /// More than any password needs; a file that is longer is another one.
 const LONGEST: usize = 4096;
@@ -28,11 +28,10 @@ impl PasswordFile {
         Self { by: by.into(), path: folder.join(given), is_path: given.is_absolute() }
     }
 
-    pub(crate) fn read(&self) -> Result<Password, Failure> {
+    pub(crate) fn read(&self) -> Result<Password, String> {
         let read = self.bytes().map_err(|error| error.to_string());
         let line = read.and_then(|bytes| first_line(bytes).map_err(str::to_owned));
-        let wrong = |why| Failure::usage(format!("{}: {why}; {RIGHT}", self.shown()));
-        line.map(|line| Password::new(&line)).map_err(wrong)
+        line.map(|line| Password::new(&line)).map_err(|why| format!("{}: {why}; {RIGHT}", self.shown()))
     }
 
     /// What says its length need not have it: a pipe, say.

@@ -1,0 +1,75 @@
+//! The runtime of a quorum that is used without async.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::Quorum;
+
+/// How long releases may go on after the last handle and guard were dropped. Nobody waits for that.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) quorum: Quorum,
+    /// There until this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Worker {
+    /// Starts a runtime, and on it a quorum.
+    pub(super) fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
+        refuse_within_a_runtime()?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("quorumlock").enable_all().build();
+        let runtime = runtime.map_err(|error| {
+            let message = format!("the quorum's thread could not be started: {error}");
+            Error::new(ErrorKind::Unavailable, message).with_source(Some(Arc::new(error)))
+        })?;
+        match runtime.block_on(opened) {
+            Ok(quorum) => Ok(Arc::new(Self { quorum, runtime: Some(runtime) })),
+            Err(error) => {
+                // Without it this would wait for a name server that does not answer.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for `future` on this thread.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        refuse_within_a_runtime()?;
+        // It goes with the last handle only.
+        let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
+        Ok(runtime.block_on(future))
+    }
+}
+
+impl Drop for Worker {
+    /// Where this is dropped nobody waits: the runtime ends itself when what was released has been
+    /// sent.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            let quorum = self.quorum.clone();
+            runtime.handle().clone().spawn(async move {
+                quorum.settled(FAREWELL).await;
+                drop(quorum);
+                runtime.shutdown_background();
+            });
+        }
+    }
+}
+
+/// Waiting there would keep the runtime from all else, and Tokio panics.
+fn refuse_within_a_runtime() -> Result<()> {
+    match Handle::try_current() {
+        Err(_) => Ok(()),
+        Ok(_) => Err(Error::config(
+            "quorumlock::blocking was called within a Tokio runtime; use quorumlock::Quorum there, or a thread of \
+             std::thread::spawn",
+        )),
+    }
+}

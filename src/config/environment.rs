@@ -1,0 +1,156 @@
+//! Settings from the environment: the variables of the `quorumlock` command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::file::Config;
+use super::{MAX_TTL, MIN_TTL};
+use crate::error::{Error, Result};
+use crate::words::{exact, parse};
+
+const NODES: &str = "QUORUMLOCK_NODES";
+const TTL: &str = "QUORUMLOCK_TTL";
+const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
+
+impl Config {
+    /// What the environment says. Variables that are not set, or empty, set nothing.
+    ///
+    /// | variable | field |
+    /// |---|---|
+    /// | `QUORUMLOCK_NODES` | `nodes`: addresses, separated by commas |
+    /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
+    /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
+    /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
+    ///
+    /// The command reads the same variables. It reads `QUORUMLOCK_CONFIG`, too, which names its
+    /// file; the library does not.
+    ///
+    /// # Errors
+    /// `Config` for a variable that makes no sense, by its name.
+    pub fn from_env() -> Result<Self> {
+        Variables(|name: &str| std::env::var_os(name)).read()
+    }
+}
+
+/// Where variables are looked up.
+struct Variables<F>(F);
+
+impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
+    fn read(&self) -> Result<Config> {
+        let nodes = self.set(NODES)?.map(|list| Config::from_urls(&list)).transpose();
+        Ok(Config {
+            password_file: self.path(PASSWORD_FILE),
+            password_by: Some(PASSWORD_FILE),
+            ttl: self.ttl()?,
+            timeout: self.time("QUORUMLOCK_TIMEOUT")?,
+            max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
+            // An empty one is set all the same, and refused later.
+            key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
+            key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
+            ..nodes.map_err(|error| Error::config(format!("{NODES}: {error}")))?.unwrap_or_default()
+        })
+    }
+
+    /// What would be refused later is refused here, where its name is known.
+    fn ttl(&self) -> Result<Option<Duration>> {
+        match self.time(TTL)? {
+            Some(ttl) if !(MIN_TTL..=MAX_TTL).contains(&ttl) => {
+                let (ttl, least, most) = (exact(ttl), exact(MIN_TTL), exact(MAX_TTL));
+                Err(Error::config(format!("{TTL} is {ttl}; use {least} to {most}")))
+            }
+            ttl => Ok(ttl),
+        }
+    }
+
+    fn time(&self, name: &str) -> Result<Option<Duration>> {
+        let time = self.set(name)?.map(|text| parse(&text));
+        time.transpose().map_err(|why| Error::config(format!("{name}: {why}")))
+    }
+
+    /// A path need not be UTF-8.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        (self.0)(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    fn set(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.text(name)?.filter(|text| !text.is_empty()))
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        let text = (self.0)(name).map(OsString::into_string).transpose();
+        text.map_err(|_| Error::config(format!("{name} is not UTF-8")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Config> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());
+        Variables(find).read()
+    }
+
+    #[test]
+    fn the_environment_sets_what_the_command_takes_from_it() {
+        let config = read(&[
+            ("QUORUMLOCK_NODES", "redis://eu, rediss://:a%2Cb@us:6380/2,"),
+            ("QUORUMLOCK_TTL", "10s"),
+            ("QUORUMLOCK_TIMEOUT", "1.5m"),
+            ("QUORUMLOCK_MAX_TTL", "30"),
+            ("QUORUMLOCK_KEY_PREFIX", "app:"),
+            ("QUORUMLOCK_KEY_FORMAT", "acme/{name}"),
+        ])
+        .unwrap();
+        assert_eq!(config.addresses().unwrap(), ["redis://eu", "rediss://:a%2Cb@us:6380/2"]);
+        let times = [config.ttl, config.timeout, config.max_ttl].map(|time| time.map(|time| time.as_secs()));
+        assert_eq!(times, [Some(10), Some(90), Some(30)]);
+        assert_eq!((config.key_prefix.as_deref(), config.key_format.as_deref()), (Some("app:"), Some("acme/{name}")));
+    }
+
+    #[test]
+    fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
+        let names = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_FORMAT", "PASSWORD_FILE"];
+        let empty = names.map(|name| (format!("QUORUMLOCK_{name}"), ""));
+        let empty: Vec<_> = empty.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        for config in [read(&[]).unwrap(), read(&empty).unwrap()] {
+            assert!(config.addresses().unwrap().is_empty() && config.ttl.is_none() && config.key_format.is_none());
+            assert!(config.timeout.is_none() && config.max_ttl.is_none() && config.key_prefix.is_none());
+        }
+        assert_eq!(read(&[("QUORUMLOCK_KEY_PREFIX", "")]).unwrap().key_prefix.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_the_variables_name_and_not_repeated() {
+        for (name, text, says) in [
+            ("QUORUMLOCK_TTL", "secret", "QUORUMLOCK_TTL: not a duration"),
+            ("QUORUMLOCK_TTL", "1ms", "QUORUMLOCK_TTL is 1 ms; use 100 ms to 24 h"),
+            ("QUORUMLOCK_TIMEOUT", "secret", "QUORUMLOCK_TIMEOUT: not a duration"),
+            ("QUORUMLOCK_MAX_TTL", "secret", "QUORUMLOCK_MAX_TTL: not a duration"),
+            (
+                "QUORUMLOCK_NODES",
+                "redis://eu,secret",
+                "QUORUMLOCK_NODES: node 2 of 2: a node's address lacks its scheme",
+            ),
+        ] {
+            let said = read(&[(name, text)]).unwrap_err().to_string();
+            assert!(said.contains(says) && !said.contains("secret"), "{said}");
+        }
+        let nowhere = read(&[("QUORUMLOCK_NODES", "redis://eu"), ("QUORUMLOCK_PASSWORD_FILE", "/nowhere/at/all")]);
+        let said = nowhere.unwrap().addresses().unwrap_err().to_string();
+        assert!(said.starts_with("QUORUMLOCK_PASSWORD_FILE: /nowhere/at/all: No such file"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_that_is_not_utf8_is_refused_but_as_a_path() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = |which: &'static str| {
+            Variables(move |name: &str| (name == which).then(|| OsString::from_vec(b"/nowhere/\xff".to_vec()))).read()
+        };
+        let said = odd("QUORUMLOCK_KEY_PREFIX").unwrap_err().to_string();
+        assert_eq!(said, "QUORUMLOCK_KEY_PREFIX is not UTF-8");
+        assert!(odd("QUORUMLOCK_PASSWORD_FILE").is_ok());
+    }
+}

@@ -1,0 +1,246 @@
+//! Settings of a quorum as files and environments have them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::addresses::{Parts, split};
+use super::password::PasswordFile;
+use crate::error::{Error, Result};
+
+/// The settings of a quorum as data: read from a configuration file, with the feature `serde`, or
+/// from the environment.
+///
+/// What is not set stays as [`QuorumBuilder`](crate::QuorumBuilder) has it. With `serde` every
+/// field may be left out, unknown ones are refused, and times are texts with their unit: `"500ms"`,
+/// `"30s"`, `"1.5m"`, `"2h"`. The fields are those of the `quorumlock` command's file, and mean the
+/// same. Whichever format the file has, its parser is yours; what that says of a mistake may repeat
+/// words of the file, passwords too.
+///
+/// Passwords are not shown by [`Debug`].
+///
+/// # Examples
+/// ```
+/// # #[cfg(feature = "serde")]
+/// # {
+/// let file = r#"{
+///     "ttl": "10s",
+///     "timeout": "2s",
+///     "nodes": [
+///         { "url": "rediss://eu:6380", "user": "locks", "password": "secret" },
+///         { "url": "redis://us:6379" }
+///     ]
+/// }"#;
+/// let config: quorumlock::Config = serde_json::from_str(file).unwrap();
+/// let builder = config.builder().unwrap(); // .connect().await
+/// # drop(builder);
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Config {
+    /// The nodes.
+    pub nodes: Vec<NodeConfig>,
+    /// A file whose first line is the password of all nodes that have none. A relative path begins
+    /// in the working directory, or where [`relative_to`](Self::relative_to) says.
+    pub password_file: Option<PathBuf>,
+    /// See [`LockOptions::ttl`](crate::LockOptions::ttl).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    pub ttl: Option<Duration>,
+    /// See [`LockOptions::wait`](crate::LockOptions::wait).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    pub timeout: Option<Duration>,
+    /// See [`QuorumBuilder::max_ttl`](crate::QuorumBuilder::max_ttl).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    pub max_ttl: Option<Duration>,
+    /// See [`QuorumBuilder::key_prefix`](crate::QuorumBuilder::key_prefix).
+    pub key_prefix: Option<String>,
+    /// See [`QuorumBuilder::key_format`](crate::QuorumBuilder::key_format).
+    pub key_format: Option<String>,
+    /// See [`QuorumBuilder::connect_timeout`](crate::QuorumBuilder::connect_timeout).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    pub connect_timeout: Option<Duration>,
+    /// See [`QuorumBuilder::node_timeout`](crate::QuorumBuilder::node_timeout).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    pub node_timeout: Option<Duration>,
+    /// Where a relative `password_file` begins.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(super) folder: PathBuf,
+    /// Who names it, for errors, where that is not the field.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(super) password_by: Option<&'static str>,
+}
+
+/// One node of a [`Config`].
+#[derive(Clone, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(deny_unknown_fields, expecting = "a node with its url, as in redis://host:port")
+)]
+#[non_exhaustive]
+pub struct NodeConfig {
+    /// Its [address](crate::QuorumBuilder::node). User and password may stand there,
+    /// percent-encoded, or beside it, as they are.
+    pub url: String,
+    /// Its user.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<String>,
+    /// The environment variable that holds the password.
+    pub password_env: Option<String>,
+}
+
+impl NodeConfig {
+    /// The node at this [address](crate::QuorumBuilder::node).
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), ..Self::default() }
+    }
+
+    fn joined(&self, later: bool) -> Result<String, String> {
+        let Self { url, user, password, password_env } = self;
+        let (user, password, password_env) = (user.as_deref(), password.as_deref(), password_env.as_deref());
+        Parts { url, user, password, password_env }.joined(|name| std::env::var(name).ok(), later)
+    }
+}
+
+impl Config {
+    /// The nodes of a list, whose addresses are separated by commas:
+    /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
+    ///
+    /// # Errors
+    /// `Config` for an address without a scheme. Whether addresses make sense otherwise is told
+    /// when the quorum connects.
+    pub fn from_urls(list: &str) -> Result<Self> {
+        let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
+        Ok(Self { nodes, ..Self::default() })
+    }
+
+    /// A relative `password_file` begins at `folder`: that of the configuration file, say.
+    #[must_use]
+    pub fn relative_to(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = folder.into();
+        self
+    }
+
+    /// The nodes' addresses, passwords filled in.
+    pub(crate) fn addresses(&self) -> Result<Vec<String>> {
+        let joined = |(node, number): (&NodeConfig, u32)| {
+            let address = node.joined(self.password_file.is_some());
+            address.map_err(|why| Error::config(format!("node {number}: {why}")))
+        };
+        let addresses: Vec<_> = self.nodes.iter().zip(1..).map(joined).collect::<Result<_>>()?;
+        let Some(path) = &self.password_file else { return Ok(addresses) };
+        let file = PasswordFile::new(self.password_by.unwrap_or("password_file"), path, &self.folder);
+        let password = file.read().map_err(Error::config)?;
+        Ok(addresses.iter().map(|address| password.within(address)).collect())
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Leaves the nodes out: they may have passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("nodes", &self.nodes.len())
+            .field("ttl", &self.ttl)
+            .field("timeout", &self.timeout)
+            .field("max_ttl", &self.max_ttl)
+            .field("key_prefix", &self.key_prefix)
+            .field("key_format", &self.key_format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for NodeConfig {
+    /// Says nothing: all of it may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeConfig").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(nodes: impl IntoIterator<Item = NodeConfig>) -> Config {
+        Config { nodes: nodes.into_iter().collect(), ..Config::default() }
+    }
+
+    fn node(user: Option<&str>, password: Option<&str>, password_env: Option<&str>) -> NodeConfig {
+        let (user, password, password_env) =
+            (user.map(str::to_owned), password.map(str::to_owned), password_env.map(str::to_owned));
+        NodeConfig { user, password, password_env, ..NodeConfig::new("rediss://eu:6380/2") }
+    }
+
+    fn refused(config: &Config) -> String {
+        let error = config.addresses().unwrap_err();
+        assert!(error.is_config() && !error.to_string().contains("secret"), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn users_and_passwords_are_encoded_into_addresses() {
+        let address = |node| with([node]).addresses().unwrap().remove(0);
+        assert_eq!(address(node(Some("a b"), Some("c"), None)), "rediss://a%20b:c@eu:6380/2");
+        assert_eq!(address(node(None, Some("p@ss/w:rd"), None)), "rediss://:p%40ss%2Fw%3Ard@eu:6380/2");
+        assert_eq!(address(node(None, None, None)), "rediss://eu:6380/2");
+    }
+
+    #[test]
+    fn nodes_that_make_no_sense_are_refused_by_their_number() {
+        let good = || NodeConfig::new("redis://us");
+        for (bad, says) in [
+            (node(Some("secret"), None, None), "node 2: user without password"),
+            (node(None, Some("secret"), Some("UNSET_ANYWHERE")), "node 2: give password or password_env, not both"),
+            (node(None, None, Some("UNSET_ANYWHERE")), "UNSET_ANYWHERE (password_env) is not set"),
+            (NodeConfig { url: "secret".into(), ..node(None, Some("a"), None) }, "its url has no scheme"),
+            (NodeConfig { url: "redis://:secret@eu".into(), ..node(None, Some("a"), None) }, "give them once"),
+        ] {
+            let said = refused(&with([good(), bad]));
+            assert!(said.contains(says), "{said}");
+        }
+        assert!(Config::from_urls("redis://eu,secret").unwrap_err().to_string().contains("node 2 of 2"));
+    }
+
+    #[test]
+    fn a_password_file_beside_the_configuration_is_for_all_who_have_none() {
+        let folder = tempfile::TempDir::new().unwrap();
+        std::fs::write(folder.path().join("password"), "p@ss\n").unwrap();
+        let own = NodeConfig::new("redis://:own@us");
+        let config = Config { password_file: Some("password".into()), ..with([node(Some("a"), None, None), own]) };
+        let addresses = config.clone().relative_to(folder.path()).addresses().unwrap();
+        assert_eq!(addresses, ["rediss://a:p%40ss@eu:6380/2", "redis://:own@us"]);
+        assert!(refused(&config.relative_to("/nowhere")).starts_with("password_file: "));
+    }
+
+    #[test]
+    fn nothing_that_may_be_a_password_is_shown() {
+        let config =
+            with([node(Some("secret"), Some("secret"), Some("secret")), NodeConfig::new("redis://:secret@eu")]);
+        assert_eq!(format!("{:?}", config.nodes), "[NodeConfig { .. }, NodeConfig { .. }]");
+        let config = Config { password_file: Some("secret".into()), ..config };
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_configuration_is_read_from_what_serde_reads() {
+        let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
+        let config = read(r#"{"ttl": "1.5m", "key_prefix": "app:", "nodes": [{"url": "redis://eu"}]}"#).unwrap();
+        assert_eq!((config.ttl, config.key_prefix.as_deref()), (Some(Duration::from_secs(90)), Some("app:")));
+        assert_eq!(config.addresses().unwrap(), ["redis://eu"]);
+        assert!(read("{}").unwrap().nodes.is_empty());
+        for (text, says) in [
+            (r#"{"ttll": "1s"}"#, "unknown field `ttll`"),
+            (r#"{"ttl": 30}"#, "the time in quotes and with its unit"),
+            (r#"{"ttl": "secret"}"#, "not a duration; write 500ms"),
+            (r#"{"nodes": ["redis://:secret@eu"]}"#, "a node with its url, as in redis://host:port"),
+            (r#"{"nodes": [{"user": "secret"}]}"#, "missing field `url`"),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+}

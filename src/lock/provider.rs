@@ -1,0 +1,167 @@
+//! Locks by name as trait objects, for programs that have them injected.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mutex::QuorumLock;
+use super::quorum::Quorum;
+use super::scoped::under;
+use crate::error::{Error, Result};
+use crate::lease::{Lease, LockGuard};
+
+/// What a [`DistributedLock`] returns: a future in a box.
+pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// Whoever hands out locks by name. [`Quorum`] does, whether its nodes are servers or in memory: a
+/// program that takes an `Arc<dyn LockProvider>` runs on servers, and its tests run in memory.
+///
+/// Implement it to stand between a program and its quorum: to put names into a scope, to count, to
+/// refuse. What is to be acquired is a [`LockGuard`] in the end, so a quorum is behind it.
+///
+/// **Other kinds of locks will be methods with a body**, which refuses, as
+/// [`lock_all`](Self::lock_all) does. They break no implementation.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// use quorumlock::{LockProvider, Quorum, Result};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// struct Orders {
+///     locks: Arc<dyn LockProvider>,
+/// }
+///
+/// impl Orders {
+///     async fn ship(&self, order: u32) -> Result<u64> {
+///         let lock = self.locks.lock(&format!("orders/{order}"));
+///         lock.run(Duration::from_secs(5), |lease| async move { lease.token() }).await
+///     }
+/// }
+///
+/// let orders = Orders { locks: Arc::new(Quorum::in_memory(3)?) };
+/// assert!(orders.ship(42).await? < orders.ship(42).await?);
+/// # Ok(())
+/// # }
+/// ```
+pub trait LockProvider: fmt::Debug + Send + Sync {
+    /// The lock on `name`, as [`Quorum::lock`]. A bad name is refused when it is first acquired.
+    fn lock(&self, name: &str) -> Box<dyn DistributedLock>;
+
+    /// The lock on all of `names`, as [`Quorum::lock_all`]. A provider that does not say otherwise
+    /// has none: acquiring it is refused with `Config`.
+    fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
+        let _ = names;
+        Box::new(Without("locks on several names"))
+    }
+}
+
+/// A lock of a [`LockProvider`]. Dropping one of its futures is safe at any point: what was granted
+/// is released in the background.
+///
+/// Methods that come later have a body.
+pub trait DistributedLock: fmt::Debug + Send + Sync {
+    /// Acquires the lock, waiting for `timeout` at most: see [`QuorumLock::acquire`].
+    fn acquire(&self, timeout: Duration) -> Locking<'_, LockGuard>;
+
+    /// The same with the lock's own wait: see [`QuorumLock::acquire_default`].
+    fn acquire_default(&self) -> Locking<'_, LockGuard>;
+
+    /// Makes one try, and waits for nobody: see [`QuorumLock::try_acquire`].
+    fn try_acquire(&self) -> Locking<'_, Option<LockGuard>>;
+}
+
+impl dyn DistributedLock {
+    /// Acquires the lock, runs `body`, and releases it; drops the body the moment the lock is lost.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::run`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn run<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future,
+    {
+        under(self.acquire(timeout).await?, body).await
+    }
+
+    /// As [`run`](#method.run), for a body that can fail.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_run`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn try_run<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(timeout, body).await?
+    }
+}
+
+impl LockProvider for Quorum {
+    fn lock(&self, name: &str) -> Box<dyn DistributedLock> {
+        Box::new(Self::lock(self, name))
+    }
+
+    fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
+        Box::new(Self::lock_all(self, names))
+    }
+}
+
+impl<P: LockProvider + ?Sized> LockProvider for Arc<P> {
+    fn lock(&self, name: &str) -> Box<dyn DistributedLock> {
+        (**self).lock(name)
+    }
+
+    fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
+        (**self).lock_all(names)
+    }
+}
+
+impl DistributedLock for QuorumLock {
+    fn acquire(&self, timeout: Duration) -> Locking<'_, LockGuard> {
+        Box::pin(Self::acquire(self, timeout))
+    }
+
+    fn acquire_default(&self) -> Locking<'_, LockGuard> {
+        Box::pin(Self::acquire_default(self))
+    }
+
+    fn try_acquire(&self) -> Locking<'_, Option<LockGuard>> {
+        Box::pin(Self::try_acquire(self))
+    }
+}
+
+/// A lock of a kind that a provider does not have.
+#[derive(Debug)]
+struct Without(&'static str);
+
+impl Without {
+    fn refused<T: Send + 'static>(&self) -> Locking<'_, T> {
+        Box::pin(ready(Err(Error::config(format!("this LockProvider has no {}; implement them there", self.0)))))
+    }
+}
+
+impl DistributedLock for Without {
+    fn acquire(&self, _: Duration) -> Locking<'_, LockGuard> {
+        self.refused()
+    }
+
+    fn acquire_default(&self) -> Locking<'_, LockGuard> {
+        self.refused()
+    }
+
+    fn try_acquire(&self) -> Locking<'_, Option<LockGuard>> {
+        self.refused()
+    }
+}

@@ -1,0 +1,204 @@
+//! Locks without async, over real servers and in memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::server::Server;
+use common::{PATIENCE, unguarded};
+use quorumlock::blocking::{LockGuard, Quorum, QuorumLock};
+use quorumlock::{Error, LockOptions, Owner, QuorumBuilder, Released};
+use tokio::runtime::{Builder, Runtime};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn servers(count: usize) -> Vec<Server> {
+    Runtime::new().unwrap().block_on(common::servers(count))
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A builder of locks that do not end by themselves while a test runs.
+fn lasting(servers: &[Server]) -> QuorumBuilder {
+    unguarded(servers).ttl(600 * SECOND)
+}
+
+#[test]
+fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
+    let servers = servers(3);
+    let quorum = Quorum::connect(unguarded(&servers)).unwrap();
+    let (inside, sections) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let (lock, inside, sections) = (quorum.lock("it"), &inside, &sections);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let guard = lock.acquire(30 * SECOND).unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                    sections.fetch_add(1, Ordering::SeqCst);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(guard.release().unwrap(), Released::Released);
+                }
+            });
+        }
+    });
+    assert_eq!(sections.into_inner(), 80);
+}
+
+#[test]
+fn a_lock_is_renewed_without_anybody_who_waits() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let lock = quorum.lock_with("it", &quorum.options().ttl(Duration::from_millis(200))).unwrap();
+    let guard = lock.acquire(SECOND).unwrap();
+    let until = Instant::now() + 3 * Duration::from_millis(200);
+    eventually("three ttls have passed", || Instant::now() > until);
+    assert!(guard.is_held());
+    assert_eq!(guard.release().unwrap(), Released::Released);
+}
+
+#[test]
+fn what_is_dropped_last_of_all_is_released_and_nothing_stays() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    for _ in 0..5 {
+        let guard = Quorum::connect(lasting(&servers).client_name("gone")).unwrap().lock("it").acquire(SECOND).unwrap();
+        assert!(other.lock("it").try_acquire().unwrap().is_none());
+        assert!(guard.is_held(), "without the handle and the lock");
+        drop(guard);
+        other.lock("it").acquire(PATIENCE).unwrap().release().unwrap();
+    }
+    let connected = |server: &Server| server.command(&["CLIENT", "LIST"]).contains("name=gone");
+    eventually("its connections have ended", || !servers.iter().any(connected));
+}
+
+#[test]
+fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let quorum = Quorum::connect(lasting(&servers)).unwrap();
+    let names = |set: usize| (0..500).map(move |name| format!("{set}/{name}"));
+    let guards: Vec<_> = (0..20).map(|set| quorum.lock_all(names(set)).acquire(PATIENCE).unwrap()).collect();
+    drop(quorum);
+    drop(guards);
+    for set in 0..20 {
+        other.lock_all(names(set)).acquire(PATIENCE).unwrap().release().unwrap();
+    }
+}
+
+#[test]
+fn within_a_tokio_runtime_calls_are_errors_and_drops_are_fine() {
+    let said =
+        |error: Error| assert!(error.is_config() && error.to_string().contains("within a Tokio runtime"), "{error}");
+    let (one, many) = (Builder::new_current_thread().build().unwrap(), Runtime::new().unwrap());
+    let calls = move |quorum: Quorum, lock: QuorumLock, guard: LockGuard, released: LockGuard| {
+        said(Quorum::in_memory(3).unwrap_err());
+        said(Quorum::connect(QuorumBuilder::default()).unwrap_err());
+        said(Quorum::open(QuorumBuilder::default()).unwrap_err());
+        said(Quorum::from_env().unwrap_err());
+        said(lock.acquire(SECOND).unwrap_err());
+        said(lock.acquire_default().unwrap_err());
+        said(lock.try_acquire().unwrap_err());
+        said(lock.run(SECOND, |_| ()).unwrap_err());
+        said(quorum.inspect("it").unwrap_err());
+        said(quorum.revoke("it").unwrap_err());
+        said(quorum.force_release("it").unwrap_err());
+        said(quorum.ready(SECOND).unwrap_err());
+        said(quorum.shutdown(SECOND).unwrap_err());
+        said(guard.reenter().unwrap_err());
+        assert!(guard.is_held());
+        said(released.release().unwrap_err());
+        drop((guard, lock, quorum));
+    };
+    let held = || {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let lock = quorum.lock("it");
+        let (guard, released) = (lock.acquire(SECOND).unwrap(), quorum.lock("other").acquire(SECOND).unwrap());
+        (quorum, lock, guard, released)
+    };
+    for runtime in [&one, &many] {
+        let (quorum, lock, guard, released) = held();
+        runtime.block_on(async { calls(quorum, lock, guard, released) });
+    }
+    let (quorum, lock, guard, released) = held();
+    many.block_on(many.spawn_blocking(move || calls(quorum, lock, guard, released))).unwrap();
+}
+
+#[test]
+fn what_is_dropped_within_a_runtime_is_released() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let quorum = Quorum::connect(lasting(&servers)).unwrap();
+    let guard = quorum.lock("it").acquire(SECOND).unwrap();
+    Runtime::new().unwrap().block_on(async { drop((quorum, guard)) });
+    assert!(other.lock("it").acquire(PATIENCE).is_ok());
+}
+
+#[test]
+fn run_releases_whatever_its_body_comes_to() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let lock = quorum.lock("it");
+    assert!(lock.run(SECOND, |lease| lease.token()).unwrap() > 0);
+    let failed = lock.try_run(SECOND, |_| "x".parse::<u32>().map_err(Box::<dyn std::error::Error>::from));
+    assert!(failed.unwrap_err().to_string().contains("invalid digit"));
+    let panicked = catch_unwind(AssertUnwindSafe(|| lock.run(SECOND, |_| panic!("on purpose"))));
+    assert!(panicked.is_err());
+    let guard = lock.acquire(5 * SECOND).expect("it was released each time");
+    let refused = lock.try_run(Duration::ZERO, |_| Ok::<_, Box<dyn std::error::Error>>(()));
+    assert!(refused.unwrap_err().downcast_ref::<Error>().unwrap().is_timeout());
+    drop(guard);
+}
+
+#[test]
+fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let lock = quorum.lock_with("it", &quorum.options().ttl(SECOND)).unwrap();
+    let lost = lock.run(SECOND, |lease| {
+        quorum.revoke("it").unwrap();
+        eventually("the lock is lost", || !lease.is_held());
+    });
+    assert!(lost.unwrap_err().is_lost());
+    assert!(lock.acquire(10 * SECOND).unwrap().is_held());
+}
+
+#[test]
+fn sets_owners_and_second_guards_are_as_with_async() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let owner = Owner::new();
+    let set = quorum.lock_all(["b", "a"]).owned_by(&owner);
+    let (guard, again) = (set.acquire(SECOND).unwrap(), set.try_acquire().unwrap().unwrap());
+    assert_eq!(guard.names().collect::<Vec<_>>(), ["a", "b"]);
+    let third = again.reenter().unwrap();
+    drop((guard, again));
+    assert!(third.is_held() && quorum.lock("a").try_acquire().unwrap().is_none());
+    assert_eq!(quorum.inspect("a").unwrap().agreed(), Some(true));
+    assert_eq!(third.release().unwrap(), Released::Released);
+    let impatient = quorum.options().wait(Duration::ZERO);
+    let free = quorum.lock_all_with(["a", "b"], &impatient).unwrap().acquire_default().unwrap();
+    let error = quorum.lock_with("a", &impatient).unwrap().acquire_default().unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    drop(free);
+}
+
+#[test]
+fn bad_input_and_a_shutdown_are_told_as_with_async() {
+    assert!(Quorum::in_memory(0).unwrap_err().is_config());
+    assert!(Quorum::connect(QuorumBuilder::default()).unwrap_err().to_string().contains("no node is configured"));
+    let nobody = QuorumBuilder::default().node("redis://127.0.0.1:1").connect_timeout(Duration::from_millis(50));
+    assert!(Quorum::connect(nobody).unwrap_err().is_unavailable());
+    let quorum = Quorum::in_memory(3).unwrap();
+    assert!(quorum.lock("").acquire(SECOND).unwrap_err().is_config());
+    assert!(quorum.lock_with("it", &LockOptions::default().ttl(Duration::ZERO)).unwrap_err().is_config());
+    let guard = quorum.lock("it").acquire(SECOND).unwrap();
+    quorum.shutdown(SECOND).unwrap();
+    assert!(!guard.is_held() && quorum.lock("it").acquire(SECOND).unwrap_err().is_closed());
+}

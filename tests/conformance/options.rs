@@ -1,0 +1,124 @@
+//! What a lock's and a quorum's options promise: default waits, bounded rounds, formats of keys.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use quorumlock::node::Verb;
+
+use crate::common::eventually;
+use crate::world::{Memory, World};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn a_default_wait_is_that_of_the_quorum_or_of_the_lock(world: impl World) {
+    let client = world.client_with(|builder| builder.wait(Duration::ZERO)).await;
+    let guard = client.lock("it").acquire_default().await.unwrap();
+    assert!(client.lock("it").acquire_default().await.unwrap_err().is_timeout());
+    let patient = client.lock_with("it", &client.options().wait(60 * SECOND)).unwrap();
+    let mut waits = pin!(patient.acquire_default());
+    assert!((&mut waits).now_or_never().is_none());
+    let (next, released) = tokio::join!(waits, guard.release());
+    released.unwrap();
+    assert!(next.unwrap().is_held());
+}
+
+async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
+    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    for (most, fair) in [(1, true), (3, true), (3, false)] {
+        let options = client.options().max_rounds(most).fair(fair);
+        let lock = client.lock_with("it", &options).unwrap();
+        let error = lock.acquire(60 * SECOND).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert!(error.to_string().contains(&format!("max_rounds ({most}) ended the wait")), "{error}");
+        assert_eq!(error.nodes().len(), 3, "{error}");
+        assert!(lock.try_acquire().await.unwrap().is_none());
+        // Its time ended first.
+        let error = lock.acquire(Duration::ZERO).await.unwrap_err();
+        assert!(error.is_timeout() && !error.to_string().contains("max_rounds"), "{error}");
+    }
+    let waiting = async || {
+        let nodes = other.inspect("it").await.unwrap().nodes;
+        nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|it| it.waiting == 0))
+    };
+    eventually("it has left all lines", waiting).await;
+    guard.release().await.unwrap();
+    let lock = client.lock_with("it", &client.options().max_rounds(1)).unwrap();
+    eventually("it is free again", async || lock.acquire(60 * SECOND).await.is_ok()).await;
+}
+
+/// In memory, where claims are counted by themselves.
+#[tokio::test(start_paused = true)]
+async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
+    let world = Memory::start(3).await;
+    let (client, other) = (world.client().await, world.client().await);
+    let _guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let claims = || world.faults.iter().map(|node| node.asked(Verb::Claim)).collect::<Vec<_>>();
+    for most in [1, 2, 5] {
+        let before = claims();
+        let lock = client.lock_with("it", &client.options().max_rounds(most)).unwrap();
+        assert!(lock.acquire(600 * SECOND).await.unwrap_err().is_timeout());
+        let rounds: Vec<_> = claims().iter().zip(before).map(|(now, before)| now - before).collect();
+        assert_eq!(rounds, [u64::from(most); 3]);
+    }
+}
+
+async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let first = client.lock("it");
+    let mut first = pin!(first.acquire(60 * SECOND));
+    assert!((&mut first).now_or_never().is_none());
+    let options = client.options().max_rounds(2).round_timeout(100 * MS);
+    let second = client.lock_with("it", &options).unwrap();
+    let error = tokio::select! {
+        _ = &mut first => panic!("another client holds it"),
+        second = second.acquire(60 * SECOND) => second.unwrap_err(),
+    };
+    let said = error.to_string();
+    assert!(error.is_timeout() && said.contains("before this caller until max_rounds (2) ended the wait"), "{said}");
+    let (first, released) = tokio::join!(first, guard.release());
+    released.unwrap();
+    assert!(first.unwrap().is_held());
+}
+
+async fn rounds_that_no_quorum_answers_are_unavailable(mut world: impl World) {
+    let client = world.client().await;
+    (0..2).for_each(|node| world.kill(node));
+    let options = client.options().max_rounds(2).round_timeout(100 * MS);
+    let error = client.lock_with("it", &options).unwrap().acquire(60 * SECOND).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("max_rounds (2)"), "{error}");
+}
+
+async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
+    let tenant = |format: &'static str| world.client_with(move |builder| builder.key_format(format));
+    let (acme, umbrella, plain) = (tenant("acme/{name}").await, tenant("umbrella/{name}").await, world.client().await);
+    let guard = acme.lock("it").acquire(SECOND).await.unwrap();
+    assert_eq!(guard.name(), "acme/it");
+    let theirs = umbrella.lock("it").try_acquire().await.unwrap().expect("another tenant's");
+    assert!(acme.lock("it").try_acquire().await.unwrap().is_none());
+    assert!(plain.lock("acme/it").try_acquire().await.unwrap().is_none());
+    let error = acme.lock_all(["it", ""]).acquire(SECOND).await.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("name is empty"), "{error}");
+    drop(theirs);
+    // It is handed over under this name too.
+    let (waits, lock) = (tenant("acme/{name}").await, plain.lock("acme/it"));
+    let waits = waits.lock("it");
+    let mut next = pin!(waits.acquire(30 * SECOND));
+    assert!((&mut next).now_or_never().is_none());
+    let (next, released) = tokio::join!(next, guard.release());
+    released.unwrap();
+    assert!(next.unwrap().is_held());
+    eventually("it is free", async || lock.try_acquire().await.unwrap().is_some()).await;
+}
+
+both! {
+    3 nodes:
+        a_default_wait_is_that_of_the_quorum_or_of_the_lock,
+        a_caller_whose_rounds_are_used_up_gives_up_and_says_so,
+        rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process,
+        rounds_that_no_quorum_answers_are_unavailable,
+        a_key_format_keeps_tenants_apart_on_the_same_nodes;
+}

@@ -1,0 +1,136 @@
+//! Owners: a lock that is acquired again by whoever holds it, from anywhere in the process.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use quorumlock::{Owner, Released};
+
+use crate::common::{PATIENCE, eventually};
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(world: impl World) {
+    let (client, owner) = (world.client().await, Owner::new());
+    let lock = || client.lock("it").owned_by(&owner);
+    let outer = lock().acquire(SECOND).await.unwrap();
+    let inner = lock().acquire(Duration::ZERO).await.unwrap();
+    let last = lock().try_acquire().await.unwrap().expect("its owner holds it");
+    assert_eq!((inner.token(), last.token()), (outer.token(), outer.token()));
+    eventually("nodes know the count", async || world.look(0, "it").await.count == 3).await;
+    assert_eq!(outer.release().await.unwrap(), Released::Released);
+    drop(last);
+    assert!(inner.is_held() && client.lock("it").try_acquire().await.unwrap().is_none());
+    assert_eq!(inner.release().await.unwrap(), Released::Released);
+    world.freed("it").await;
+    let anew = lock().acquire(SECOND).await.unwrap();
+    eventually("it is held once", async || world.look(0, "it").await.count == 1).await;
+    drop(anew);
+}
+
+async fn owners_exclude_each_other_and_whoever_has_none(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (mine, yours) = (Owner::new(), Owner::new());
+    let guard = client.lock("it").owned_by(&mine).acquire(SECOND).await.unwrap();
+    assert!(client.lock("it").owned_by(&yours).try_acquire().await.unwrap().is_none());
+    assert!(client.lock("it").try_acquire().await.unwrap().is_none());
+    assert!(other.lock("it").owned_by(&mine).try_acquire().await.unwrap().is_none(), "it is held by one client");
+    assert!(client.lock("other").owned_by(&yours).try_acquire().await.unwrap().is_some());
+    drop(guard);
+    assert!(client.lock("it").owned_by(&yours).acquire(5 * SECOND).await.is_ok());
+}
+
+async fn an_owner_acquires_a_set_again_in_whatever_order(world: impl World) {
+    let (client, owner) = (world.client().await, Owner::new());
+    let first = client.lock_all(["a", "b"]).owned_by(&owner).acquire(SECOND).await.unwrap();
+    let again = client.lock_all(["b", "a", "b"]).owned_by(&owner.clone()).try_acquire().await.unwrap().unwrap();
+    assert_eq!(first.token(), again.token());
+    assert!(client.lock("a").owned_by(&owner).try_acquire().await.unwrap().is_none(), "another lock");
+}
+
+async fn tasks_of_one_owner_that_acquire_at_once_get_one_hold(world: impl World) {
+    let (client, owner) = (world.client().await, Owner::new());
+    for round in 0..5 {
+        let lock = client.lock(format!("it/{round}")).owned_by(&owner);
+        let waits = (0..8).map(async |task| match task % 2 {
+            0 => lock.acquire(5 * SECOND).await.unwrap(),
+            _ => lock.try_acquire().await.unwrap().expect("its owner is about to hold it"),
+        });
+        let guards = join_all(waits).await;
+        assert!(guards.iter().all(|guard| guard.is_held() && guard.token() == guards[0].token()));
+    }
+}
+
+async fn who_gives_up_lets_the_next_of_its_owner_acquire(world: impl World) {
+    let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
+    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let lock = client.lock("it").owned_by(&owner);
+    let mut second = Box::pin(lock.acquire(30 * SECOND));
+    {
+        let mut first = Box::pin(lock.acquire(30 * SECOND));
+        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+        let error = lock.acquire(20 * MS).await.unwrap_err();
+        assert!(
+            error.is_timeout() && error.to_string().contains("\"it\": another caller of the same owner"),
+            "{error}"
+        );
+        let waits = async || {
+            let nodes = client.inspect("it").await.unwrap().nodes;
+            nodes.iter().any(|(_, said)| said.as_ref().is_ok_and(|it| it.waiting > 0))
+        };
+        tokio::select! {
+            _ = &mut first => panic!("another client holds it"),
+            () = eventually("the first waits", waits) => {}
+        }
+    }
+    let (won, released) = tokio::join!(second, guard.release());
+    released.unwrap();
+    assert!(won.unwrap().is_held());
+}
+
+async fn a_lock_that_its_owner_lost_is_acquired_anew(world: impl World) {
+    let (client, owner) = (world.client_with(|builder| builder.ttl(SECOND)).await, Owner::new());
+    let lock = client.lock("it").owned_by(&owner);
+    let (first, second) = (lock.acquire(SECOND).await.unwrap(), lock.acquire(SECOND).await.unwrap());
+    client.revoke("it").await.unwrap();
+    for guard in [&first, &second] {
+        tokio::time::timeout(PATIENCE, guard.lost()).await.expect("both are lost");
+    }
+    let anew = lock.acquire(10 * SECOND).await.unwrap();
+    assert!(anew.token() > first.token() && anew.is_held() && !second.is_held());
+    assert_eq!(second.release().await.unwrap(), Released::AlreadyExpired);
+    drop(first);
+    assert!(anew.is_held());
+}
+
+async fn a_shutdown_ends_what_an_owner_waits_for(world: impl World) {
+    let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
+    let _guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let lock = client.lock("it").owned_by(&owner);
+    let (mut first, mut second) = (pin!(lock.acquire(600 * SECOND)), pin!(lock.acquire(600 * SECOND)));
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    client.shutdown(SECOND).await;
+    assert!(second.await.unwrap_err().is_closed() && first.await.unwrap_err().is_closed());
+    assert!(lock.try_acquire().await.unwrap_err().is_closed());
+}
+
+async fn a_bad_name_is_refused_with_an_owner_too(world: impl World) {
+    let (client, owner) = (world.client().await, Owner::new());
+    assert!(client.lock("").owned_by(&owner).acquire(SECOND).await.unwrap_err().is_config());
+    assert!(client.lock_all(Vec::<String>::new()).owned_by(&owner).try_acquire().await.unwrap_err().is_config());
+}
+
+both! {
+    3 nodes:
+        an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard,
+        owners_exclude_each_other_and_whoever_has_none,
+        an_owner_acquires_a_set_again_in_whatever_order,
+        tasks_of_one_owner_that_acquire_at_once_get_one_hold,
+        who_gives_up_lets_the_next_of_its_owner_acquire,
+        a_lock_that_its_owner_lost_is_acquired_anew,
+        a_shutdown_ends_what_an_owner_waits_for,
+        a_bad_name_is_refused_with_an_owner_too;
+}

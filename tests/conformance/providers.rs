@@ -1,0 +1,68 @@
+//! Locks that a program has injected.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use quorumlock::{DistributedLock, LockProvider, Result};
+
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A program's own provider: its names are in a scope, and counted.
+#[derive(Debug)]
+struct Scoped {
+    scope: &'static str,
+    of: Arc<dyn LockProvider>,
+    asked: AtomicU32,
+}
+
+impl LockProvider for Scoped {
+    fn lock(&self, name: &str) -> Box<dyn DistributedLock> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.of.lock(&format!("{}/{name}", self.scope))
+    }
+}
+
+async fn worked(locks: &dyn LockProvider) -> Result<u64> {
+    let lock = locks.lock("it");
+    assert!(lock.try_acquire().await?.is_some_and(|guard| guard.is_held()));
+    lock.acquire_default().await?.release().await?;
+    lock.try_run(SECOND, |lease| async move { Ok(lease.token()) }).await
+}
+
+async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
+    let client = world.client().await;
+    let locks: Arc<dyn LockProvider> = Arc::new(client.clone());
+    assert!(worked(&locks).await.unwrap() < worked(&*locks).await.unwrap());
+    let guard = client.lock("it").acquire(5 * SECOND).await.unwrap();
+    assert!(locks.lock("it").try_acquire().await.unwrap().is_none());
+    assert!(locks.lock("it").run(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
+    assert!(locks.lock_all(&["other", "it"]).acquire(Duration::ZERO).await.unwrap_err().is_timeout());
+    drop(guard);
+    let set = locks.lock_all(&["other", "it"]).acquire(5 * SECOND).await.unwrap();
+    assert_eq!(set.names().collect::<Vec<_>>(), ["it", "other"]);
+    for bad in [locks.lock(""), locks.lock_all(&[])] {
+        assert!(bad.acquire_default().await.unwrap_err().is_config());
+    }
+}
+
+async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) {
+    let client = world.client().await;
+    let scoped = Scoped { scope: "shop", of: Arc::new(client.clone()), asked: AtomicU32::new(0) };
+    worked(&scoped).await.unwrap();
+    let guard = scoped.lock("it").acquire(5 * SECOND).await.unwrap();
+    assert_eq!((guard.name(), scoped.asked.load(Ordering::Relaxed)), ("shop/it", 2));
+    let set = scoped.lock_all(&["a", "b"]);
+    for error in [set.acquire(SECOND).await.err(), set.acquire_default().await.err(), set.try_acquire().await.err()] {
+        let error = error.expect("it has none");
+        assert!(error.is_config() && error.to_string().contains("has no locks on several names"), "{error}");
+    }
+}
+
+both! {
+    3 nodes:
+        a_provider_hands_out_the_same_locks_as_its_quorum,
+        a_provider_of_a_programs_own_stands_before_a_quorum;
+}

@@ -1,0 +1,82 @@
+//! Settings from the environment. That needs processes of their own, which have another one.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use quorumlock::{Quorum, QuorumBuilder};
+
+use crate::common::server::Server;
+
+const PASSWORD: &str = "p@ss/w:rd,";
+
+/// What a process says that connects with these variables.
+fn child(variables: &[(&str, &str)]) -> String {
+    let known = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE"];
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "environment::child_that_connects", "--ignored", "--nocapture"]);
+    for name in known {
+        child.env_remove(format!("QUORUMLOCK_{name}"));
+    }
+    let output = child.envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[tokio::test]
+#[ignore = "a part of others, in a process of its own"]
+async fn child_that_connects() {
+    let quorum = match Quorum::from_env().await {
+        Ok(quorum) => quorum,
+        Err(error) => return println!("refused: {error}"),
+    };
+    let guard = quorum.lock("it").acquire_default().await.unwrap();
+    println!("holds {}, {}", guard.name(), guard.remaining() < Duration::from_secs(10));
+    println!("{:?}", quorum.lock("it").acquire_default().await.map(drop));
+    assert!(QuorumBuilder::from_env().unwrap().max_ttl(Duration::from_secs(1)).in_memory(3).is_err(), "its ttl");
+    println!("done");
+}
+
+fn written(folder: &Path) -> String {
+    let file = folder.join("password");
+    std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_environment_names_nodes_and_options() {
+    let protected = (0..3).map(|_| Server::with(&["--requirepass", PASSWORD]));
+    let servers = futures::future::join_all(protected).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let nodes = servers.iter().map(Server::url).collect::<Vec<_>>().join(", ");
+    let file = written(folder.path());
+    let said = child(&[
+        ("QUORUMLOCK_NODES", &nodes),
+        ("QUORUMLOCK_PASSWORD_FILE", &file),
+        ("QUORUMLOCK_TTL", "10s"),
+        ("QUORUMLOCK_TIMEOUT", "300ms"),
+        ("QUORUMLOCK_MAX_TTL", "0"),
+        ("QUORUMLOCK_KEY_PREFIX", "app:"),
+        ("QUORUMLOCK_KEY_FORMAT", "acme/{name}"),
+    ]);
+    assert!(said.contains("holds acme/it, true") && said.contains("Err(Timeout: cannot acquire"), "{said}");
+    assert!(said.contains("done\n") && !said.contains(PASSWORD), "{said}");
+}
+
+#[tokio::test]
+async fn an_environment_that_makes_no_sense_is_refused_by_the_variables_name() {
+    let node = ("QUORUMLOCK_NODES", "redis://127.0.0.1:1");
+    for (variables, says) in [
+        (vec![], "QUORUMLOCK_NODES names no node; set it to redis://host:port"),
+        (vec![node, ("QUORUMLOCK_TTL", "long")], "QUORUMLOCK_TTL: not a duration"),
+        (
+            vec![node, ("QUORUMLOCK_PASSWORD_FILE", "/nowhere/at/all")],
+            "QUORUMLOCK_PASSWORD_FILE: /nowhere/at/all: No such",
+        ),
+        (vec![node, ("QUORUMLOCK_KEY_PREFIX", "")], "key_prefix is empty"),
+        (vec![node, ("QUORUMLOCK_KEY_FORMAT", "acme")], "key_format must have {name}"),
+        (vec![("QUORUMLOCK_NODES", "redis://eu,:secret@us")], "QUORUMLOCK_NODES: node 2 of 2"),
+    ] {
+        let said = child(&variables);
+        assert!(said.contains("refused: ") && said.contains(says) && !said.contains("secret"), "{said}");
+    }
+}
