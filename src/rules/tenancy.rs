@@ -382,9 +382,9 @@ mod tests {
     #[test]
     fn a_doubt_asks_for_those_that_rest_on_the_node() {
         let (mut tenancy, first, second) = two();
-        assert_eq!(tenancy.doubted(NodeSet::of(2)), [], "it did not vote");
+        assert!(tenancy.doubted(NodeSet::of(2)).is_empty(), "it did not vote");
         assert_eq!(tenancy.doubted(NodeSet::of(0)), [first, second]);
-        assert_eq!(tenancy.doubted(NodeSet::of(0)), [], "once");
+        assert!(tenancy.doubted(NodeSet::of(0)).is_empty(), "once");
     }
 
     #[test]
