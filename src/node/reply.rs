@@ -29,9 +29,9 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds it.
+    /// Who holds it; of readers one, whose acquisition is an `s` and a number.
     pub holder: Option<String>,
-    /// The holder's hold count; 0 where nobody holds it.
+    /// The holder's hold count; of readers how many there are; 0 where nobody holds it.
     pub count: u32,
     /// Whether it was taken away from the holder, who has not let go yet.
     pub revoked: bool,

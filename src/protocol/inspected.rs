@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inspect::Survey;
 use super::voters::Voters;
-use crate::node::{Description, Inspection};
+use crate::node::{Description, Inspection, Operation};
 use crate::rules::NodeSet;
 
 /// What each node says of a name.
@@ -29,10 +29,20 @@ impl Inspected {
 
     /// Who holds the name on a quorum of nodes: the owner of a round,
     /// `host/pid/uuid/acquisition.round`.
+    /// Where [readers](Self::readers) hold it, one of them.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
-        holders().find(|holder| holders().filter(|other| other == holder).count() >= self.quorum)
+        holders().find(|holder| holders().filter(|other| is_same(holder, other)).count() >= self.quorum)
+    }
+
+    /// How many readers hold it, as the node says that knows of most; `None` where it is not held,
+    /// or not by readers.
+    #[must_use]
+    pub fn readers(&self) -> Option<u32> {
+        self.holder().filter(|holder| Operation::is_shared(holder))?;
+        let reading = |said: &&Inspection| said.holder.as_deref().is_some_and(Operation::is_shared);
+        self.said().filter(reading).map(|said| said.count).max()
     }
 
     /// What the holder says of itself ([`describe`](crate::QuorumLock::describe)), if anything: the
@@ -84,4 +94,8 @@ impl Inspected {
     fn said(&self) -> impl Iterator<Item = &Inspection> {
         self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
     }
+}
+/// Whether one holds a name where the other does: each node names one reader of all.
+fn is_same(holder: &str, other: &str) -> bool {
+    holder == other || Operation::is_shared(holder) && Operation::is_shared(other)
 }

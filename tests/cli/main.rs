@@ -17,6 +17,7 @@ mod retiring;
 mod run;
 mod sandbox;
 mod secrets;
+mod shared;
 mod status;
 mod teaching;
 mod terminal;

@@ -143,6 +143,9 @@ pub(crate) struct Run {
     /// [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
+    /// Holds the name as a reader: with others that do, and with no command that holds it otherwise
+    #[arg(long, conflicts_with = "describe")]
+    pub(crate) shared: bool,
     /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
     /// 256 bytes
     #[arg(long, value_name = "TEXT")]
@@ -164,11 +167,12 @@ pub(crate) struct Run {
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: whoever leads holds the lock on it")),
     mut_arg("command", |command| command.index(2)),
-    mut_arg("describe", |describe| describe.hide(true))
+    mut_arg("describe", |describe| describe.hide(true)),
+    mut_arg("shared", |shared| shared.hide(true))
 )]
 pub(crate) struct Elect {
     /// What is proclaimed while the command runs, such as an address: up to 64 KiB
-    #[arg(long, value_name = "TEXT", conflicts_with = "describe")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared"])]
     pub(crate) value: Option<String>,
     #[command(flatten)]
     pub(crate) run: Run,

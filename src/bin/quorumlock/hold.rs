@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use quorumlock::{Election, Error, Leader, Lease, LockGuard, QuorumLock, Released};
+use quorumlock::{Election, Error, Leader, Lease, LockGuard, QuorumLock, QuorumRwLock, ReadGuard, Released};
 
 use crate::output;
 
 /// What is to be held.
 pub(crate) enum Wanted {
     Lock(QuorumLock),
+    /// As a reader.
+    Shared(QuorumRwLock),
     /// With the value to proclaim.
     Office(Election, Option<String>),
 }
@@ -18,6 +20,7 @@ impl Wanted {
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Held, Error> {
         match self {
             Self::Lock(lock) => lock.acquire(timeout).await.map(Held::Lock),
+            Self::Shared(lock) => lock.read(timeout).await.map(Held::Shared),
             Self::Office(election, value) => {
                 let leader = election.campaign(timeout).await?;
                 if let Some(value) = value {
@@ -43,6 +46,7 @@ async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
 /// What is held.
 pub(crate) enum Held {
     Lock(LockGuard),
+    Shared(ReadGuard),
     Office(Leader),
 }
 
@@ -50,6 +54,7 @@ impl Held {
     pub(crate) fn lease(&self) -> Lease {
         match self {
             Self::Lock(guard) => guard.lease(),
+            Self::Shared(guard) => guard.lease(),
             Self::Office(leader) => leader.lease(),
         }
     }
@@ -57,6 +62,7 @@ impl Held {
     pub(crate) async fn release(self) -> Result<Released, Error> {
         match self {
             Self::Lock(guard) => guard.release().await,
+            Self::Shared(guard) => guard.release().await,
             Self::Office(leader) => leader.resign().await,
         }
     }

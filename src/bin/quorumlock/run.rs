@@ -44,7 +44,13 @@ const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(args: Run) -> Outcome {
     let describe = args.describe.clone();
+    if args.shared && args.names.len() > 1 {
+        return Err(Failure::usage("--shared takes one name; several are held alone or not at all"));
+    }
     held_by_a_command(args, |quorum, args, options| {
+        if args.shared {
+            return Ok(Wanted::Shared(quorum.rw_lock_with(&args.names[0], options)?));
+        }
         let lock = quorum.lock_all_with(&args.names, options)?;
         Ok(Wanted::Lock(describe.map_or_else(|| lock.clone(), |note| lock.describe(note))))
     })
@@ -53,6 +59,9 @@ pub(crate) async fn run(args: Run) -> Outcome {
 
 pub(crate) async fn elect(args: Elect) -> Outcome {
     let Elect { run, value } = args;
+    if run.shared {
+        return Err(Failure::usage("an election has no --shared: one leads at a time"));
+    }
     if run.describe.is_some() {
         return Err(Failure::usage(
             "an election has no --describe; use --value, which others see while the command runs",

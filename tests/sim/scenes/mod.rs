@@ -6,6 +6,7 @@ mod handover;
 mod lists;
 pub mod part;
 mod proxies;
+mod readers;
 mod retired;
 pub mod script;
 mod sets;
@@ -115,6 +116,9 @@ pub static SCENES: &[Scene] = &[
     scene!(sets::a_set_among_locks_on_its_names),
     scene!(sets::sets_that_overlap),
     scene!(sets::who_waits_for_a_set_dies),
+    scene!(readers::readers_among_writers),
+    scene!(readers::a_writer_among_readers),
+    scene!(readers::a_reader_that_died_among_others),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

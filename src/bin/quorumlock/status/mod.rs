@@ -173,6 +173,7 @@ impl Seen {
             (_, Some(holder)) => {
                 let revoked =
                     if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
+                let holder = with_readers(&self.inspected, holder);
                 format!("{} is held by {holder}, token at most {}{revoked}", bold(&shown(name)), self.inspected.fence())
             }
             (Some(_), None) => {
@@ -457,9 +458,19 @@ fn left_over(inspected: &Inspected) -> String {
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
+/// The holder, or one of the readers with how many there are.
+fn with_readers(inspected: &Inspected, holder: &str) -> String {
+    match inspected.readers() {
+        None => holder.to_owned(),
+        Some(1) => format!("1 reader, {holder}"),
+        Some(readers) => format!("{readers} readers, one of which is {holder}"),
+    }
+}
+
 /// Who holds a name, as a part of a sentence.
 pub(crate) fn held_by(inspected: &Inspected) -> String {
-    match (inspected.holder(), inspected.agreed()) {
+    let holder = inspected.holder().map(|holder| with_readers(inspected, holder));
+    match (holder, inspected.agreed()) {
         (Some(holder), _) if inspected.revoked() => {
             format!("held by {holder}, and was revoked: it is not renewed any more")
         }

@@ -1,0 +1,48 @@
+//! `quorumlock run --shared`.
+
+use super::{Background, done, over, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// `quorumlock run OPTIONS -- sh -c SCRIPT FOLDER`.
+fn run(servers: &[Server], options: &[&str], script: &str, folder: &std::path::Path) -> std::process::Command {
+    let mut command = over(servers);
+    command.arg("run").args(options).args(["--", "sh", "-c", script]).arg(folder);
+    command
+}
+
+#[tokio::test]
+async fn commands_that_share_a_name_run_together_and_another_alone() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "touch $0/$$; until [ -e $0/go ]; do sleep 0.01; done";
+    let shared = || Background::start(&mut run(&servers, &["job", "--shared"], script, folder.path()));
+    let readers = [shared(), shared()];
+    until("both run", || folder.path().read_dir().unwrap().count() == 2);
+    let (code, _, err) = done(&mut run(&servers, &["job", "-n"], "true", folder.path()));
+    assert_eq!(code, 75, "{err}");
+    let (code, out, _) = done(over(&servers).args(["status", "job"]));
+    assert!(code == 0 && out.contains("2 readers"), "{out}");
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    for reader in readers {
+        assert_eq!(reader.done().0, 0);
+    }
+    std::fs::remove_file(folder.path().join("go")).unwrap();
+    let writer = Background::start(&mut run(&servers, &["job"], script, folder.path()));
+    until("it runs", || folder.path().read_dir().unwrap().count() == 3);
+    let (code, _, err) = done(&mut run(&servers, &["job", "--shared", "-n"], "true", folder.path()));
+    assert_eq!(code, 75, "{err}");
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(writer.done().0, 0);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    for (options, told) in [
+        (&["a", "b", "--shared"][..], "--shared takes one name"),
+        (&["a", "--shared", "--describe", "x"], "cannot be used with"),
+    ] {
+        let (code, _, err) = done(&mut run(&servers, options, "true", folder.path()));
+        assert!(code == 64 && err.contains(told), "{code}: {err}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Many readers, or one writer.
+
+use super::part::Part;
+use super::script::{Script, millis};
+use crate::cue::Cue;
+
+fn reads(timeout: u64, hold: u64) -> Part {
+    Part { shared: true, ..writes(timeout, hold) }
+}
+
+fn writes(timeout: u64, hold: u64) -> Part {
+    Part { timeout: millis(timeout), hold: millis(hold), ..Part::default() }
+}
+
+/// From several processes, at any time.
+pub fn readers_among_writers(script: &mut Script) {
+    script.world(3, 3, 2_000, 3_000);
+    for nth in 0..60u64 {
+        let (at, hold) = (script.about(nth * 20, 60), script.about(30, 60));
+        let part = if nth % 4 == 0 { writes(8_000, hold) } else { reads(8_000, hold) };
+        script.asks(at, nth as usize % 3, Part { must: true, ..part });
+    }
+}
+
+/// There is always somebody who reads. Whoever asks to write gets it before those who asked later.
+pub fn a_writer_among_readers(script: &mut Script) {
+    script.world(5, 3, 2_000, 4_000);
+    for nth in 0..200u64 {
+        let hold = script.about(60, 40);
+        script.asks(nth * 15, 1 + nth as usize % 2, reads(60_000, hold));
+    }
+    let at = script.about(500, 500);
+    script.asks(at, 0, Part { must: true, ..writes(800, 20) });
+}
+
+/// One of two readers dies, and the other goes on for a while: the name is read no more when that
+/// one has let go, and the other's time is over.
+pub fn a_reader_that_died_among_others(script: &mut Script) {
+    script.world(5, 3, 1_000, 4_000);
+    script.asks(0, 0, Part { must_keep: true, ..reads(5_000, 3_500) });
+    script.asks(100, 1, reads(5_000, 30_000));
+    let dies = script.about(300, 1_500);
+    script.at(dies, Cue::Kill(1));
+    // By then the one that died has been over for long, and the other lets go at 3.5 s.
+    script.asks(2_900, 2, Part { must: true, ..writes(1_000, 20) });
+}
