@@ -47,7 +47,7 @@ impl Lease {
         }
     }
 
-    pub const fn as_reader(self, shared: bool) -> Self {
+    pub const fn of_reader(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 }

@@ -110,7 +110,7 @@ impl Judge {
             }
             What::Acquired { process, ask, name, lease, token, until, shared } => {
                 asks.acquired(now, ask, processes, verdict);
-                self.acquired(lease, Lease::new(process, name, token, now, until).as_reader(shared));
+                self.acquired(lease, Lease::new(process, name, token, now, until).of_reader(shared));
             }
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {
