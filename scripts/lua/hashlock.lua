@@ -70,7 +70,8 @@
 --                                  like the owner of a released grant it is not healed
 --                   released_till  until when that is kept: KEEP after the release
 --                   taken          the owners that were last revoked here, up to TAKEN, a line
---                                  each: they are not healed either
+--                                  each: they are not healed either. '*' and a ballot: nor are
+--                                  readers with ballots up to that
 --                   taken_till     until when these are kept, and the key: REMEMBERED after the
 --                                  last revocation
 --                   shared         the highest ballot granted to a reader, or told by its release.
@@ -168,6 +169,8 @@ local LONGEST_NEED = 2000
 -- How many readers that were released are remembered. How far from the head of the queue a reader
 -- looks for a writer, and how many readers are told at once that they may enter.
 local RELEASED, HEAD = 128, 128
+-- ms. Whoever is registered asks again before that has passed twice.
+local SILENT = 10000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has
 -- changed hands. And for how many ms, where the name is used; else with the name.
 local TAKEN, REMEMBERED = 24, 3600000
@@ -503,7 +506,9 @@ local function look(op, i)
   return it
 end
 
-local function is_revoked(it, owner)
+-- Of readers, all that had a ballot up to this one when readers were revoked, and do not read.
+local function is_revoked(it, owner, read_with)
+  if read_with and it.reads <= 0 and read_with <= tonumber(string.match('\n' .. it.taken, '\n%*(%d+)') or -1) then return true end
   return it.taken_away or it.revoked and it.owner == owner .. '!'
     or it.taken ~= '' and find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
 end
@@ -514,9 +519,9 @@ end
 
 -- Who was revoked here last, with this one behind.
 local function with_taken(it, owner)
-  local known = {}
+  local known, all = {}, sub(owner, 1, 1) == '*'
   for other in string.gmatch(it.taken, '[^\n]+') do
-    if other ~= owner then known[#known + 1] = other end
+    if other ~= owner and not (all and sub(other, 1, 1) == '*') then known[#known + 1] = other end
   end
   known[#known + 1] = owner
   return table.concat(known, '\n', math.max(1, #known - TAKEN + 1))
@@ -559,10 +564,16 @@ local function nobody_waits(op, i, it)
   call('SETRANGE', op.locks[i], '0', pack('<I4', it.kind))
 end
 
+-- No reader that is over comes back where the clock is set back.
+local function no_reader_is_left(op, i, it)
+  if it.read then call('ZREMRANGEBYSCORE', readers(op, i), digits(-now), digits(now)) end
+end
+
 local function hold(op, i, it, fence)
   it.owner, it.count, it.ends, it.fence = op.owner, op.count, now + op.ttl, fence
   heard(fence)
   keep(op, i, it)
+  no_reader_is_left(op, i, it)
 end
 
 local function acquisition(owner)
@@ -708,29 +719,30 @@ local function needs(op, i, who)
 end
 
 -- Gives the first in the queue its turn, which takes it out of the queue. Until when. Where that is
--- a reader, those behind it enter with it, up to the first writer: they keep their places until
--- then.
+-- a reader, it is also the turn of those behind it, up to the first writer.
 local function give(op, i, it)
   local line, lasts = queue(op, i), op.grace
   local waiting = call('ZRANGE', line, 0, 1)
-  if waiting[1] then
-    lasts = needs(op, i, waiting[1])
-    call('ZREM', line, waiting[1])
-    forget(op, i, waiting[1])
-    it.whose, it.till, it.queued = waiting[1], now + lasts, waiting[2] ~= nil
-    keep(op, i, it)
-    wake(waiting[1], 0)
+  if waiting[1] and waiting[2] and is_shared(waiting[1]) and is_shared(waiting[2]) then
+    waiting = call('ZRANGE', line, 0, HEAD)
   end
-  if not waiting[2] then
-    if it.queued then nobody_waits(op, i, it) end
-  elseif is_shared(waiting[1]) and is_shared(waiting[2]) then
-    for _, behind in ipairs(call('ZRANGE', line, 0, HEAD - 1)) do
-      local enters = is_shared(behind)
-      wake(behind, enters and 0 or lasts)
-      if not enters then break end
-    end
-  else
-    wake(waiting[2], lasts)
+  -- How many enter.
+  local enter = waiting[1] and 1 or 0
+  while enter > 0 and enter < HEAD and waiting[enter + 1] and is_shared(waiting[enter]) and is_shared(waiting[enter + 1]) do
+    enter = enter + 1
+  end
+  if enter > 0 then
+    for at = 1, enter do lasts = math.max(lasts, needs(op, i, waiting[at])) end
+    call('ZREMRANGEBYRANK', line, 0, enter - 1)
+    for at = 1, enter do forget(op, i, waiting[at]) end
+    it.whose, it.till, it.queued = waiting[1], now + lasts, waiting[enter + 1] ~= nil
+    keep(op, i, it)
+    for at = 1, enter do wake(waiting[at], 0) end
+  end
+  if waiting[enter + 1] then
+    wake(waiting[enter + 1], lasts)
+  elseif it.queued then
+    nobody_waits(op, i, it)
   end
 end
 
@@ -769,6 +781,7 @@ local function hand_over(op, i, it)
   it.owner, it.count, it.ends, it.fence, it.whose, it.queued = owner, 1, now + lasts, ballot, '', waiting[2] ~= nil
   heard(ballot)
   keep(op, i, it)
+  no_reader_is_left(op, i, it)
   for next = 2, #waiting do
     local _, long, longest, since = registered(op, i, waiting[next])
     if long and (since < 0 or since * 8 + long * 5 > longest * 8) then wake(waiting[next], 1) end
@@ -783,11 +796,15 @@ local function place(op, i)
 end
 
 -- Who comes before a reader, which only writers do: the first that waits, and not if that is far
--- behind.
+-- behind, or asked so long ago that it has died: while others read, nobody gives it a turn that would
+-- end.
 local function first_writer(op, i)
   local waiting = call('ZRANGE', queue(op, i), 0, HEAD - 1, 'WITHSCORES')
   for at = 1, #waiting, 2 do
-    if not is_shared(waiting[at]) then return waiting[at], tonumber(waiting[at + 1]) end
+    if not is_shared(waiting[at]) then
+      local _, _, _, age = registered(op, i, waiting[at])
+      if not age or age < SILENT then return waiting[at], tonumber(waiting[at + 1]) end
+    end
   end
 end
 
@@ -853,7 +870,7 @@ function verbs.claim(op)
     if is_revoked(it, op.owner) then return {'lost', ''} end
     local follows = follows(op, it)
     if it.holder == op.owner then
-      local fence = op.shared and it.shared or it.fence
+      local fence = op.shared and 0 or it.fence
       if not op.shared then top = math.max(top, fence) end
       -- Granted while the node was in doubt, and it was taught since.
       if math.max(ballot, fence) <= floor then return {'stale', floor} end
@@ -904,7 +921,7 @@ function verbs.renew(op)
     if not it.holder then
       if it.turn and not (op.shared and is_shared(it.turn)) then return {'lost', it.turn} end
       -- A renewal that was overtaken must not revive what was released or revoked.
-      if is_gone(it, op.owner) then return {'lost', ''} end
+      if is_gone(it, op.owner) or op.shared and is_revoked(it, op.owner, op.ballot) then return {'lost', ''} end
       reply = 'healed'
     end
   end
@@ -1028,6 +1045,8 @@ function verbs.revoke(op)
     end
     -- A renewal would take it here, now or when others had it since, and the next one would count.
     it.taken, it.taken_till = with_taken(it, op.owner), now + REMEMBERED
+    -- Readers that are not here may have been revoked elsewhere.
+    if op.shared then it.taken = with_taken(it, '*' .. digits(op.ballot)) end
     keep(op, i, it)
   end
   return {'revoked', held, longest, other}

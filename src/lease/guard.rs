@@ -122,6 +122,14 @@ impl Lease {
         self.0.failed_renewal()
     }
 
+    /// Whose it is on the nodes: for simulations.
+    #[cfg(feature = "unstable")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.0.grant.owner()
+    }
+
     pub(crate) fn lost_error(&self) -> Error {
         self.0.lost_error()
     }

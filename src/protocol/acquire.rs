@@ -226,9 +226,10 @@ impl Claimant<'_> {
     /// `whole`.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
-        let mut places = match self.who.mode() {
-            Mode::Exclusive => Places::join(self.queue, self.names)?,
-            Mode::Shared => Places::of_reader(self.queue, self.names)?,
+        let mut places = match self.who {
+            Who::Next(Mode::Exclusive) => Places::join(self.queue, self.names)?,
+            Who::Next(Mode::Shared) => Places::of_reader(self.queue, self.names)?,
+            Who::Follows(_) => Places::of_writer(self.queue),
         };
         if let Some(held) = places.held().filter(|_| matches!(patience, Patience::Once)) {
             return Err(self.outwaited(held, patience));

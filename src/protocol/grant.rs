@@ -58,7 +58,7 @@ impl Grant {
     }
 
     /// Whose it is: an acquisition and the number of its round.
-    pub(super) fn owner(&self) -> &str {
+    pub(crate) fn owner(&self) -> &str {
         &self.claim.owner
     }
 

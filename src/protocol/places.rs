@@ -35,6 +35,11 @@ impl Places {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
+    /// Those of a writer that becomes a reader: it has waited.
+    pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
+        Self { first: queue.aside(), others: Vec::new() }
+    }
+
     /// One whose name a caller in this process holds.
     pub(super) fn held(&self) -> Option<&Place> {
         self.all().find(|place| place.is_held())

@@ -90,6 +90,13 @@ impl Queue {
         Ok(place)
     }
 
+    /// A place of its own, with a turn at once, in no line.
+    pub(super) fn aside(self: &Arc<Self>) -> Place {
+        // No name is empty: there is no line to leave.
+        let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
+        Place { queue: self.clone(), name, entry, first: false, holds: false }
+    }
+
     /// How many names have a line.
     #[cfg(any(test, feature = "unstable"))]
     pub(crate) fn len(&self) -> usize {

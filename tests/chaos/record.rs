@@ -118,7 +118,7 @@ impl Record {
         self.latest.insert(who.0, at);
         let Lease { number, process, name } = lease;
         let (until, shared) = (deadline / 1_000, false);
-        self.note(at, What::Acquired { process, ask: number, name, lease: number, token, until, shared });
+        self.note(at, What::Acquired { process, ask: number, name, lease: number, token, until, shared, owner: None });
     }
 
     fn of_lease(&mut self, who: Who, at: u64, what: impl FnOnce(Lease) -> What) {

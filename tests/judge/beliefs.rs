@@ -47,8 +47,8 @@ impl Lease {
         }
     }
 
-    pub const fn of_reader(self, shared: bool) -> Self {
-        Self { shared, ..self }
+    pub const fn of(self, owner: Option<Owner>, shared: bool) -> Self {
+        Self { owner, shared, ..self }
     }
 }
 

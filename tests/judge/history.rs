@@ -105,6 +105,8 @@ pub enum What {
         until: Micros,
         /// As a reader.
         shared: bool,
+        /// Whose claims it came from, if that is known.
+        owner: Option<Owner>,
     },
     /// It did not.
     Failed {

@@ -108,9 +108,9 @@ impl Judge {
                 tally.asked += 1;
                 asks.asked(process, ask, by, must, processes);
             }
-            What::Acquired { process, ask, name, lease, token, until, shared } => {
+            What::Acquired { process, ask, name, lease, token, until, shared, owner } => {
                 asks.acquired(now, ask, processes, verdict);
-                self.acquired(lease, Lease::new(process, name, token, now, until).of_reader(shared));
+                self.acquired(lease, Lease::new(process, name, token, now, until).of(owner, shared));
             }
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {
@@ -148,7 +148,8 @@ impl Judge {
     fn acquired(&mut self, number: u32, mut lease: Lease) {
         self.tally.acquired += 1;
         let (now, rounds) = (lease.from, self.rounds.as_ref());
-        lease.owner = rounds.and_then(|rounds| rounds.owner(lease.process, lease.name, lease.token, lease.until));
+        let known = lease.owner.filter(|_| rounds.is_some());
+        lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
         let owner = lease.owner;
         self.beliefs.acquired(number, lease, &mut self.verdict);
         if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {

@@ -55,7 +55,7 @@ impl Claimed {
 pub struct Rounds {
     clients: Vec<Configured>,
     owners: HashMap<Owner, Claimed>,
-    by_ballot: HashMap<(u16, u8, u64), Vec<Owner>>,
+    by_ballot: HashMap<(u16, u8, u64), Owner>,
 }
 
 impl Rounds {
@@ -67,11 +67,9 @@ impl Rounds {
         self.clients[usize::from(process)].nodes / 2 + 1
     }
 
-    /// Who claimed a name with a token, and believes until then. Readers may have one ballot.
-    pub fn owner(&self, process: u16, name: u8, token: u64, until: Micros) -> Option<Owner> {
-        let owners = self.by_ballot.get(&(process, name, token))?;
-        let off = |owner: &&Owner| self.deadline(**owner).map_or(Micros::MAX, |deadline| deadline.abs_diff(until));
-        owners.iter().rev().min_by_key(off).copied()
+    /// Who claimed a name with a token.
+    pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
+        self.by_ballot.get(&(process, name, token)).copied()
     }
 
     pub fn deadline(&self, owner: Owner) -> Option<Micros> {
@@ -113,12 +111,10 @@ impl Rounds {
         }
     }
 
-    /// Two owners may come to the same ballot: the later one is the last.
+    /// Two processes may come to the same ballot: of two owners of one, it is the later one's.
     fn asked_with(&mut self, op: Op) {
-        let owners = self.by_ballot.entry((op.process, op.name, op.ballot)).or_default();
-        if let Err(at) = owners.binary_search(&op.owner) {
-            owners.insert(at, op.owner);
-        }
+        let owner = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert(op.owner);
+        *owner = op.owner.max(*owner);
     }
 
     /// The node has refused it, or called it stale: it holds nothing there.

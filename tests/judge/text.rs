@@ -36,7 +36,7 @@ impl fmt::Display for Line<'_> {
                 let must = if must { ", and must get it" } else { "" };
                 write!(f, "p{process}  asks #{ask} for {} until {}{must}", name(n), seconds(by))
             }
-            What::Acquired { process, ask, name: n, lease, token, until, shared } => {
+            What::Acquired { process, ask, name: n, lease, token, until, shared, .. } => {
                 let (until, reads) = (seconds(until), if shared { ", as a reader" } else { "" });
                 write!(
                     f,

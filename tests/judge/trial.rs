@@ -11,7 +11,10 @@ struct Holder(u16);
 impl Holder {
     fn acquired(self, token: u64, at: Micros) -> Event {
         let (process, lease) = (self.0, u32::from(self.0));
-        event(at, What::Acquired { process, ask: lease, name: 0, lease, token, until: at + 100, shared: false })
+        event(
+            at,
+            What::Acquired { process, ask: lease, name: 0, lease, token, until: at + 100, shared: false, owner: None },
+        )
     }
 
     fn held(self, at: Micros) -> Event {
@@ -116,7 +119,8 @@ fn of_nodes() {
         finds(Some(watched([0; 2])), &parts.concat(), rule, why);
     };
     let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
-    let until = |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until, shared: false };
+    let until =
+        |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until, shared: false, owner: None };
     // A hundred milliseconds less one and two, from when it was sent.
     let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, until(97_010))]].concat();
     let given_up =
@@ -169,7 +173,8 @@ fn of_lists() {
     let must = |process: u16| event(2, What::Asked { process, ask: process.into(), name: 0, by: 10, must: true });
     let failed = |kept_out| event(9, What::Failed { process: 0, ask: 0, name: 0, unavailable: true, kept_out });
     let sent = op(Verb::Claim, 1, 3);
-    let by = What::Acquired { process: 1, ask: 1, name: 0, lease: 1, token: 2, until: 97_003, shared: false };
+    let by =
+        What::Acquired { process: 1, ask: 1, name: 0, lease: 1, token: 2, until: 97_003, shared: false, owner: None };
     let won = [&[must(0), must(1), asked(sent)][..], &did(4, sent, Answer::Granted), &[event(5, by)]].concat();
     let given_back = [Holder(1).released(6), asked(op(Verb::Release, 1, 6))];
     let finds = |camps, parts: &[&[Event]], rule, why| finds(Some(watched(camps)), &parts.concat(), rule, why);

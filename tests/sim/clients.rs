@@ -293,8 +293,9 @@ impl Client {
         // First what the others believe at this moment.
         self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
         let until = watch.until(&self.world);
+        let owner = Some(self.world.core.lock().unwrap().history.owner(self.process as u16, watch.lease.owner()));
         for (&(name, ask), &(_, lease)) in ask.parts.iter().zip(&watch.parts) {
-            self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared });
+            self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared, owner });
         }
         self.world.leases.watched.lock().unwrap().push(watch.clone());
         watch

@@ -119,6 +119,12 @@ impl Entry {
         freed || released || self.is_revoked(owner, now) || self.readers.is_gone(owner, now)
     }
 
+    /// Whether a reader with this ballot, which does not read, was revoked with all others.
+    pub(super) fn is_revoked_with_all(&self, ballot: u64) -> bool {
+        let all = self.taken.iter().find_map(|taken| taken.strip_prefix('*')?.parse::<u64>().ok());
+        all.is_some_and(|revoked| ballot <= revoked)
+    }
+
     /// Whether it was taken away from `owner`.
     pub(super) fn is_revoked(&self, owner: &str, now: Duration) -> bool {
         let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && *hold.owner == *owner);
@@ -180,6 +186,8 @@ impl Entry {
         self.hold = Some(hold);
         self.fence = fence;
         self.keep(precise);
+        // None that is over comes back where the clock is set back.
+        self.readers.purge(millis(precise));
     }
 
     pub(super) fn extend(&mut self, ttl: Duration, precise: Duration) {
@@ -238,6 +246,10 @@ impl Entry {
         self.fence = self.fence.max(ballot);
         let left = self.revoke_hold(owner, now);
         self.take_note_of(owner, now);
+        if Operation::is_shared(owner) {
+            // Readers that are not here may have been revoked elsewhere.
+            self.take_note_of(&format!("*{ballot}").into(), now);
+        }
         self.keep(precise);
         left
     }
@@ -253,7 +265,8 @@ impl Entry {
 
     /// A renewal of it takes nothing here.
     fn take_note_of(&mut self, owner: &Arc<str>, now: Duration) {
-        self.taken.retain(|known| known != owner);
+        let all = owner.starts_with('*');
+        self.taken.retain(|known| known != owner && !(all && known.starts_with('*')));
         self.taken.push(owner.clone());
         self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
         self.taken_till = now + REMEMBERED;

@@ -10,6 +10,8 @@ use crate::rules::handover::granted;
 /// How far from the head of the line a reader looks for a writer, and how many readers are told at
 /// once that they may enter.
 const HEAD: usize = 128;
+/// Whoever is registered asks again before that has passed twice.
+const SILENT: Duration = Duration::from_secs(10);
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires
 /// as a whole, with the longest wait.
@@ -68,10 +70,26 @@ impl Line {
         self.needs.insert(acquisition.into(), turn);
     }
 
-    /// For how long the turn of the first must last at least.
+    /// For how long the turn of those who enter must last at least.
     pub(super) fn needed(&self) -> Duration {
-        let needed = |(_, first): &(u64, Arc<str>)| self.needs.get(first).copied();
-        self.waiting.first().and_then(needed).unwrap_or_default()
+        let needed = |who: &Arc<str>| self.needs.get(who).copied();
+        self.entering().filter_map(needed).max().unwrap_or_default()
+    }
+
+    /// Those whose turn it is when the first has one: it, and where it is a reader those behind it,
+    /// up to the first other.
+    fn entering(&self) -> impl Iterator<Item = &Arc<str>> {
+        let first = self.waiting.first().map(|(_, who)| who);
+        let reads = first.is_some_and(|who| Operation::is_shared(who));
+        let behind = self.waiting.iter().map(|(_, who)| who).take(HEAD).skip(1);
+        first.into_iter().chain(behind.take_while(move |who| reads && Operation::is_shared(who)))
+    }
+
+    /// Takes out those whose turn it is.
+    pub(super) fn enter(&mut self) -> Vec<Arc<str>> {
+        let entering: Vec<_> = self.entering().cloned().collect();
+        entering.iter().for_each(|_| drop(self.pop()));
+        entering
     }
 
     /// As this owner, it may be no more.
@@ -114,19 +132,15 @@ impl Line {
         self.waiting.first().map(|(ticket, first)| (*ticket, first))
     }
 
-    /// The first that is no reader, if it is not far behind.
-    pub(super) fn first_writer(&self) -> Option<(u64, &Arc<str>)> {
-        let near = self.waiting.iter().take(HEAD).find(|(_, who)| !Operation::is_shared(who));
-        near.map(|(ticket, who)| (*ticket, who))
-    }
-
-    /// Who is told that `first` has a turn which lasts that long, and when to ask: whoever is
-    /// behind it, and if that is a reader behind a reader, all readers up to the first writer, now.
-    pub(super) fn behind(&self, first: &str, lasts: Duration) -> Vec<(Arc<str>, Duration)> {
-        let shared = |who: &str| Operation::is_shared(first) && Operation::is_shared(who);
-        let with = self.waiting.iter().take(HEAD).take_while(|(_, who)| shared(who)).count();
-        let told = self.waiting.iter().take((with + 1).min(HEAD)).map(|(_, who)| who.clone());
-        told.enumerate().map(|(at, who)| (who, if at < with { Duration::ZERO } else { lasts })).collect()
+    /// The first that is no reader, if it is not far behind, and has not asked so long ago that it
+    /// has died: while others read, nobody gives it a turn that would end.
+    pub(super) fn first_writer(&self, now: Duration) -> Option<(u64, &Arc<str>)> {
+        let silent = |who: &str| {
+            let asked = self.registered.get(who).map(|known| now.checked_sub(known.at));
+            matches!(asked, Some(Some(age)) if age >= SILENT)
+        };
+        let mut near = self.waiting.iter().take(HEAD);
+        near.find(|(_, who)| !Operation::is_shared(who) && !silent(who)).map(|(ticket, who)| (*ticket, who))
     }
 
     pub(super) fn len(&self, now: Duration) -> u32 {

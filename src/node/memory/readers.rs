@@ -41,7 +41,7 @@ impl Readers {
 
     /// Forgets all of it once it has expired. The fence that is left, if it has.
     pub(super) fn expire(&mut self, now: Duration) -> Option<u64> {
-        let over = !self.is_empty() && self.until <= now;
+        let over = self.is_empty() || self.until <= now;
         over.then(|| std::mem::take(self).fence)
     }
 
@@ -117,7 +117,7 @@ impl Readers {
         Some(self.ends() - now)
     }
 
-    fn purge(&mut self, now: Duration) {
+    pub(super) fn purge(&mut self, now: Duration) {
         let over = -score(now)..=score(now);
         self.scores.retain(|_, score| !over.contains(score));
     }

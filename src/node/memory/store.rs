@@ -88,7 +88,7 @@ impl Store {
 mod tests {
     use super::super::record::far;
     use super::*;
-    use crate::node::operation::{Claim, Operation, Stance, Verb};
+    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Stance, Verb};
     use crate::node::reply::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -218,5 +218,58 @@ mod tests {
         assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: false });
         store.forget(&name);
         assert!(store.is_free(2 * SECOND));
+    }
+
+    fn shared(names: &str, owner: &str, ballot: u64, ticket: Option<u64>) -> Operation {
+        let stance = ticket.map_or(Stance::Once, |ticket| Stance::Wait { ticket, patience: 60 * SECOND });
+        Claim { stance, grace: SECOND, ..Claim::sample(names, owner, ballot) }.into()
+    }
+
+    fn granted(outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Granted { .. })
+    }
+
+    /// Others read on, and the queue never ends.
+    #[test]
+    fn a_writer_that_died_while_others_read_keeps_no_reader_out_for_ever() {
+        let mut store = Store::default();
+        assert!(granted(&store.apply(&shared("a", "c/s1.0", 7, None), SECOND)));
+        let waits = Stance::Wait { ticket: 5, patience: 60 * SECOND };
+        let writer = Claim { stance: waits, handover: 3 * SECOND, ..Claim::sample("a", "d/1.0", 8) };
+        store.apply(&writer.into(), SECOND);
+        let reader = shared("a", "e/s1.0", 9, Some(6));
+        assert!(!granted(&store.apply(&reader, 5 * SECOND)));
+        assert!(granted(&store.apply(&reader, 11 * SECOND)));
+    }
+
+    #[test]
+    fn readers_that_died_in_the_queue_cost_a_writer_one_turn() {
+        let mut store = Store::default();
+        store.apply(&Claim::sample("a", "c/1.0", 7).into(), SECOND);
+        for number in 0..100 {
+            store.apply(&shared("a", &format!("d/s{number}.0"), 8, Some(number)), SECOND);
+        }
+        let writer = shared("a", "e/1.0", 9, Some(200));
+        store.apply(&writer, SECOND);
+        let release = Release { grace: SECOND, ..Release::of(&Claim::sample("a", "c/1.0", 7)) };
+        store.apply(&release.into(), SECOND);
+        assert!(!granted(&store.apply(&writer, SECOND)));
+        assert!(granted(&store.apply(&writer, 2 * SECOND)));
+    }
+
+    /// It may have been marked where it reads, and be healed here.
+    #[test]
+    fn a_reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
+        let mut store = Store::default();
+        store.apply(&shared("a", "c/s1.0", 7, None), SECOND);
+        let Operation::Claim(elsewhere) = shared("a", "d/s1.0", 8, None) else { unreachable!("it is a claim") };
+        let names = elsewhere.names.clone();
+        store.apply(&Revoke { names, owner: "c/s1.0".into(), ballot: 20 }.into(), SECOND);
+        let renews = |store: &mut Store, ballot| {
+            let claim = Claim { ballot, ..elsewhere.clone() };
+            store.apply(&Renew::of(&claim, 1).into(), 2 * SECOND)
+        };
+        assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
+        assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
     }
 }

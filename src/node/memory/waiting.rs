@@ -84,7 +84,7 @@ impl Work<'_> {
             }
             _ => {}
         }
-        let first = if shared { entry.line.first_writer() } else { entry.line.first() };
+        let first = if shared { entry.line.first_writer(now) } else { entry.line.first() };
         let (ticket, first) = first.filter(|(_, first)| ***first != *me)?;
         match claim.stance {
             Stance::Wait { ticket: mine, .. } if (mine, me) < (ticket, &**first) => None,
@@ -155,18 +155,17 @@ impl Work<'_> {
 
     /// Gives the first in the queue its turn, which takes it out of the queue, and tells the one
     /// behind it when to ask. It lasts for this long, or for as long as the first needs. Where that
-    /// is a reader, those behind it enter with it, up to the first writer: they keep their places
-    /// until then.
+    /// is a reader, it is also the turn of those behind it, up to the first writer.
     pub(super) fn give(&mut self, name: &Name, grace: Duration) {
         let (now, precise) = (self.now, self.precise);
         let entry = self.entry(name);
         let grace = millis(grace).max(entry.line.needed().min(LONGEST_NEED));
-        let Some(first) = entry.line.pop() else { return };
+        let enter = entry.line.enter();
+        let Some(first) = enter.first() else { return };
         entry.turn = Some((first.clone(), now + grace)).filter(|_| !grace.is_zero());
-        let behind = entry.line.behind(&first, grace);
+        let behind = entry.line.first().map(|(_, behind)| Hint::new(behind.clone(), grace));
         entry.keep(precise);
         self.note_fence(name);
-        self.store.hints.push(Hint::new(first, Duration::ZERO));
-        self.store.hints.extend(behind.into_iter().map(|(behind, after)| Hint::new(behind, after)));
+        self.store.hints.extend(enter.into_iter().map(|who| Hint::new(who, Duration::ZERO)).chain(behind));
     }
 }

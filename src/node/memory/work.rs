@@ -124,7 +124,7 @@ impl Work<'_> {
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
             // Granted while the node was in doubt, and it was taught since.
             Some(kept) if kept.owner == claim.owner => {
-                let fence = if shared { entry.readers.fence } else { entry.fence };
+                let fence = if shared { 0 } else { entry.fence };
                 (fence.max(claim.ballot) <= floor).then_some(Outcome::Stale { fence: floor })
             }
             Some(Kept { owner, left, .. }) => {
@@ -194,7 +194,10 @@ impl Work<'_> {
             (Some(kept), _) if kept.owner == *owner => kept.revoked.then(String::new),
             (Some(kept), _) => Some(kept.owner.to_string()),
             (None, Some((turn, _))) if !shared || !Operation::is_shared(turn) => Some(turn.to_string()),
-            (None, _) => entry.is_gone(owner, now).then(String::new),
+            (None, _) => {
+                let revoked = shared && entry.is_revoked_with_all(renewal.ballot);
+                (revoked || entry.is_gone(owner, now)).then(String::new)
+            }
         }
     }
 
