@@ -14,17 +14,36 @@ use crate::rules::roster::Enrolment;
 pub(super) const BATCH: usize = 128;
 /// And how many names, unless one operation has more.
 const NAMES: usize = 256;
+/// And how many bytes of notes, unless one operation has more.
+const NOTES: usize = 256 << 10;
 /// About how many bytes an operation takes.
 const BYTES: usize = 160;
 
 /// How many of these go into one call: [`BATCH`] at most.
 pub(super) fn fitting<'a>(operations: impl Iterator<Item = &'a Operation>) -> usize {
-    let mut names = 0;
+    let (mut names, mut notes) = (0, 0);
     let fits = |operation: &&Operation| {
-        names += operation.names().len();
-        names <= NAMES
+        names += weight(operation);
+        notes += noted(operation);
+        names <= NAMES && notes <= NOTES
     };
     operations.take(BATCH).take_while(fits).count().max(1)
+}
+
+/// For how many names an operation counts. A page of keys takes a node as long as a whole call.
+fn weight(operation: &Operation) -> usize {
+    match operation {
+        Operation::Scan(_) => NAMES,
+        operation => operation.names().len(),
+    }
+}
+
+/// How many bytes of notes a node stores for it, which has one for each name.
+fn noted(operation: &Operation) -> usize {
+    match operation {
+        Operation::Note(Note { names, says, .. }) => says.len() * names.len(),
+        _ => 0,
+    }
 }
 
 /// The fields of all operations, in the order of the script's header.
@@ -222,6 +241,24 @@ mod tests {
         let all = |names: &[usize]| fitting(names.iter().map(|names| of(*names)).collect::<Vec<_>>().iter());
         assert_eq!([all(&[1; BATCH]), all(&[1; BATCH + 1])], [BATCH, BATCH]);
         assert_eq!([all(&[100, 100, 56, 0, 1]), all(&[100, 157]), all(&[1_000, 0]), all(&[0])], [4, 1, 1, 1]);
+        let scan = || Operation::Scan(Scan { from: "0".into(), keys: 1_000 });
+        assert_eq!([fitting([of(1), scan()].iter()), fitting([scan(), of(0), of(1)].iter())], [1, 2]);
+        assert_eq!(fitting((0..BATCH).map(|_| scan()).collect::<Vec<_>>().iter()), 1);
+    }
+
+    fn note(names: usize, bytes: usize) -> Operation {
+        let Operation::Inspect(names) = of(names) else { unreachable!() };
+        let (owner, says) = ("c/1/x/1.00".into(), "x".repeat(bytes).into());
+        Operation::Note(Note { names, owner, token: 1, number: 1, age: Duration::ZERO, says })
+    }
+
+    #[test]
+    fn a_call_has_so_many_bytes_of_notes_at_most_or_one_operation() {
+        let all = |notes: &[(usize, usize)]| {
+            fitting(notes.iter().map(|(names, bytes)| note(*names, *bytes)).collect::<Vec<_>>().iter())
+        };
+        assert_eq!([all(&[(1, 256); BATCH + 1]), all(&[(1, NOTES / 4); BATCH])], [BATCH, 4]);
+        assert_eq!([all(&[(4, NOTES / 4), (1, 1)]), all(&[(1, NOTES + 1), (1, 0)])], [1, 1], "one for each name");
     }
 
     fn codes(names: &[&[&str]]) -> Vec<u8> {
