@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -10,7 +11,11 @@ use super::inner::Inner;
 use super::quorum::Quorum;
 use crate::error::{NodeReport, Result};
 use crate::node::Name;
-use crate::protocol::{Inspected, Pages, Survey};
+use crate::protocol::{Inspected, Pages, Survey, Voters};
+
+/// About how many names nodes are asked at once: not more than they have room for, beside what others
+/// ask.
+const SLICE: usize = 256;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 pub struct HeldNames {
@@ -18,6 +23,8 @@ pub struct HeldNames {
     pages: Pages,
     /// Nodes tell the same names, and a node may tell one twice.
     seen: BTreeSet<Name>,
+    /// Of these no quorum has said anything, and nobody that they are held.
+    missed: BTreeSet<Name>,
 }
 
 impl Quorum {
@@ -48,7 +55,8 @@ impl Quorum {
     #[must_use]
     pub fn held_names(&self) -> HeldNames {
         let nodes = self.0.leases.voters.nodes.len();
-        HeldNames { inner: self.0.clone(), pages: Pages::begin(nodes), seen: BTreeSet::new() }
+        let (seen, missed) = (BTreeSet::new(), BTreeSet::new());
+        HeldNames { inner: self.0.clone(), pages: Pages::begin(nodes), seen, missed }
     }
 }
 
@@ -57,11 +65,12 @@ impl HeldNames {
     /// page may be empty. A name that is held all the while is told once, and one that is acquired
     /// or released meanwhile at most once.
     ///
-    /// Each page takes up to twice the round timeout, where nodes hang.
+    /// Each page takes up to a round timeout, where nodes hang, and another for each 256 names in it.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
-    /// [`unread`](Self::unread) from then on.
+    /// [`unread`](Self::unread) from then on, and names about which too few answer are
+    /// [`missed`](Self::missed).
     ///
     /// # Cancel safety
     /// Safe: what was not returned is looked for again.
@@ -70,14 +79,23 @@ impl HeldNames {
         let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
         let Some(turned) = self.pages.turn(voters, patience).await else { return Ok(None) };
         let new: Vec<_> = turned.names.difference(&self.seen).cloned().collect();
-        let look = |name: Name| async move { (Survey::of(voters, &name, patience).await, name) };
-        let looked = join_all(new.iter().cloned().map(look)).await;
+        let looked = look(voters, &new, patience).await;
         self.pages.turned(turned);
-        self.seen.extend(new);
-        let named = |(survey, name): (Survey, Name)| (name.text().to_string(), Inspected::new(voters, &survey));
-        // Some were released meanwhile.
-        let held = looked.into_iter().filter(|(survey, _)| survey.heard().any(|said| said.holder.is_some()));
-        Ok(Some(held.map(named).collect()))
+        let mut held = Vec::new();
+        for (name, survey) in new.into_iter().zip(looked) {
+            let is_held = survey.heard().any(|said| said.holder.is_some());
+            if is_held {
+                held.push((name.text().to_string(), Inspected::new(voters, &survey)));
+            }
+            // It may have been released meanwhile, where enough nodes say so.
+            if is_held || survey.heard().count() >= voters.size.quorum() as usize {
+                self.missed.remove(&name);
+                self.seen.insert(name);
+            } else {
+                self.missed.insert(name);
+            }
+        }
+        Ok(Some(held))
     }
 
     /// About how many keys the nodes have looked at so far, all together.
@@ -92,12 +110,28 @@ impl HeldNames {
         self.pages.unread()
     }
 
+    /// The names that some node told, and about which no quorum of nodes answered when asked who holds
+    /// them: they may be held.
+    #[must_use]
+    pub fn missed(&self) -> Vec<String> {
+        self.missed.iter().map(|name| name.text().to_string()).collect()
+    }
+
     /// Whether every name that was held from beginning to end was found, once there is no further
-    /// page: so few nodes are unread that one of each quorum was read.
+    /// page: so few nodes are unread that one of each quorum was read, and no name was missed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.unread().len() < self.inner.leases.voters.size.quorum() as usize
+        self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
+}
+
+/// What the nodes say of each of these names.
+async fn look(voters: &Arc<Voters>, names: &[Name], patience: Duration) -> Vec<Survey> {
+    let mut looked = Vec::with_capacity(names.len());
+    for slice in names.chunks(SLICE) {
+        looked.extend(join_all(slice.iter().map(|name| Survey::of(voters, name, patience))).await);
+    }
+    looked
 }
 
 impl fmt::Debug for HeldNames {

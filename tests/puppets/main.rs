@@ -11,6 +11,7 @@ mod closing;
 mod doubts;
 mod fences;
 mod handovers;
+mod held_names;
 mod holders;
 mod lessons;
 mod meters;

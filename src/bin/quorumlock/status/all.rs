@@ -63,6 +63,10 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Vec<St
         (count, true) => format!("{count} names are held"),
     });
     lines.extend(names.unread().iter().map(|report| yellow(&format!("not read: {}: {}", report.node, report.said))));
+    let missed = names.missed().len();
+    if missed > 0 {
+        lines.push(yellow(&format!("not read: who holds {missed} more that may be held: too few nodes answered")));
+    }
     if !names.is_complete() {
         lines.push(yellow("warning: so many nodes were not read that names may be missing"));
     }
@@ -92,7 +96,7 @@ fn told(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Value {
     let unread: Vec<_> =
         names.unread().iter().map(|report| json!({ "node": &*report.node, "why": report.said })).collect();
     let held: Vec<_> = held.iter().map(|(name, inspected)| entry(name, inspected)).collect();
-    json!({ "names": held, "whole": whole, "complete": names.is_complete(), "unread": unread })
+    json!({ "names": held, "whole": whole, "complete": names.is_complete(), "unread": unread, "missed": names.missed() })
 }
 
 fn entry(name: &str, inspected: &Inspected) -> Value {
