@@ -8,6 +8,7 @@ mod password;
 #[cfg(feature = "serde")]
 mod times;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -352,6 +353,15 @@ impl Settings {
         }
     }
 
+    /// How callers call the name that nodes know by this text: what [`name`](Self::name) was given.
+    /// `None` where it is of another format.
+    pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
+        let Some(format) = &self.key_format else { return Some(text.clone()) };
+        let (before, after) = format.split_once(NAME)?;
+        let text = text.strip_prefix(before)?.strip_suffix(after)?;
+        (!text.is_empty()).then(|| text.into())
+    }
+
     /// Reads the addresses.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let count = self.addresses.len();
@@ -508,5 +518,18 @@ mod tests {
         assert!(tenant.name("a\0").unwrap_err().to_string().contains("NUL"));
         assert!(tenant.name(&"x".repeat(1_020)).unwrap_err().to_string().contains("use at most 1024"));
         assert_eq!(settings("{name}").name("a").unwrap(), Settings::default().name("a").unwrap());
+    }
+
+    #[test]
+    fn a_name_is_told_as_it_was_given_and_those_of_other_formats_are_not() {
+        let tenant = Settings { key_format: Some("tenant/{name}/lock".to_owned()), ..Settings::default() };
+        for name in ["a", "{name}", "/", "tenant/a/lock"] {
+            for settings in [&tenant, &Settings::default()] {
+                assert_eq!(settings.told(settings.name(name).unwrap().text()).as_deref(), Some(name));
+            }
+        }
+        for other in ["tenant//lock", "tenant/lock", "tenant/a", "a/lock", "other/a/lock"] {
+            assert_eq!(tenant.told(&other.into()), None, "{other}");
+        }
     }
 }

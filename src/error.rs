@@ -80,7 +80,7 @@ pub enum NodeCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// The name.
+    /// The name, as it was given.
     pub name: Arc<str>,
     /// Who held it: the owner of a round, `host/pid/uuid/acquisition.round`.
     pub holder: String,

@@ -88,7 +88,9 @@ impl QuorumBuilder {
     ///
     /// Everything that shows a lock's name shows it in this form,
     /// [`Lease::name`](crate::Lease::name) too. A client without a format sees the lock by it, as
-    /// `acme/orders`.
+    /// `acme/orders`. But names that are told to be given to calls again are as they were given:
+    /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
+    /// [`Quorum::held_names`], which tells those of this format alone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

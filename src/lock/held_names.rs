@@ -28,7 +28,9 @@ pub struct HeldNames {
 }
 
 impl Quorum {
-    /// Looks for all names that anybody holds, under the key prefix of this quorum.
+    /// Looks for all names that anybody holds, under the key prefix of this quorum. With a
+    /// [`key_format`](crate::QuorumBuilder::key_format) they are told as callers name them, as
+    /// [`inspect`](Self::inspect) takes them, and those of other formats are left out.
     ///
     /// Nodes go through all their keys for that, a thousand at a time (`SCAN`), so that no other
     /// caller waits for more than a millisecond or two. For people who look what goes on; not to
@@ -78,24 +80,31 @@ impl HeldNames {
         self.inner.usable()?;
         let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
         let Some(turned) = self.pages.turn(voters, patience).await else { return Ok(None) };
-        let new: Vec<_> = turned.names.difference(&self.seen).cloned().collect();
+        let ours = |name: &&Name| self.inner.settings.told(name.text()).is_some();
+        let new: Vec<_> = turned.names.difference(&self.seen).filter(ours).cloned().collect();
         let looked = look(voters, &new, patience).await;
         self.pages.turned(turned);
-        let mut held = Vec::new();
-        for (name, survey) in new.into_iter().zip(looked) {
-            let is_held = survey.heard().any(|said| said.holder.is_some());
-            if is_held {
-                held.push((name.text().to_string(), Inspected::new(voters, &survey)));
-            }
-            // It may have been released meanwhile, where enough nodes say so.
-            if is_held || survey.heard().count() >= voters.size.quorum() as usize {
-                self.missed.remove(&name);
-                self.seen.insert(name);
-            } else {
-                self.missed.insert(name);
-            }
+        let held = new.into_iter().zip(looked).filter_map(|(name, survey)| self.read(name, &survey));
+        let mut page: Vec<_> = held.collect();
+        // What a format has after the names may have put them in another order.
+        page.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(Some(page))
+    }
+
+    /// What nodes said of a name, where any says that it is held.
+    fn read(&mut self, name: Name, survey: &Survey) -> Option<(String, Inspected)> {
+        let voters = &self.inner.leases.voters;
+        let is_held = survey.heard().any(|said| said.holder.is_some());
+        // Where enough nodes say otherwise it was released meanwhile.
+        if !is_held && survey.heard().count() < voters.size.quorum() as usize {
+            self.missed.insert(name);
+            return None;
         }
-        Ok(Some(held))
+        let text = self.inner.settings.told(name.text()).map(|text| text.to_string());
+        let told = text.filter(|_| is_held).map(|text| (text, Inspected::new(voters, survey)));
+        self.missed.remove(&name);
+        self.seen.insert(name);
+        told
     }
 
     /// About how many keys the nodes have looked at so far, all together.
@@ -114,7 +123,8 @@ impl HeldNames {
     /// them: they may be held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
-        self.missed.iter().map(|name| name.text().to_string()).collect()
+        let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
+        told.map(|text| text.to_string()).collect()
     }
 
     /// Whether every name that was held from beginning to end was found, once there is no further

@@ -71,7 +71,13 @@ impl Session {
             return error;
         }
         let message = format!("cannot lock {}: {}", listed(names), told(&conflicts));
+        let conflicts = conflicts.into_iter().filter_map(|conflict| self.as_given(conflict)).collect();
         Error::new(error.kind(), message).with_nodes(error.nodes().to_vec()).with_conflicts(conflicts)
+    }
+
+    /// The same with the name as callers give it.
+    fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
+        Some(Conflict { name: self.inner.settings.told(&conflict.name)?, ..conflict })
     }
 
     fn ended(&self) -> Error {

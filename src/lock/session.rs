@@ -155,10 +155,16 @@ impl Session {
     /// everyone who held it before. Storage that refuses a token lower than the highest it has seen
     /// is safe even from a holder that was paused and does not know that its lock has passed on.
     ///
-    /// Empty once the session has ended.
+    /// With a [`key_format`](crate::QuorumBuilder::key_format) they are told as they were given, as
+    /// [`unlock`](Self::unlock) takes them. Empty once the session has ended.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
-        self.core.locks.tokens()
+        let tokens: Vec<_> = self.core.locks.tokens();
+        let told = |(name, token)| Some((self.inner.settings.told(&name)?, token));
+        let mut held: Vec<_> = tokens.into_iter().filter_map(told).collect();
+        // What a format has after the names may have put them in another order.
+        held.sort_unstable();
+        held
     }
 
     /// The fencing token of `name`; `None` where the session does not hold it.

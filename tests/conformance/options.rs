@@ -114,11 +114,34 @@ async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
     eventually("it is free", async || lock.try_acquire().await.unwrap().is_some()).await;
 }
 
+async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: impl World) {
+    let tenant = |format: &'static str| world.client_with(move |builder| builder.key_format(format));
+    let (acme, umbrella) = (tenant("acme/{name}z").await, tenant("umbrella/{name}z").await);
+    let session = acme.session().grant(SECOND).await.unwrap();
+    session.lock(["ab", "a"], SECOND).await.unwrap();
+    let _theirs = umbrella.lock("a").acquire(SECOND).await.unwrap();
+    let held: Vec<_> = session.held().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(held, ["a".into(), "ab".into()]);
+    let error = acme.session().grant(SECOND).await.unwrap().try_lock(["a"]).await.unwrap_err();
+    assert_eq!(&*error.conflicts()[0].name, "a");
+    let mut names = acme.held_names();
+    let mut found = Vec::new();
+    while let Some(page) = names.next().await.unwrap() {
+        found.extend(page.into_iter().map(|(name, _)| name));
+    }
+    assert_eq!(found, ["a", "ab"]);
+    assert!(acme.inspect(&found[0]).await.unwrap().holder().is_some());
+    assert!(session.token(&held[0]).is_some());
+    session.unlock(&held).await.unwrap();
+    assert!(session.held().is_empty());
+}
+
 both! {
     3 nodes:
         a_default_wait_is_that_of_the_quorum_or_of_the_lock,
         a_caller_whose_rounds_are_used_up_gives_up_and_says_so,
         rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process,
         rounds_that_no_quorum_answers_are_unavailable,
-        a_key_format_keeps_tenants_apart_on_the_same_nodes;
+        a_key_format_keeps_tenants_apart_on_the_same_nodes,
+        names_that_a_client_with_a_key_format_is_told_can_be_given_back;
 }
