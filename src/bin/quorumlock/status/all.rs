@@ -65,10 +65,10 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Vec<St
     lines.extend(names.unread().iter().map(|report| yellow(&format!("not read: {}: {}", report.node, report.said))));
     let missed = names.missed().len();
     if missed > 0 {
-        lines.push(yellow(&format!("not read: who holds {missed} more that may be held: too few nodes answered")));
+        lines.push(yellow(&format!("not read: whether {missed} more are held: too few nodes answered")));
     }
     if !names.is_complete() {
-        lines.push(yellow("warning: so many nodes were not read that names may be missing"));
+        lines.push(yellow("warning: so much was not read that names may be missing"));
     }
     lines
 }
