@@ -25,6 +25,15 @@ pub(super) struct Taken {
     pub(super) since: Vec<Tick>,
 }
 
+impl Taken {
+    /// All names, in their order.
+    pub(super) fn names(&self) -> Vec<&Name> {
+        let mut names: Vec<_> = self.grants.iter().flat_map(|(grant, _)| grant.names()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
 impl Kept {
     pub(super) const fn new(tenancy: Tenancy) -> Self {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::batch::{Again, Batch};
 use super::freeing::Freeing;
 use super::held::{Leases, TIMER};
-use super::kept::Kept;
+use super::kept::{Kept, Taken};
 use super::schedule::{Event, Key, Timed};
 use super::watch::Watched;
 use crate::config::Rules;
@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::metrics::RenewalEnded;
 use crate::node::Name;
-use crate::protocol::{Grant, Renewing};
+use crate::protocol::{Grant, Open, Renewing};
 use crate::rules::tenancy::{Due, Sent};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
 use crate::words::listed;
@@ -43,6 +43,12 @@ struct State {
     kept: Kept,
     timers: [Option<Key>; 2],
     failed: Vec<NodeReport>,
+}
+
+/// What has ended, until its releases were sent.
+struct Ending {
+    taken: Taken,
+    open: Open,
 }
 
 const RENEW: usize = 0;
@@ -148,7 +154,7 @@ impl Locks {
         let taken = state.kept.take_out(names);
         let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
         drop(state);
-        taken.since.iter().for_each(|since| self.freed(*since));
+        self.all_freed(&taken);
         Ok(Freeing::of(&returned))
     }
 
@@ -281,29 +287,46 @@ impl Locks {
     }
 
     fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
-        let (names, locks) = (listed(&state.kept.names().keys().collect::<Vec<_>>()), state.kept.len());
-        self.end(state);
+        let ending = self.take_all(state);
+        // First: ten thousand releases take their time, and whoever holds these must stop now.
         self.ended.cancel();
+        self.give_back(&ending.taken, ending.open);
         // Last, and outside of the lock: whatever a recorder or a log does, all were told.
+        self.all_freed(&ending.taken);
+        let (names, locks) = (ending.taken.names(), ending.taken.grants.len());
         (0..locks).for_each(|_| self.leases.voters.meters.lost(reason));
-        tracing::warn!(names, locks, reason = reason.as_str(), "session lost");
+        tracing::warn!(names = listed(&names), locks, reason = reason.as_str(), "session lost");
     }
 
-    /// Gives back on every node what has ended.
-    fn end(&self, mut state: MutexGuard<'_, State>) -> Freeing {
+    /// Gives back on every node what its holder has given up.
+    fn end(&self, state: MutexGuard<'_, State>) -> Freeing {
+        let ending = self.take_all(state);
+        let freeing = self.give_back(&ending.taken, ending.open);
+        self.all_freed(&ending.taken);
+        freeing
+    }
+
+    /// Takes out what has ended. No renewal of it is sent from now on: releases need no lock.
+    fn take_all(&self, mut state: MutexGuard<'_, State>) -> Ending {
         // Before the timers go, by which a shutdown finds it: it waits until releases were sent.
         let open = self.leases.voters.open_cleanup();
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
-        let taken = state.kept.take_all();
+        Ending { taken: state.kept.take_all(), open }
+    }
+
+    /// Sends releases of all of it, and tells whoever watches for its end.
+    fn give_back(&self, taken: &Taken, open: Open) -> Freeing {
         let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
-        drop(state);
         let freeing = Freeing::of(&returned);
-        drop(open);
+        drop((returned, open));
         self.over.cancel();
-        taken.since.iter().for_each(|since| self.freed(*since));
         freeing
+    }
+
+    fn all_freed(&self, taken: &Taken) {
+        taken.since.iter().for_each(|since| self.freed(*since));
     }
 
     /// A lock is not held any more, for the metrics.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 use quorumlock::node::{FaultKind, Outcome, Verb};
-use quorumlock::{LockGuard, LostReason};
+use quorumlock::{LockGuard, LostReason, Session};
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -244,5 +244,63 @@ async fn whoever_panics_at_the_loss_of_one_lock_keeps_no_other_from_being_renewe
         let other = acquiring.await.unwrap().unwrap();
         renewed(stage, &other).await;
         lose(stage, &other, LostReason::Expired).await;
+    }
+}
+
+/// A session that holds these names, each by a claim of its own.
+async fn session(stage: &Stage, names: &[&'static str]) -> Session {
+    let session = stage.quorum.session().grant(SECOND).await.unwrap();
+    for &name in names {
+        let locking = session.clone();
+        let locking = tokio::spawn(async move { locking.lock([name], SECOND).await });
+        stage.round(Verb::Claim, |_, _| granted()).await;
+        locking.await.unwrap().unwrap();
+    }
+    session
+}
+
+/// The same as for a lock.
+async fn lose_session(stage: &Stage, session: &Session, reason: LostReason) {
+    match reason {
+        LostReason::Refused => drop(stage.round(Verb::Renew, |_, _| taken()).await),
+        LostReason::Closed => stage.quorum.shutdown(SECOND / 10).await,
+        _ => {}
+    }
+    assert_eq!(session.lost().await, reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told_and_the_nodes_were_asked() {
+    for reason in [LostReason::Refused, LostReason::Expired, LostReason::Closed] {
+        let Watched { stage, watcher, _log } = Watched::new();
+        let session = session(&stage, &["a", "b"]).await;
+        let (told, asked, seen) = (session.cancellation(), stage.asked(Verb::Release), Arc::<Mutex<Vec<_>>>::default());
+        let sights = seen.clone();
+        watcher.begin(move |what| sights.lock().unwrap().push((what.to_owned(), told.is_cancelled(), asked())));
+        lose_session(&stage, &session, reason).await;
+        let lost = format!("quorumlock_lost_total{{{}}}", reason.as_str());
+        let of_loss = ["session lost", &lost, "quorumlock_held", "quorumlock_held_seconds"];
+        let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+        seen.retain(|(what, ..)| of_loss.contains(&what.as_str()));
+        assert!(seen.iter().all(|(_, told, asked)| *told && *asked), "{reason:?}: {seen:#?}");
+        assert_eq!(seen.len(), 7, "{reason:?}: {seen:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() {
+    let of_loss = ["quorumlock_lost_total{refused}", "quorumlock_held_seconds", "quorumlock_held", "session lost"];
+    for what in of_loss {
+        let watched = Watched::new();
+        let stage = &watched.stage;
+        let session = session(stage, &["a", "b"]).await;
+        let token = session.cancellation();
+        watched.panics_at(what);
+        lose_session(stage, &session, LostReason::Refused).await;
+        assert!(token.is_cancelled(), "{what}");
+        stage.some(0..3, Verb::Renew, |_, _| taken()).await;
+        for _ in 0..2 {
+            stage.round(Verb::Release, |_, _| released()).await;
+        }
     }
 }
