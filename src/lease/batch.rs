@@ -15,8 +15,6 @@ use crate::rules::{Renewal, Tick};
 /// One renewal of all that was due.
 pub(super) struct Batch {
     pub(super) renewals: Vec<(Sent, Renewing)>,
-    /// When it was sent.
-    pub(super) t0: Tick,
     /// Until when to wait for it.
     pub(super) until: Tick,
 }
@@ -35,7 +33,7 @@ impl Batch {
     pub(super) async fn heard(
         &self,
         host: &Arc<dyn Host>,
-        note: impl Fn(Sent, &Renewing, Renewal, Again),
+        mut note: impl FnMut(Sent, &Renewing, Renewal, Again),
     ) -> Vec<NodeReport> {
         let mut open: BTreeSet<usize> = (0..self.renewals.len()).collect();
         let again = || Again { from: host.now(), random: host.random() };

@@ -19,7 +19,7 @@ use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
-use crate::metrics::RenewalEnded;
+use crate::metrics::{Meters, RenewalEnded};
 use crate::node::Name;
 use crate::protocol::{Grant, Open, Renewing};
 use crate::rules::tenancy::{Due, Sent};
@@ -85,6 +85,12 @@ impl Locks {
             grant.give_back(won.may_hold);
             return Err(self.lost_error());
         }
+        if !tenure.is_held(now) {
+            // With it all others would be lost.
+            drop(state);
+            grant.give_back(won.may_hold);
+            return Err(too_late(grant.names()));
+        }
         let before = state.kept.tenancy.deadline();
         let first = tenure.first_renewal(won.handed_over, voters.round_trip());
         let due = match won.handed_over {
@@ -94,10 +100,7 @@ impl Locks {
         };
         let number = state.kept.add(grant, tenure, due);
         // A doubt that came before could be found by it.
-        let doubted = voters.hints.doubts().since(won.t0);
-        if state.kept.tenancy.part_doubted(number, doubted) && self.rules.auto_renew {
-            state.kept.tenancy.set(number, Some(Due::Alone(now)));
-        }
+        self.rest_without_doubted(&mut state, number, won.t0);
         self.arm(&mut state);
         drop(state);
         voters.meters.held();
@@ -105,6 +108,15 @@ impl Locks {
             self.sooner.notify_waiters();
         }
         Ok(())
+    }
+
+    /// Where too few nodes stand behind a part that did not come into doubt since `t0`, it is renewed
+    /// now.
+    fn rest_without_doubted(&self, state: &mut State, part: u64, t0: Tick) {
+        let doubted = self.leases.voters.hints.doubts().since(t0);
+        if state.kept.tenancy.part_doubted(part, doubted) && self.rules.auto_renew {
+            state.kept.tenancy.set(part, Some(Due::Alone(self.now())));
+        }
     }
 
     /// Which of these names are not held; an error where all of it is over.
@@ -228,11 +240,12 @@ impl Locks {
         // Renewals heal nodes that knew nothing of the claims.
         renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
         self.arm(&mut state);
-        Some(Batch { renewals, t0, until: state.kept.tenancy.deadline().min(t0 + self.rules.round_timeout) })
+        Some(Batch { renewals, until: state.kept.tenancy.deadline().min(t0 + self.rules.round_timeout) })
     }
 
-    /// Takes note of what one renewal came to. Where that is nothing, it is sent again.
-    fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) {
+    /// Takes note of what one renewal came to, and returns that. Where it is nothing, it is sent
+    /// again.
+    fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         // A node may not be listed any more.
         let votes = renewing.counted();
@@ -240,6 +253,8 @@ impl Locks {
         match renewed {
             Renewed::Extended { next, .. } => {
                 state.kept.tenancy.set(sent.part, self.rules.auto_renew.then_some(Due::Together(next)));
+                // It may rest on nodes that came into doubt since they answered.
+                self.rest_without_doubted(&mut state, sent.part, sent.t0);
             }
             Renewed::Unclear { failures } => {
                 let pause = self.rules.backoff.pause(failures, self.leases.voters.round_trip(), again.random);
@@ -248,41 +263,20 @@ impl Locks {
             Renewed::Lost(reason) => {
                 state.failed = renewing.reports();
                 self.ended_by(state, reason);
-                return self.tally(renewed);
+                return renewed;
             }
             Renewed::Over => {}
         }
         self.arm(&mut state);
-        // Outside of the lock: a recorder may block or panic.
-        drop(state);
-        self.tally(renewed);
+        renewed
     }
 
-    /// All renewals that began at `t0` were heard of, and this is what nodes said to one that did
-    /// not succeed, if any.
-    fn all_renewed(self: Arc<Self>, t0: Tick, failed: Vec<NodeReport>) {
+    /// All renewals of a batch were heard of, and this is what nodes said to one that did not
+    /// succeed, if any.
+    fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
             state.failed = failed;
-        }
-        drop(state);
-        // They may rest on nodes that came into doubt since these answered.
-        let doubted = self.leases.voters.hints.doubts().since(t0);
-        if !doubted.is_empty() {
-            self.doubted(doubted);
-        }
-    }
-
-    fn tally(&self, renewed: Renewed) {
-        let meters = &self.leases.voters.meters;
-        match renewed {
-            Renewed::Extended { margin, .. } => {
-                meters.renewal(RenewalEnded::Extended);
-                meters.margin(margin);
-            }
-            Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
-            Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
-            Renewed::Lost(_) | Renewed::Over => {}
         }
     }
 
@@ -369,6 +363,26 @@ impl State {
     }
 }
 
+/// What was granted was over before it could be added.
+fn too_late(names: &[Name]) -> Error {
+    let names = listed(names);
+    let message = format!("cannot lock {names}: its validity ended before this process took note of the grant");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Counts what a renewal came to.
+fn tally(meters: &Meters, renewed: Renewed) {
+    match renewed {
+        Renewed::Extended { margin, .. } => {
+            meters.renewal(RenewalEnded::Extended);
+            meters.margin(margin);
+        }
+        Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
+        Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
+        Renewed::Lost(_) | Renewed::Over => {}
+    }
+}
+
 impl Watched for Locks {
     fn lost(&self) -> Option<LostReason> {
         self.state().kept.tenancy.lost(self.now())
@@ -409,16 +423,20 @@ impl Timed for Locks {
     }
 
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
-        let (locks, host) = (Arc::downgrade(&self), self.host().clone());
+        let (locks, voters) = (Arc::downgrade(&self), self.leases.voters.clone());
         async move {
             let Some(batch) = locks.upgrade().and_then(|locks| locks.send_renewals()) else { return };
+            let mut ended = Vec::new();
             let note = |sent, renewing: &Renewing, renewal, again| {
-                locks.upgrade().into_iter().for_each(|locks| locks.renewed(sent, renewing, renewal, again));
+                ended.extend(locks.upgrade().map(|locks| locks.renewed(sent, renewing, renewal, again)));
             };
-            let failed = batch.heard(&host, note).await;
+            let failed = batch.heard(&voters.host, note).await;
             if let Some(locks) = locks.upgrade() {
-                locks.all_renewed(batch.t0, failed);
+                locks.all_renewed(failed);
             }
+            // Last, and outside of the lock: a recorder that blocks or panics keeps none of them
+            // from being renewed again.
+            ended.into_iter().for_each(|renewed| tally(&voters.meters, renewed));
         }
         .boxed()
     }

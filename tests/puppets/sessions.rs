@@ -245,3 +245,48 @@ async fn a_release_that_a_node_does_not_confirm_is_sent_again_for_that_part() {
     assert_eq!(names(&again), ["a"]);
     assert!(session.is_alive());
 }
+
+/// The process stands still between the votes and its note of them, at each step that it may.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_over_before_it_is_added_is_released_and_the_session_goes_on() {
+    let mut over = 0;
+    for reading in 1..8 {
+        let (stage, session) = begun().await;
+        let trying = session.clone();
+        let trying = tokio::spawn(async move { trying.try_lock(["a"]).await });
+        stage.round(Verb::Claim, |_, _| SILENCE).await;
+        stage.stand_still_before(reading, 10);
+        stage.answer_all(|_| granted());
+        let Err(error) = trying.await.unwrap() else { continue };
+        assert!(session.is_alive(), "{reading}: {error}");
+        assert_eq!(names(&stage.round(Verb::Release, |_, _| released()).await), ["a"]);
+        if error.to_string().contains("validity ended before this process took note") {
+            assert!(error.is_unavailable(), "{error}");
+            over += 1;
+        }
+        let claim = locked(&stage, &session, &["a"]).await;
+        assert_eq!(names(&claim), ["a"]);
+    }
+    assert!(over > 0, "it stood still between the two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_comes_while_another_renewal_is_open_is_acted_on_before_that_has_ended() {
+    let (stage, session) = begun().await;
+    locked(&stage, &session, &["a"]).await;
+    locked(&stage, &session, &["b"]).await;
+    let begins = |node, asked: &Asked| match names(asked)[0] {
+        "a" if node == 2 => extended(),
+        _ => SILENCE,
+    };
+    for _ in 0..2 {
+        stage.round(Verb::Renew, begins).await;
+    }
+    stage.doubted(2);
+    sleep(MS).await;
+    // Of node 0, what is open is both renewals: the other waits for one more vote.
+    stage.answer(0, extended);
+    assert!(stage.asked_after().await <= MS, "only node 0 stands behind it");
+    assert_eq!(names(&stage.round(Verb::Renew, |_, _| extended()).await), ["a"]);
+    assert!(session.is_alive());
+}

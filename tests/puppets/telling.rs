@@ -304,3 +304,19 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
         }
     }
 }
+
+/// Of the renewals that were sent at one moment, each is heard of.
+#[tokio::test(start_paused = true)]
+async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_being_renewed() {
+    for what in ["quorumlock_renewals_total{extended}", "quorumlock_renewal_margin_seconds"] {
+        let watched = Watched::new();
+        let (stage, session) = (&watched.stage, session(&watched.stage, &["a", "b"]).await);
+        watched.panics_at(what);
+        for _ in 0..5 {
+            stage.round(Verb::Renew, |_, _| extended()).await;
+            stage.round(Verb::Renew, |_, _| extended()).await;
+            sleep(MS).await;
+            assert!(session.remaining() > 2 * SECOND, "both are renewed for a whole ttl: {:?}", session.remaining());
+        }
+    }
+}
