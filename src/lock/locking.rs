@@ -1,5 +1,6 @@
 //! How a session acquires names, and what it says where others have them.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use super::acquiring::Wanted;
@@ -70,9 +71,9 @@ impl Session {
         if conflicts.is_empty() {
             return error;
         }
-        let message = format!("cannot lock {}: {}", listed(names), told(&conflicts));
-        let conflicts = conflicts.into_iter().filter_map(|conflict| self.as_given(conflict)).collect();
-        Error::new(error.kind(), message).with_nodes(error.nodes().to_vec()).with_conflicts(conflicts)
+        let error = with_more(error, &told(&conflicts));
+        let given = conflicts.into_iter().filter_map(|conflict| self.as_given(conflict));
+        error.with_conflicts(given.collect())
     }
 
     /// The same with the name as callers give it.
@@ -88,6 +89,16 @@ impl Session {
 /// Another caller of the session was first.
 fn outwaited(names: &[Name], kind: ErrorKind) -> Error {
     Error::new(kind, format!("another caller of this session is acquiring {}", listed(names)))
+}
+
+/// The same error, of which the message says more.
+fn with_more(error: Error, more: &str) -> Error {
+    let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
+    // Nodes are told behind the message, and once.
+    let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
+    // What is below it is found by it.
+    let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
+    Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
 }
 
 /// How many conflicts a message names.

@@ -38,6 +38,10 @@ tokio::task_local! {
 /// it back. Take a new session then. Without locks, nothing of it can be lost, however long nodes
 /// are away.
 ///
+/// A lock whose time is over before this process takes note of its grant is not added: it is given
+/// back, and the session goes on. One that has little time left is added, and renewed soon. That
+/// renewal counts as any other: if it does not come in time, the session is lost with that lock.
+///
 /// All its locks are renewed at the same moment, in as few script calls as they fit into: 10,000
 /// names in at most 80 for each node.
 ///

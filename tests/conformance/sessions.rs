@@ -85,6 +85,12 @@ async fn a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom(
         assert_eq!(held(&session), ["z"], "and what it held it holds");
         eventually("a and c are free", async || is_free(&other, "a").await && is_free(&other, "c").await).await;
     }
+    let options = client.options().max_rounds(1);
+    let impatient = client.session().options(options).grant(5 * SECOND).await.unwrap();
+    let error = impatient.lock(["b"], 60 * SECOND).await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("max_rounds (1)") && said.contains(&format!("\"b\" is held by {holder} for ")), "{said}");
+    assert_eq!((error.nodes().len(), error.conflicts().len()), (3, 1));
     another.revoke().await.unwrap();
     guard.release().await.unwrap();
     session.lock(["a", "b", "c", "d", "z"], 5 * SECOND).await.unwrap();
