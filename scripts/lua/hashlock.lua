@@ -1032,7 +1032,8 @@ function verbs.revoke(op)
     if not it.reader then
       if it.holder and it.holder ~= op.owner then other = it.holder end
     elseif not op.shared then
-      other = another_reader(op, i) or other
+      -- One that was revoked holds it still.
+      other = another_reader(op, i) or it.reader
     end
     it.fence = math.max(it.fence, op.ballot)
     heard(it.fence)

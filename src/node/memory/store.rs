@@ -272,4 +272,15 @@ mod tests {
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
     }
+
+    /// Found by seed 223504554: who had asked before they came was told that the name is free.
+    #[test]
+    fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
+        let mut store = Store::default();
+        store.apply(&shared("a", "c/s1.0", 7, None), SECOND);
+        let revoke = |owner: &str, ballot| Revoke { names: names("a"), owner: owner.into(), ballot }.into();
+        store.apply(&revoke("c/s1.0", 20), SECOND);
+        let told = store.apply(&revoke("-", 21), SECOND);
+        assert!(matches!(told, Outcome::Revoked { held: 0, other: Some(other), .. } if other == "c/s1.0"));
+    }
 }

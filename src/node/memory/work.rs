@@ -290,8 +290,9 @@ impl Work<'_> {
         let now = self.now;
         let entry = self.entry(name);
         if entry.readers.last(now).is_some() {
-            let another = entry.readers.another(now).filter(|_| !Operation::is_shared(&revoke.owner));
-            return another.map(str::to_owned);
+            // One that was revoked holds it still.
+            let any = entry.readers.another(now).or_else(|| entry.readers.last(now));
+            return any.filter(|_| !Operation::is_shared(&revoke.owner)).map(str::to_owned);
         }
         let another = |hold: &&Hold| hold.owner != revoke.owner;
         entry.holder(now).filter(another).map(|hold| hold.owner.to_string())
