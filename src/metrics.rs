@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 
-use crate::rules::LostReason;
+use crate::rules::{LostReason, Renewed};
 
 /// Bounds of the latency histograms' buckets, in seconds, from one region to a long wait: 0.0005,
 /// 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30 and 60.
@@ -235,12 +235,17 @@ impl Meters {
         }
     }
 
-    pub(crate) fn renewal(&self, outcome: RenewalEnded) {
-        self.renewals.count(outcome);
-    }
-
-    pub(crate) fn margin(&self, left: Duration) {
-        self.margin.record(left);
+    /// What a renewal came to. One that came when its lease was over is not counted.
+    pub(crate) fn renewed(&self, renewed: Renewed) {
+        match renewed {
+            Renewed::Extended { margin, .. } => {
+                self.renewals.count(RenewalEnded::Extended);
+                self.margin.record(margin);
+            }
+            Renewed::Unclear { .. } => self.renewals.count(RenewalEnded::Unclear),
+            Renewed::Lost(LostReason::Refused) => self.renewals.count(RenewalEnded::Lost),
+            Renewed::Lost(_) | Renewed::Over => {}
+        }
     }
 
     pub(crate) fn lost(&self, reason: LostReason) {

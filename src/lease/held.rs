@@ -14,7 +14,6 @@ use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
-use crate::metrics::RenewalEnded;
 use crate::node::Name;
 use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Telling, Voters};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
@@ -221,26 +220,13 @@ impl Held {
             }
             Renewed::Lost(reason) => {
                 self.ended_by(state, reason);
-                return self.tally(renewed);
+                return self.leases.voters.meters.renewed(renewed);
             }
             Renewed::Over => {}
         }
         // Outside of the lock, and when all is done: a recorder may block or panic.
         drop(state);
-        self.tally(renewed);
-    }
-
-    fn tally(&self, renewed: Renewed) {
-        let meters = &self.leases.voters.meters;
-        match renewed {
-            Renewed::Extended { margin, .. } => {
-                meters.renewal(RenewalEnded::Extended);
-                meters.margin(margin);
-            }
-            Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
-            Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
-            Renewed::Lost(_) | Renewed::Over => {}
-        }
+        self.leases.voters.meters.renewed(renewed);
     }
 
     pub(super) fn lost_error(&self) -> Error {

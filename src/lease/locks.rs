@@ -19,7 +19,6 @@ use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
-use crate::metrics::{Meters, RenewalEnded};
 use crate::node::Name;
 use crate::protocol::{Grant, Open, Renewing};
 use crate::rules::tenancy::{Due, Sent};
@@ -370,19 +369,6 @@ fn too_late(names: &[Name]) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Counts what a renewal came to.
-fn tally(meters: &Meters, renewed: Renewed) {
-    match renewed {
-        Renewed::Extended { margin, .. } => {
-            meters.renewal(RenewalEnded::Extended);
-            meters.margin(margin);
-        }
-        Renewed::Unclear { .. } => meters.renewal(RenewalEnded::Unclear),
-        Renewed::Lost(LostReason::Refused) => meters.renewal(RenewalEnded::Lost),
-        Renewed::Lost(_) | Renewed::Over => {}
-    }
-}
-
 impl Watched for Locks {
     fn lost(&self) -> Option<LostReason> {
         self.state().kept.tenancy.lost(self.now())
@@ -436,7 +422,7 @@ impl Timed for Locks {
             }
             // Last, and outside of the lock: a recorder that blocks or panics keeps none of them
             // from being renewed again.
-            ended.into_iter().for_each(|renewed| tally(&voters.meters, renewed));
+            ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()
     }

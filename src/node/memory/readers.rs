@@ -69,7 +69,7 @@ impl Readers {
     /// The last that reads.
     pub(super) fn last(&self, now: Duration) -> Option<&str> {
         let last = self.scores.iter().max_by_key(|&(owner, score)| (*score, owner))?;
-        (*last.1 > score(now)).then(|| last.0.trim_end_matches('!'))
+        (*last.1 > score(now)).then(|| last.0.strip_suffix('!').unwrap_or(last.0))
     }
 
     /// The last that reads and was not revoked.

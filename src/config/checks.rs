@@ -1,0 +1,207 @@
+//! Whether the options of a lock go together, and what follows from them.
+
+use std::time::Duration;
+
+use super::options::LockOptions;
+use super::{MAX_TTL, SECOND};
+use crate::error::{Error, Result};
+use crate::rules::validity::MAX_ROUND;
+use crate::rules::{Backoff, Drift, Validity};
+use crate::words::exact;
+
+/// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
+pub const MIN_TTL: Duration = Duration::from_millis(100);
+/// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
+/// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
+const LEAST_DRIFT: Duration = Duration::from_millis(2);
+
+/// One lock's options, checked, with what follows from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) validity: Validity,
+    pub(crate) drift: Drift,
+    pub(crate) min_validity: Duration,
+    pub(crate) round_timeout: Duration,
+    pub(crate) auto_renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) backoff: Backoff,
+    pub(crate) fair: bool,
+    /// How long those wait who do not say.
+    pub(crate) wait: Duration,
+    pub(crate) max_rounds: Option<u32>,
+}
+
+impl Rules {
+    /// Whether an acquisition gives up after so many rounds.
+    pub(crate) fn spent(&self, rounds: u32) -> bool {
+        self.max_rounds.is_some_and(|most| rounds >= most)
+    }
+
+    /// For how long a caller waits for its turn in this process, where that is bounded.
+    pub(crate) fn longest_turn(&self) -> Option<Duration> {
+        self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))
+    }
+}
+
+impl LockOptions {
+    /// The share by which clocks may run apart before a node's counts as stepped: never less than
+    /// clocks do.
+    pub(crate) const fn clock_rate(&self) -> f64 {
+        self.drift.factor.max(0.01)
+    }
+
+    /// The same for a lock of a quorum whose own options are `shared`: by those its nodes' clocks
+    /// are judged.
+    pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
+        let (factor, rate) = (self.drift.factor, shared.clock_rate());
+        let rules = self.checked(max_ttl)?;
+        require(factor <= rate, || {
+            format!(
+                "drift_factor is {factor}, above the quorum's {rate}, by which its nodes' clocks are judged; set {factor} in \
+                 QuorumBuilder::options, or use at most {rate} here"
+            )
+        })?;
+        Ok(rules)
+    }
+
+    /// Checks all options together. `max_ttl` zero means no bound but [`MAX_TTL`].
+    pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
+        let ttl = self.ttl.unwrap_or(30 * SECOND);
+        let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
+        require(ttl >= MIN_TTL, || format!("ttl is {}; use at least {}", exact(ttl), exact(MIN_TTL)))?;
+        require(ttl <= MAX_TTL, || too_long("ttl", ttl))?;
+        require(ttl <= longest, || {
+            format!(
+                "ttl is {}, above max_ttl; use at most {}, or raise max_ttl (restarted nodes then wait that long)",
+                exact(ttl),
+                exact(longest)
+            )
+        })?;
+        let factor = self.drift.factor;
+        require((0.0..=0.2).contains(&factor), || format!("drift_factor is {factor}; use 0 to 0.2, by default 0.01"))?;
+        let constant = self.drift.constant;
+        require(constant >= LEAST_DRIFT, || {
+            let (constant, least) = (exact(constant), exact(LEAST_DRIFT));
+            format!("drift_constant is {constant}; use at least {least}: nodes count whole milliseconds")
+        })?;
+        let drift = self.drift.of(ttl);
+        require(drift < ttl / 2, || {
+            let (drift, ttl) = (exact(drift), exact(ttl));
+            format!("drift is {drift}, half of ttl or more; lower drift_constant or raise ttl ({ttl})")
+        })?;
+        let validity = Validity::new(ttl, self.drift);
+        let length = validity.length();
+        let least = self.min_validity;
+        require(least < length, || {
+            let (least, length) = (exact(least), exact(length));
+            format!("min_validity is {least}; use less than {length}, which is ttl minus drift")
+        })?;
+        let round = self.round_timeout.unwrap_or((length / 3).min(2 * SECOND));
+        require(!round.is_zero() && round <= length - least, || {
+            format!(
+                "round_timeout is {}; use more than zero and at most {}, which is ttl minus drift and min_validity",
+                exact(round),
+                exact(length - least)
+            )
+        })?;
+        require(round <= MAX_ROUND, || {
+            format!("round_timeout is {}; use at most {}: no vote counts for longer", exact(round), exact(MAX_ROUND))
+        })?;
+        let Backoff { min, max } = self.backoff;
+        require(!min.is_zero() && min <= max, || {
+            let (min, max) = (exact(min), exact(max));
+            format!("backoff is {min} to {max}; use a least pause above zero and not above the greatest")
+        })?;
+        require(self.max_hold.is_none_or(|longest| longest >= ttl), || {
+            format!(
+                "max_hold is {}; use at least ttl ({}), or turn auto_renew off",
+                exact(self.max_hold.unwrap_or_default()),
+                exact(ttl)
+            )
+        })?;
+        require(self.max_rounds != Some(0), || "max_rounds is 0; use at least 1".to_owned())?;
+        Ok(Rules {
+            validity,
+            drift: self.drift,
+            min_validity: least,
+            round_timeout: round,
+            auto_renew: !self.manual,
+            max_hold: self.max_hold,
+            backoff: self.backoff,
+            fair: !self.barging,
+            wait: self.wait.unwrap_or(10 * SECOND),
+            max_rounds: self.max_rounds,
+        })
+    }
+}
+
+pub(super) fn too_long(what: &str, time: Duration) -> String {
+    format!(
+        "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is \
+         renewed by itself",
+        exact(time),
+        exact(MAX_TTL)
+    )
+}
+
+pub(super) fn require(right: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
+    if right { Ok(()) } else { Err(Error::config(otherwise())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const GUARD: Duration = Duration::from_secs(60);
+
+    fn said(options: LockOptions) -> String {
+        options.checked(GUARD).map_or_else(|error| error.to_string(), |rules| format!("{rules:?}"))
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_the_fields_name() {
+        let options = LockOptions::default;
+        for (options, field) in [
+            (options().ttl(Duration::ZERO), "ttl is 0 s; use at least 100 ms"),
+            (options().ttl(MS), "ttl is 1 ms"),
+            (options().ttl(61 * SECOND), "ttl is 61 s, above max_ttl"),
+            (options().drift_factor(f64::NAN), "drift_factor is NaN"),
+            (options().drift_factor(-0.1), "drift_factor"),
+            (options().ttl(100 * MS).drift_constant(50 * MS), "drift is 51 ms"),
+            (options().drift_constant(Duration::ZERO), "drift_constant is 0 s; use at least 2 ms"),
+            (options().drift_constant(2 * MS - Duration::from_nanos(1)), "drift_constant is 1.999999 ms"),
+            (options().ttl(SECOND).min_validity(988 * MS), "min_validity is 988 ms; use less than 988 ms"),
+            (options().round_timeout(Duration::ZERO), "round_timeout"),
+            (options().ttl(SECOND).round_timeout(SECOND), "round_timeout is 1 s"),
+            (options().round_timeout(6 * SECOND), "round_timeout is 6 s; use at most 5 s"),
+            (options().backoff(10 * MS, MS), "backoff"),
+            (options().backoff(Duration::ZERO, MS), "backoff"),
+            (options().max_rounds(0), "max_rounds is 0; use at least 1"),
+            (options().max_hold(SECOND), "max_hold is 1 s; use at least ttl (30 s)"),
+        ] {
+            assert!(said(options).contains(field), "{field}");
+        }
+    }
+
+    #[test]
+    fn without_the_restart_guard_a_ttl_may_be_long_but_not_endless() {
+        assert!(LockOptions::default().ttl(3_600 * SECOND).checked(Duration::ZERO).is_ok());
+        assert!(LockOptions::default().ttl(MAX_TTL).checked(Duration::ZERO).is_ok());
+        for ttl in [MAX_TTL + MS, 365 * MAX_TTL, Duration::MAX] {
+            let refused = LockOptions::default().ttl(ttl).checked(Duration::ZERO).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().contains("use at most 24 h"), "{refused}");
+            assert!(
+                refused.to_string().contains("is renewed by itself") && !refused.to_string().contains("raise max_ttl"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_shortest_ttl_has_rounds_that_fit() {
+        let rules = LockOptions::default().ttl(MIN_TTL).checked(GUARD).unwrap();
+        assert_eq!(rules.validity.length(), 97 * MS);
+        assert!(rules.round_timeout * 3 <= rules.validity.length());
+    }
+}

@@ -1,0 +1,135 @@
+//! How one lock behaves: what users set.
+
+use std::time::Duration;
+
+use crate::rules::{Backoff, Drift};
+
+/// How one lock behaves. Checked when the quorum connects or the lock is made.
+///
+/// ```
+/// use quorumlock::LockOptions;
+/// use std::time::Duration;
+///
+/// let ttl = Duration::from_secs(10);
+/// let options = LockOptions::default().ttl(ttl).max_hold(60 * ttl);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LockOptions {
+    pub(super) ttl: Option<Duration>,
+    pub(super) manual: bool,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) drift: Drift,
+    pub(super) min_validity: Duration,
+    pub(super) round_timeout: Option<Duration>,
+    pub(super) backoff: Backoff,
+    pub(super) barging: bool,
+    pub(super) wait: Option<Duration>,
+    pub(super) max_rounds: Option<u32>,
+}
+
+impl LockOptions {
+    /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
+    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes
+    /// count whole milliseconds. Locks may be held for longer: they are
+    /// [renewed](Self::auto_renew).
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Whether the lock is renewed for as long as its guard lives. Default on.
+    #[must_use]
+    pub const fn auto_renew(mut self, on: bool) -> Self {
+        self.manual = !on;
+        self
+    }
+
+    /// How long after it was acquired a lock is no longer renewed. Default: never.
+    #[must_use]
+    pub const fn max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. One lock's
+    /// may be above 0.01 only up to the quorum's own
+    /// ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
+    #[must_use]
+    pub const fn drift_factor(mut self, factor: f64) -> Self {
+        self.drift.factor = factor;
+        self
+    }
+
+    /// What is added to the drift whatever the ttl. Default 2 ms, and no less: nodes count whole
+    /// milliseconds, so that a hold may end one early, and Redlock leaves another for short ttls.
+    #[must_use]
+    pub const fn drift_constant(mut self, constant: Duration) -> Self {
+        self.drift.constant = constant;
+        self
+    }
+
+    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default
+    /// zero.
+    ///
+    /// A lock that others hand over begins with up to some 3 s of its validity. Where that may
+    /// leave too little, the caller is given a turn instead, which takes a round trip more.
+    #[must_use]
+    pub const fn min_validity(mut self, least: Duration) -> Self {
+        self.min_validity = least;
+        self
+    }
+
+    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where
+    /// that is shorter; at most 5 s, since no vote counts for longer.
+    #[must_use]
+    pub const fn round_timeout(mut self, timeout: Duration) -> Self {
+        self.round_timeout = Some(timeout);
+        self
+    }
+
+    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms; pauses are drawn at random
+    /// and scale with the measured round trip.
+    #[must_use]
+    pub const fn backoff(mut self, min: Duration, max: Duration) -> Self {
+        self.backoff = Backoff { min, max };
+        self
+    }
+
+    /// Whether callers in all processes are served first come first served. Default on.
+    ///
+    /// Off, callers ask again after random pauses and overtake those who wait, as other clients do:
+    /// more sections a second where nodes are near, and no bound on how long an unlucky caller
+    /// waits.
+    #[must_use]
+    pub const fn fair(mut self, on: bool) -> Self {
+        self.barging = !on;
+        self
+    }
+
+    /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s; zero
+    /// makes one try, and `Duration::MAX` waits for ever.
+    #[must_use]
+    pub const fn wait(mut self, timeout: Duration) -> Self {
+        self.wait = Some(timeout);
+        self
+    }
+
+    /// After how many rounds of votes that were not won an acquisition gives up, if its time does
+    /// not end before. Default: no bound; at least 1.
+    ///
+    /// A round asks each node once; where a node knows of a later claim, it is asked again in the
+    /// same round. Between two rounds a caller waits in the nodes' queues, until it is worth asking
+    /// again or the lock is handed over to it: for a third of the ttl at most. Behind other callers
+    /// of this process it waits for its turn for as long as so many rounds may take, which is
+    /// `most` times the [`round_timeout`](Self::round_timeout). Whoever is given up then fails as
+    /// if the time had ended, with `Timeout`, and the error names `max_rounds`; with `Unavailable`
+    /// where the nodes are the reason.
+    ///
+    /// With 1, a caller waits for its turn in this process, and for nobody else.
+    #[must_use]
+    pub const fn max_rounds(mut self, most: u32) -> Self {
+        self.max_rounds = Some(most);
+        self
+    }
+}

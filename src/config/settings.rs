@@ -1,0 +1,202 @@
+//! How a quorum behaves, and which names are whose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checks::{Rules, require, too_long};
+use super::options::LockOptions;
+use super::{MAX_NODES, MAX_TTL, SECOND};
+use crate::error::{Error, Result};
+use crate::node::Name;
+use crate::node::redis::Endpoint;
+use crate::rules::roster::PROTOCOL;
+use crate::words::exact;
+
+/// Where the name stands in a key format.
+const NAME: &str = "{name}";
+
+/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
+/// Not `Debug`: addresses may hold passwords.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) addresses: Vec<String>,
+    pub(crate) options: LockOptions,
+    pub(crate) prefix: String,
+    pub(crate) key_format: Option<String>,
+    pub(crate) client_name: String,
+    pub(crate) max_ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) max_waiters: usize,
+    pub(crate) onlooker: bool,
+    /// Which protocol it says it speaks: another than this build's in tests only.
+    pub(crate) protocol: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            options: LockOptions::default(),
+            prefix: "quorumlock:".to_owned(),
+            key_format: None,
+            client_name: "quorumlock".to_owned(),
+            max_ttl: 60 * SECOND,
+            node_timeout: 2 * SECOND,
+            connect_timeout: 10 * SECOND,
+            max_waiters: 65_536,
+            onlooker: false,
+            protocol: PROTOCOL,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks everything but the addresses.
+    pub(crate) fn checked(&self) -> Result<Rules> {
+        require(!self.prefix.is_empty(), || {
+            "key_prefix is empty; name one, such as \"quorumlock:\", so that no other program's keys are in the way"
+                .to_owned()
+        })?;
+        require(self.prefix.len() <= 128 && !self.prefix.contains(['{', '}', '\0']), || {
+            "key_prefix must have at most 128 bytes, and none of { } NUL".to_owned()
+        })?;
+        self.key_format.as_deref().map_or(Ok(()), checked_format)?;
+        let printable = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
+        require(printable(&self.client_name) && (1..=64).contains(&self.client_name.len()), || {
+            "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME takes no others".to_owned()
+        })?;
+        let millisecond = Duration::from_millis(1);
+        require((millisecond..=60 * SECOND).contains(&self.node_timeout), || {
+            format!("node_timeout is {}; use 1 ms to 60 s", exact(self.node_timeout))
+        })?;
+        require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
+        require(self.max_ttl <= MAX_TTL, || too_long("max_ttl", self.max_ttl))?;
+        require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
+        self.options.checked(self.max_ttl)
+    }
+
+    /// The name `text` as it is on the nodes.
+    pub(crate) fn name(&self, text: &str) -> Result<Name> {
+        match &self.key_format {
+            Some(format) if !text.is_empty() => Name::new(&self.prefix, &format.replacen(NAME, text, 1)),
+            _ => Name::new(&self.prefix, text),
+        }
+    }
+
+    /// How callers call the name that nodes know by this text: what [`name`](Self::name) was given.
+    /// `None` where it is of another format.
+    pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
+        let Some(format) = &self.key_format else { return Some(text.clone()) };
+        let (before, after) = format.split_once(NAME)?;
+        let text = text.strip_prefix(before)?.strip_suffix(after)?;
+        (!text.is_empty()).then(|| text.into())
+    }
+
+    /// Reads the addresses.
+    pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
+        let count = self.addresses.len();
+        require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
+        require(count <= MAX_NODES, || format!("{count} nodes are configured; use at most {MAX_NODES}"))?;
+        let read = |(index, address): (usize, &String)| {
+            Endpoint::parse(address).map_err(|error| Error::config(format!("node {} of {count}: {error}", index + 1)))
+        };
+        let endpoints = self.addresses.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let again = endpoints[..index].iter().any(|other| other.to_string() == endpoint.to_string());
+            require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;
+        }
+        if count.is_multiple_of(2) {
+            tracing::warn!(nodes = count, "an even number of nodes tolerates no more failures than one node fewer");
+        }
+        Ok(endpoints)
+    }
+}
+
+/// Two names never become the same: what stands around them is always the same.
+fn checked_format(format: &str) -> Result<()> {
+    require(format.matches(NAME).count() == 1, || {
+        format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")
+    })?;
+    let around = format.replacen(NAME, "", 1);
+    require(around.len() <= 512 && !around.contains(['{', '}', '\0']), || {
+        format!("key_format must have at most 512 bytes, and none of {{ }} NUL but in {NAME}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn settings(addresses: &[&str]) -> Settings {
+        Settings { addresses: addresses.iter().map(|&address| address.to_owned()).collect(), ..Settings::default() }
+    }
+
+    #[test]
+    fn no_node_and_the_same_node_twice_are_refused() {
+        assert!(settings(&[]).endpoints().unwrap_err().to_string().contains("no node"));
+        let twice = settings(&["redis://eu", "redis://us", "redis://:pw@eu:6379"]).endpoints().unwrap_err();
+        assert_eq!(twice.to_string(), "the node redis://eu:6379 is configured twice; name each server once");
+        assert_eq!(settings(&["redis://eu", "redis://us"]).endpoints().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn quorum_settings_are_checked_by_name() {
+        let check = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.checked().unwrap_err().to_string()
+        };
+        assert!(check(|settings| settings.prefix = "a{b".into()).contains("key_prefix"));
+        assert!(check(|settings| settings.prefix = String::new()).contains("key_prefix is empty"));
+        for (format, says) in [
+            ("", "key_format must have {name} in it"),
+            ("tenant", "as in \"tenant/{name}\""),
+            ("{name}/{name}", "once"),
+            ("{tenant}/{name}", "none of { } NUL"),
+            ("{{name}}", "none of { } NUL"),
+            ("a\0{name}", "none of { } NUL"),
+        ] {
+            let settings = Settings { key_format: Some(format.to_owned()), ..Settings::default() };
+            let said = settings.checked().unwrap_err().to_string();
+            assert!(said.contains(says), "{format}: {said}");
+        }
+        assert!(check(|settings| settings.key_format = Some(format!("{}{{name}}", "x".repeat(513)))).contains("512"));
+        assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
+        assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));
+        assert!(check(|settings| settings.connect_timeout = Duration::ZERO).contains("connect_timeout"));
+        assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
+        assert!(check(|settings| settings.max_ttl = MAX_TTL + MS).contains("use at most 24 h"));
+        assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30 s, above max_ttl"));
+        assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
+    }
+
+    #[test]
+    fn a_key_format_keeps_names_apart_and_they_stay_as_bad_as_they_are() {
+        let settings = |format: &str| Settings { key_format: Some(format.to_owned()), ..Settings::default() };
+        let tenant = settings("tenant/{name}/lock");
+        tenant.checked().unwrap();
+        for (name, key) in [("a", "quorumlock:{tenant/a/lock}"), ("{name}", "quorumlock:{tenant/{name}/lock}")] {
+            assert_eq!(&**tenant.name(name).unwrap().key(), key);
+        }
+        assert!(tenant.name("").unwrap_err().to_string().contains("name is empty"));
+        assert!(tenant.name("a\0").unwrap_err().to_string().contains("NUL"));
+        assert!(tenant.name(&"x".repeat(1_020)).unwrap_err().to_string().contains("use at most 1024"));
+        assert_eq!(settings("{name}").name("a").unwrap(), Settings::default().name("a").unwrap());
+    }
+
+    #[test]
+    fn a_name_is_told_as_it_was_given_and_those_of_other_formats_are_not() {
+        let tenant = Settings { key_format: Some("tenant/{name}/lock".to_owned()), ..Settings::default() };
+        for name in ["a", "{name}", "/", "tenant/a/lock"] {
+            for settings in [&tenant, &Settings::default()] {
+                assert_eq!(settings.told(settings.name(name).unwrap().text()).as_deref(), Some(name));
+            }
+        }
+        for other in ["tenant//lock", "tenant/lock", "tenant/a", "a/lock", "other/a/lock"] {
+            assert_eq!(tenant.told(&other.into()), None, "{other}");
+        }
+    }
+}
