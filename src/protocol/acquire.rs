@@ -253,7 +253,11 @@ impl Claimant<'_> {
             Patience::Once => before(&self.voters.host, whole, hear(places)).await == Some(true),
             Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turns()).await.is_some(),
         };
-        waited && !late()
+        let waited = waited && !late();
+        if waited {
+            places.tell(&Head::Trying);
+        }
+        waited
     }
 
     /// Until when who waits until `end` waits for its turn.

@@ -50,8 +50,16 @@ impl Places {
         self.all().find(|place| !place.is_first() && !place.is_free()).unwrap_or(&self.first)
     }
 
-    /// Takes all turns if all are free, or none. Whether it did.
+    /// Takes all turns if all are free, or none, and tells those behind. Whether it did.
     pub(super) fn try_turns(&mut self) -> bool {
+        let all = self.take_turns();
+        if all {
+            self.tell(&Head::Trying);
+        }
+        all
+    }
+
+    fn take_turns(&mut self) -> bool {
         if self.others.is_empty() && self.first.try_turn() {
             return true;
         }
@@ -65,7 +73,7 @@ impl Places {
         all
     }
 
-    /// Waits for the turns of all. It stands in all lines at once: those who wait in several have
+    /// Waits for the turns of all, and tells nobody that they have come. It stands in all lines at once: those who wait in several have
     /// the same order in each, and none waits for another that waits for it.
     ///
     /// # Cancel safety
@@ -93,7 +101,6 @@ impl Places {
             });
             unconstrained(change).await;
         }
-        self.tell(&Head::Trying);
     }
 
     /// Whether any turn has come.

@@ -191,10 +191,11 @@ impl Place {
         async move { entry.news.notified().await }
     }
 
-    pub(super) fn begin(&mut self, free: bool) {
+    /// It has the turn, if that was free. Those behind are not told yet: if it comes too late, what
+    /// the one before told stands.
+    pub(super) const fn begin(&mut self, free: bool) {
         if free {
             self.first = true;
-            self.tell(Head::Trying);
         }
     }
 

@@ -103,6 +103,16 @@ async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: i
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
+async fn those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends_with_its(mut world: impl World) {
+    let client = world.client().await;
+    (0..3).for_each(|node| world.kill(node));
+    let lock = client.lock("unclear");
+    for result in join_all((0..3).map(|_| lock.acquire(Duration::from_millis(300)))).await {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}
+
 async fn a_majority_that_holds_it_is_told_as_such_with_a_minority_down(mut world: impl World) {
     let client = world.client().await;
     for node in 0..3 {
@@ -131,6 +141,7 @@ async fn a_waiter_goes_on_when_a_majority_comes_back(mut world: impl World) {
 both! {
     5 nodes: a_hundred_tasks_on_one_name_finish_with_never_two_inside,
         a_majority_out_of_reach_is_never_told_as_somebody_holds_it,
+        those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends_with_its,
         a_majority_that_holds_it_is_told_as_such_with_a_minority_down, a_waiter_goes_on_when_a_majority_comes_back;
     3 nodes: callers_of_one_process_are_served_in_the_order_they_came, more_callers_than_allowed_are_refused_at_once,
         held_by_others_is_a_timeout_or_none, a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience;
