@@ -37,6 +37,7 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub client: u8,
+    pub reads: bool,
     pub acquisition: u8,
     pub round: u32,
 }
@@ -76,6 +77,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
     pub number: u8,
+    pub reads: bool,
     pub state: State,
     pub guards: [RestartGuard; NODES],
     /// The highest ballot that was dealt here or told.
@@ -132,6 +134,7 @@ impl Client {
         taught(&mut guard);
         Self {
             number,
+            reads: scope.reads[number as usize],
             state: State::Idle,
             guards: [guard.clone(), guard.clone(), guard],
             highest: 0,
@@ -215,7 +218,7 @@ impl Client {
     }
 
     const fn owner(&self, round: u32) -> Owner {
-        Owner { client: self.number, acquisition: self.acquisition, round }
+        Owner { client: self.number, reads: self.reads, acquisition: self.acquisition, round }
     }
 
     fn send(&mut self, verb: Verb, owner: Owner, ballot: u64, now: Ticks) -> Sent {

@@ -75,6 +75,8 @@ pub struct Scope {
     pub hands: bool,
     /// How somebody takes the name away, once.
     pub revokes: Revokes,
+    /// Which clients are readers.
+    pub reads: [bool; 2],
 }
 
 impl Scope {
@@ -103,6 +105,26 @@ const CROSSED: Slow = Slow::These(0b010_011);
 /// by what node 0 has forgotten, while the other teaches it what node 2 knows.
 const TAUGHT: Slow = Slow::These(0b010_110);
 
+/// The same with one reader and one writer, who may begin in any order.
+fn beside_readers(scopes: &[Scope], full: bool) -> Vec<Scope> {
+    let readers = [
+        ("crash", "reader, crash"),
+        ("clock forward", "reader, clock forward"),
+        ("clock back", "reader, clock back"),
+        ("rounds and releases", "reader, rounds and releases"),
+        ("rounds, late replies", "reader, rounds, late replies"),
+        ("connection replaced", "reader, connection replaced"),
+        ("revocation", "reader, revocation"),
+        ("floors", "reader, floors"),
+    ];
+    let of = |(alone, name)| {
+        let scope = scopes.iter().find(|scope| scope.name == alone)?;
+        let slow = if full { scope.slow } else { Slow::AtMost(1) };
+        Some(Scope { name, slow, reads: [true, false], ..*scope })
+    };
+    readers.into_iter().filter_map(of).collect()
+}
+
 pub fn scopes(size: Size) -> Vec<Scope> {
     let slow = Slow::AtMost(match size {
         Size::Small => 1,
@@ -124,6 +146,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         releases: false,
         hands: false,
         revokes: Revokes::Never,
+        reads: [false; 2],
     };
     let full = size == Size::Full;
     let crash = Scope { name: "crash", fault: Fault::Crash, end: if full { 5 } else { 4 }, ..base };
@@ -174,6 +197,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         Scope { name: "crash, late replies", late: Late::Replies, ..crash },
         Scope { name: "rounds, late replies", late: Late::Replies, ..rounds },
     ];
+    scopes.extend(beside_readers(&scopes, full));
     if size != Size::Small {
         let crossed = Scope { name: "crash, crossed", slow: CROSSED, end: if full { 6 } else { 4 }, ..crash };
         scopes.push(crossed);

@@ -43,9 +43,11 @@ pub struct World {
     pub clients: [Arc<Client>; 2],
     pub connections: [[Arc<Connection>; NODES]; 2],
     faulty: bool,
-    /// The highest token that anybody got.
+    /// The highest token that anybody got, and that a writer did.
     token: u64,
-    /// A later holder got a token that was not higher.
+    written: u64,
+    /// A later holder got a token that was not higher: those of readers have no order among
+    /// themselves.
     fell: bool,
     /// Who takes the name away, and what it told.
     pub revoker: Revoker,
@@ -165,7 +167,8 @@ const fn canonical(slow: u8, alike: bool) -> bool {
 
 impl World {
     fn new(scope: &Scope, slow: u8) -> Self {
-        let whole = scope.hands || scope.revokes != Revokes::Never || scope.has_lessons();
+        let reads = scope.reads.contains(&true);
+        let whole = scope.hands || scope.revokes != Revokes::Never || scope.has_lessons() || reads;
         let server = Arc::new(if scope.has_lessons() { Server::taught() } else { Server::new(whole) });
         let connection = |client: usize, node: usize| {
             Arc::new(Connection { slow: slow >> (client * NODES + node) & 1 > 0, ..Connection::default() })
@@ -177,6 +180,7 @@ impl World {
             connections: [0, 1].map(|client| std::array::from_fn(|node| connection(client as usize, node))),
             faulty: scope.fault != Fault::None,
             token: 0,
+            written: 0,
             fell: false,
             revoker: Revoker::default(),
             revoked: Vec::new(),
@@ -196,8 +200,8 @@ impl World {
     fn of_client(&self, scope: &Scope, number: usize, actions: &mut Vec<Action>) {
         let client = &self.clients[number];
         let more = client.rounds < scope.rounds[number];
-        // Clients are alike: let client 0 begin first.
-        let first = number == 0 || self.clients[0].rounds > 0;
+        // Where clients are alike, let client 0 begin first.
+        let first = number == 0 || self.clients[0].rounds > 0 || scope.reads[0] != scope.reads[1];
         match &client.state {
             State::Idle if more && first => actions.push(Action::Begin(number)),
             State::Idle => {}
@@ -360,8 +364,10 @@ impl World {
         }
         let (sent, token) = Arc::make_mut(&mut self.clients[client]).decide(scope, self.now);
         if let Some(token) = token {
-            self.fell |= token <= self.token;
+            let reads = self.clients[client].reads;
+            self.fell |= token <= if reads { self.written } else { self.token };
             self.token = self.token.max(token);
+            self.written = if reads { self.written } else { self.written.max(token) };
         }
         self.send(scope, client, sent);
     }
@@ -466,11 +472,12 @@ pub fn names() -> Arc<[Name]> {
 }
 
 pub fn owner(owner: Owner) -> Arc<str> {
-    format!("{}/{}.{}", owner.client, owner.acquisition, owner.round).into()
+    format!("{}/{}{}.{}", owner.client, if owner.reads { "s" } else { "" }, owner.acquisition, owner.round).into()
 }
 
 fn owner_of(text: &str) -> Owner {
-    let mut parts = text.split(['/', '.']).map(|part| part.parse::<u32>().expect("a number"));
+    let number = |part: &str| part.trim_start_matches('s').parse::<u32>().expect("a number");
+    let mut parts = text.split(['/', '.']).map(number);
     let mut next = || parts.next().expect("an owner");
-    Owner { client: next() as u8, acquisition: next() as u8, round: next() }
+    Owner { client: next() as u8, reads: Operation::is_shared(text), acquisition: next() as u8, round: next() }
 }
