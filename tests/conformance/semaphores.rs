@@ -149,10 +149,12 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
         let now = asked();
         assert!(now.iter().zip(&before).filter(|(now, before)| **now >= **before + 1).count() >= 2);
         guard.release().await.unwrap();
-        let three: Vec<_> = before.iter().map(|before| before + 3).collect();
-        eventually("each node was asked", async || asked().iter().zip(&three).all(|(now, then)| now >= then)).await;
-        // An enrolment may come in between.
-        assert!(asked().iter().zip(&three).all(|(now, then)| *now <= then + 1), "{before:?}, {:?}", asked());
+        for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
+            world.freed(name).await;
+        }
+        // Two releases may go in one call, and an enrolment may come in between.
+        let costs: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert!(costs.iter().all(|&cost| (2..=4).contains(&cost)), "{costs:?}");
     }
 }
 
