@@ -40,6 +40,11 @@ impl Pool {
         self.permits.len()
     }
 
+    /// The same as it is told to nodes: no semaphore has more than [`MAX_PERMITS`].
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.len()).unwrap_or(MAX_PERMITS)
+    }
+
     /// The number of the permit with this name.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()

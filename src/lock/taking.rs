@@ -15,7 +15,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::sleep_until;
 use crate::lease::{LockGuard, Locks};
-use crate::node::{Mode, Name};
+use crate::node::{Name, Seat};
 use crate::protocol::{Grant, Occupied, Open, Patience, Who, occupied};
 use crate::rules::Tick;
 
@@ -77,7 +77,7 @@ impl Taking<'_> {
     /// they are held, and nothing waits for that.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
         let names = self.pool.names(true, numbers);
-        let (grant, open) = self.granted(&names, self.rules, Patience::Once).await?;
+        let (grant, open) = self.granted(&names, self.rules, self.gate(), Patience::Once).await?;
         let holding = self.begin();
         self.add(&holding, grant, open)?;
         holding.locks.free(std::slice::from_ref(&self.pool.gate))?;
@@ -88,7 +88,7 @@ impl Taking<'_> {
     /// where the gate is lost meanwhile: whoever has it then may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        let (grant, open) = self.granted(&gate, self.gate_rules, Patience::Until(end)).await?;
+        let (grant, open) = self.granted(&gate, self.gate_rules, self.gate(), Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, self.gate_rules, grant, None);
         drop(open);
         tokio::select! {
@@ -120,7 +120,7 @@ impl Taking<'_> {
             return Ok(());
         }
         let names = self.pool.names(false, wanted);
-        match passing(self.granted(&names, self.rules, Patience::Once).await)? {
+        match passing(self.granted(&names, self.rules, self.permit(), Patience::Once).await)? {
             Some((grant, open)) => self.add(holding, grant, open),
             None => Ok(()),
         }
@@ -151,7 +151,7 @@ impl Taking<'_> {
 
     async fn wait_for(&self, number: usize, end: Tick) -> Result<(Grant, Open)> {
         let name = [self.pool.permits[number].clone()].into();
-        self.granted(&name, self.rules, Patience::Until(end)).await
+        self.granted(&name, self.rules, self.permit(), Patience::Until(end)).await
     }
 
     /// Looks now and then whether some of these are free, and takes as many as it can.
@@ -168,7 +168,7 @@ impl Taking<'_> {
                 continue;
             }
             let names = self.pool.names(false, &free);
-            if let Ok(won) = self.granted(&names, self.rules, Patience::Once).await {
+            if let Ok(won) = self.granted(&names, self.rules, self.permit(), Patience::Once).await {
                 return won;
             }
         }
@@ -209,8 +209,24 @@ impl Taking<'_> {
         self.many.saturating_sub(holding.locks.len())
     }
 
-    async fn granted(&self, names: &Arc<[Name]>, rules: &Arc<Rules>, patience: Patience) -> Result<(Grant, Open)> {
-        let wanted = Wanted { names: Ok(names), rules, who: Who::Next(Mode::Exclusive), may_have_note: false };
+    /// What is told of a claim of the gate.
+    fn gate(&self) -> Seat {
+        Seat::Gate(self.pool.count())
+    }
+
+    /// What is told of a claim of permits alone.
+    fn permit(&self) -> Seat {
+        self.gate().without_gate()
+    }
+
+    async fn granted(
+        &self,
+        names: &Arc<[Name]>,
+        rules: &Arc<Rules>,
+        seat: Seat,
+        patience: Patience,
+    ) -> Result<(Grant, Open)> {
+        let wanted = Wanted { names: Ok(names), rules, who: Who::Seated(seat), may_have_note: false };
         pin!(self.inner.try_until(wanted, patience)).await
     }
 }

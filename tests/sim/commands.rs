@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Seat, Stance, Verb,
 };
 use quorumlock::rules::roster::Roster;
 
