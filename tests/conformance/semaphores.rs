@@ -317,7 +317,8 @@ async fn the_number_of_permits_may_grow_and_whoever_names_a_smaller_one_is_refus
     let third = many.acquire(1, 5 * SECOND).await.unwrap();
     assert_eq!(numbers(&third), [2]);
     world.freed("it").await;
-    for error in [few.try_acquire(1).await.unwrap_err(), few.acquire(1, 60 * SECOND).await.unwrap_err()] {
+    let late = world.client().await.semaphore("it", 2);
+    for error in [late.try_acquire(1).await.unwrap_err(), few.acquire(1, 60 * SECOND).await.unwrap_err()] {
         let said = error.to_string();
         assert!(error.is_config() && said.contains("\"it\" has 3 permits for other clients and 2 here"), "{said}");
         assert!(error.nodes().len() == 3, "{error}");
