@@ -668,9 +668,17 @@ local function wait_in(op, i)
   if registered > 0 then call('PEXPIRE', hands(op, i), digits(op.wait)) end
 end
 
+-- A semaphore has more permits than before. Who registered then is handed nothing: it is to ask again,
+-- and may be refused.
+local function withdraw(gate)
+  for _, who in ipairs(try('HKEYS', gate .. ':hands')) do call('HDEL', gate .. ':hands', who) end
+end
+
 -- Of a claim or a renewal of a gate: how many permits its semaphore has from now on.
 local function seat(op, i, it)
-  if op.gate and i == 1 then it.permits = math.max(it.permits or 0, op.permits) end
+  if not op.gate or i > 1 or it.permits and it.permits >= op.permits then return end
+  if it.permits then withdraw(op.locks[i]) end
+  it.permits = op.permits
 end
 
 local function join(op, i, it)
@@ -897,6 +905,7 @@ local function remember(op)
   elseif type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
     local kind, before, _, permits = unpack('<I4ddI4', stored)
     if kind < PLAIN + SEATS or permits > op.permits then return end
+    if permits < op.permits then withdraw(gate) end
     expires = math.max(before, expires)
     try('SETRANGE', gate, '4', pack('<d', expires))
     try('SETRANGE', gate, '20', pack('<I4', op.permits))

@@ -173,8 +173,12 @@ impl Entry {
         self.permits
     }
 
-    /// It is the gate of a semaphore with so many permits, or more.
+    /// It is the gate of a semaphore with so many permits, or more. Who registered when there were
+    /// fewer is handed nothing: it is to ask again, and be refused.
     pub(super) fn seat(&mut self, permits: u32) {
+        if self.permits.is_some_and(|known| known < permits) {
+            self.line.withdraw_all();
+        }
         self.permits = self.permits.max(Some(permits));
     }
 
@@ -183,7 +187,7 @@ impl Entry {
     pub(super) fn remember(&mut self, permits: u32, ends: Duration) {
         let unknown = self.expires.is_zero();
         if unknown || self.permits.is_some_and(|known| known <= permits) {
-            self.permits = Some(permits);
+            self.seat(permits);
             self.expires = self.expires.max(ends + KEEP);
         }
     }
