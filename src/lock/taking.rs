@@ -102,15 +102,24 @@ impl Taking<'_> {
     async fn behind_gate(&self, end: Tick) -> Result<Holding> {
         let holding = self.begin();
         self.try_more(&holding, &self.first()).await?;
-        if self.missing(&holding) > 0
+        if self.goes_on(&holding, end)?
             && let Some((_, free)) = self.look().await
         {
             self.try_more(&holding, &free).await?;
         }
-        if self.missing(&holding) > 0 {
+        if self.goes_on(&holding, end)? {
             self.wait_for_more(&holding, end).await?;
         }
         Ok(holding)
+    }
+
+    /// Whether some are missing still, and there is time for more.
+    fn goes_on(&self, holding: &Holding, end: Tick) -> Result<bool> {
+        match self.missing(holding) {
+            0 => Ok(false),
+            _ if self.inner.host.now() < end => Ok(true),
+            _ => Err(few()),
+        }
     }
 
     /// Takes as many of these as are missing, if all those are free.
