@@ -16,6 +16,8 @@ pub const MAX_PERMITS: u32 = 1_000;
 /// The gate, which has the semaphore's own name, and a name for each permit behind it.
 pub(super) struct Pool {
     pub(super) gate: Name,
+    /// How many permits it has.
+    pub(super) count: u32,
     /// By number.
     pub(super) permits: Vec<Name>,
     /// Which others were seen to hold, until when.
@@ -31,18 +33,8 @@ impl Pool {
             )));
         }
         let permit = |number| inner.settings.plain_name(&format!("{}/{number}", gate.text()));
-        let permits = (0..permits).map(permit).collect::<Result<_>>()?;
-        Ok(Self { gate, permits, busy: Mutex::default() })
-    }
-
-    /// How many permits it has.
-    pub(super) fn len(&self) -> usize {
-        self.permits.len()
-    }
-
-    /// The same as it is told to nodes: no semaphore has more than [`MAX_PERMITS`].
-    pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.len()).unwrap_or(MAX_PERMITS)
+        let names = (0..permits).map(permit).collect::<Result<_>>()?;
+        Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
     }
 
     /// The number of the permit with this name.
@@ -53,13 +45,13 @@ impl Pool {
     /// Those among `numbers` that are worth asking for first: nobody of this process has them, nor
     /// was anybody else seen to; else at random, so that clients do not all ask for the same.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        let (now, random) = (inner.host.now(), inner.host.random());
-        let start = usize::try_from(random % self.len() as u64).unwrap_or_default();
+        let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
+        let start = usize::try_from(random % all as u64).unwrap_or_default();
         let busy = self.busy();
         let likely = |number: usize| {
             let here = inner.queue.is_in_use(self.permits[number].text());
             let until = busy.get(&number).copied().filter(|&until| until > now);
-            (here, until, (number + self.len() - start) % self.len())
+            (here, until, (number + all - start) % all)
         };
         let mut ordered: Vec<_> = numbers.into_iter().map(|number| (likely(number), number)).collect();
         ordered.sort_unstable();
@@ -98,6 +90,6 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("gate", &self.gate).field("permits", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("gate", &self.gate).field("permits", &self.count).finish_non_exhaustive()
     }
 }

@@ -197,15 +197,14 @@ impl QuorumSemaphore {
 
     fn taking(&self, many: u32) -> Result<Taking<'_>> {
         let pool = self.pool()?;
-        let (many, permits) = (many as usize, pool.len());
-        if !(1..=permits).contains(&many) {
-            let name = pool.gate.text();
+        if !(1..=pool.count).contains(&many) {
+            let (permits, name) = (pool.count, pool.gate.text());
             return Err(Error::config(format!(
                 "{many} permits of {name:?} are asked for; it has {permits}: ask for 1 to {permits}"
             )));
         }
         let Self { inner: Shared(inner), rules, gate_rules, .. } = self;
-        Ok(Taking { inner, pool, rules, gate_rules, many })
+        Ok(Taking { inner, pool, rules, gate_rules, many: many as usize })
     }
 
     fn pool(&self) -> Result<&Arc<Pool>> {
@@ -222,7 +221,7 @@ impl QuorumSemaphore {
         if error.is_config() || error.is_closed() {
             return error;
         }
-        let (permits, name) = (pool.len(), pool.gate.text());
+        let (permits, name) = (pool.count, pool.gate.text());
         let why = error.clone().with_nodes(Vec::new());
         let message = format!("cannot acquire {many} of the {permits} permits of {name:?}: {why}");
         Error::new(error.kind(), message).with_nodes(error.nodes().to_vec())

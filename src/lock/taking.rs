@@ -68,7 +68,7 @@ impl Taking<'_> {
 
     /// The permits to ask for before anybody has said which are free.
     fn first(&self) -> Vec<usize> {
-        let mut first = self.pool.preferred(self.inner, 0..self.pool.len());
+        let mut first = self.pool.preferred(self.inner, 0..self.pool.permits.len());
         first.truncate(self.many);
         first
     }
@@ -196,7 +196,7 @@ impl Taking<'_> {
     /// The permits that are not held, those first that are likely to be free soon.
     fn others(&self, holding: &Holding) -> Vec<usize> {
         let missing = |&number: &usize| holding.locks.token(&self.pool.permits[number]).is_none();
-        self.pool.preferred(self.inner, (0..self.pool.len()).filter(missing))
+        self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
     }
 
     fn begin(&self) -> Holding {
@@ -219,12 +219,12 @@ impl Taking<'_> {
     }
 
     /// What is told of a claim of the gate.
-    fn gate(&self) -> Seat {
-        Seat::Gate(self.pool.count())
+    const fn gate(&self) -> Seat {
+        Seat::Gate(self.pool.count)
     }
 
     /// What is told of a claim of permits alone.
-    fn permit(&self) -> Seat {
+    const fn permit(&self) -> Seat {
         self.gate().without_gate()
     }
 

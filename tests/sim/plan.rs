@@ -333,7 +333,8 @@ impl Plan {
     /// The same with a semaphore of so many permits in place of its names.
     pub fn with_permits(mut self, permits: u32) -> Self {
         (self.permits, self.names) = (permits, 1 + permits as u8);
-        self.checking.resize(self.names.into(), true);
+        // One for each digit.
+        self.checking.resize(11, true);
         self
     }
 

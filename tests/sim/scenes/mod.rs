@@ -122,6 +122,7 @@ pub static SCENES: &[Scene] = &[
     scene!(readers::a_reader_that_died_among_others),
     scene!(permits::permits_are_asked_for_by_many),
     scene!(permits::permits_while_nodes_forget),
+    scene!(permits::each_of_three_reaches_two_of_three_nodes),
     scene!(permits::whoever_has_the_gate_dies),
     scene!(permits::there_are_more_permits_than_before),
     scene!(retired::an_old_client_finds_only_retired_nodes),

@@ -39,6 +39,17 @@ pub fn permits_while_nodes_forget(script: &mut Script) {
     script.at(at, super::script::pause(1, last));
 }
 
+/// Each of three reaches two of three nodes, and no two the same two. Each node knows of two holders
+/// at most, and yet there may be three where nodes only count.
+pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
+    semaphore(script, 3, 2);
+    for process in 0..3 {
+        script.hold_back(process, &[process], 0..6_000, super::script::NEVER);
+        let at = script.about(1_500 + 100 * process as u64, 200);
+        script.asks(at, process, takes(1, 2, 2_000, 3_000));
+    }
+}
+
 /// Who waits for permits, and has the gate, dies. Those behind it are served when its time is over.
 pub fn whoever_has_the_gate_dies(script: &mut Script) {
     semaphore(script, 3, 2);
