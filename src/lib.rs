@@ -38,6 +38,7 @@
 //!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
 //!   is lost. [`LockOptions`] say how it behaves.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
+//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
@@ -177,6 +178,7 @@ pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
+pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};

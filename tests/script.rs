@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Seat, Stance, Verb};
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
@@ -43,6 +43,8 @@ struct Sketch {
     stance: Stance,
     grace: Duration,
     handover: Duration,
+    /// What it is of a semaphore, if anything: with as many permits as its hold count would be.
+    seat: Option<fn(u32) -> Seat>,
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
@@ -92,9 +94,14 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Duration::from_nanos(999_999)),
         6 => Just(Duration::from_secs(600)),
     ];
+    let seat = prop_oneof![
+        4 => Just(None),
+        2 => Just(Some(Seat::Gate as fn(u32) -> Seat)),
+        2 => Just(Some(Seat::Permit as fn(u32) -> Seat)),
+    ];
     // From 4 on readers, with the numbers of the others.
-    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, stance, (grace, handover)).prop_map(
-        |(verb, names, owner, ttl, ballot, count, next, stance, (grace, handover))| Sketch {
+    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, stance, (grace, handover, seat)).prop_map(
+        |(verb, names, owner, ttl, ballot, count, next, stance, (grace, handover, seat))| Sketch {
             verb,
             names,
             owner,
@@ -105,6 +112,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             stance,
             grace,
             handover,
+            seat,
         },
     )
 }
@@ -150,6 +158,7 @@ fn contention(ballot: u64, above: u64, waiters: [(u8, Duration); 2]) -> Vec<Sket
         stance: Stance::Barge,
         grace: minutes / 10,
         handover: Duration::ZERO,
+        seat: None,
     };
     let waits = |(ticket, (owner, handover))| Sketch {
         owner,
@@ -178,7 +187,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         owner: owner(sketch.owner, sketch.count % 2 * 10),
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
-        count: sketch.count,
+        count: seated(&sketch),
         stance: sketch.stance,
         grace: sketch.grace,
         handover: sketch.handover,
@@ -186,6 +195,12 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         says: "".into(),
     };
     if sketch.verb == Verb::Note { note(&sketch, asked).into() } else { asked.into() }
+}
+
+/// What it tells in place of a hold count, where it can be of a semaphore.
+fn seated(sketch: &Sketch) -> u32 {
+    let seat = sketch.seat.filter(|_| matches!(sketch.verb, Verb::Claim | Verb::Renew));
+    seat.map_or(sketch.count, |seat| seat(sketch.count).count())
 }
 
 /// Mostly of who may have one, and sometimes one that was overtaken.
@@ -242,7 +257,7 @@ fn same_entry(one: &Inspection, other: &Inspection) -> bool {
     let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
     let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
     (&one.holder, one.revoked, one.count) == (&other.holder, other.revoked, other.count)
-        && (one.fence, one.waiting) == (other.fence, other.waiting)
+        && (one.fence, one.waiting, one.permits) == (other.fence, other.waiting, other.permits)
         && near(one.remaining, other.remaining)
         && turn(one) == turn(other)
         && near(left(one), left(other))
@@ -314,7 +329,7 @@ struct Pair {
 impl Pair {
     async fn check(&self, case: u32, batches: Vec<Vec<Sketch>>) -> Result<(), TestCaseError> {
         let prefix = format!("case-{case}:");
-        let names = ["a", "b", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
+        let names = ["a", "a/7", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
         // Of a case that failed before.
         self.hints.take();

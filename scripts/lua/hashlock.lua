@@ -9,7 +9,7 @@
 --                  | 8 revoke | 9 enrol | 10 retire | 11 reset | 12 note | 13 scan
 --                  64 is added where it is about no or several names, is a release that requeues
 --                  or whose owner may have a note, or is a claim with another hold count than 1, or
---                  is shared
+--                  is shared, or is of a semaphore
 --                  32 is added where an operation before it in this call may be about one of its
 --                  names
 --          ttl     ms
@@ -17,7 +17,9 @@
 --          owner   who asks: {client}/{acquisition}.{round}. Where the acquisition is 's' and a number
 --                  it is shared, a reader: it holds the name with others that are, and with no
 --                  other. The round has one zero more in front where the owner may have a note
---          count   hold count
+--          count   hold count. Of a claim or a renewal that is of a semaphore how many permits that
+--                  has, and GATE more where the first of the names is its gate (the others are
+--                  permits), or PERMIT more where all are permits
 --          names   how many names; of teach, record, enrol, retire and reset 0
 --          wait    ms to stay in the queue for; 0: overtake nobody and do not wait; -1: ignore the
 --                  queue. Of a release: more than 0 requeues, 0 leaves the queue, -1 keeps what
@@ -51,14 +53,17 @@
 -- Stored for a name
 --   P{name}         string, packed as '<I4ddI4ds':
 --                   kind     'QLK' and a byte that begins with '@': 1 is added while somebody may
---                            wait, 2 while there is more (see below), 4 while there may be readers
+--                            wait, 2 while there is more (see below), 4 while there may be readers,
+--                            8 where it is a semaphore's gate
 --                   expires  when the key goes, ms of this node's TIME: KEEP after the later of
 --                            ends and the last change, and at most SPARE later where it was stored
 --                            before; where the fence is more than a day ahead of TIME, KEEP after
---                            that time; not before taken_till
+--                            that time; not before taken_till. Of a gate KEEP after what permits
+--                            are held until, as far as renewals have told
 --                   ends     until when it is held, ms of this node's TIME: over once ends <= TIME.
 --                            A release sets 0
---                   count    hold count
+--                   count    hold count; of a gate how many permits its semaphore has: it stays when
+--                            the gate is freed
 --                   fence    the highest ballot granted or healed here, or told by a release
 --                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then
 --                            nothing but a release is its owner's any more
@@ -125,6 +130,9 @@
 --            | {lost, ''}: this owner was revoked
 --            | {held, holder, ms left, bar, place in the queue}
 --            | {stale, bar}
+--            | {misused, the number of the name, permits}: that name is the gate of a semaphore with
+--              so many permits, and this is no claim of it, or one that says fewer; or, with 0, it
+--              is a claim of a gate, and the name is held as a lock
 --            | {reserved, whose turn, ms left, bar, place in the queue: 1 if next, 0 if it does not
 --              wait}
 --   renew    {extended} | {healed}
@@ -137,7 +145,7 @@
 --            ms left (-2: free), fence, length of the queue, whose turn or '', ms left, '' or the
 --            holder's note: '{ms since it acquired} {token} {number} {what it says}'}. Where
 --            readers hold it: one of them, that was not revoked if there is any; how many; until the
---            last of them ends
+--            last of them ends. Of a gate the count is GATE and how many permits there are
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was
@@ -183,7 +191,9 @@ local LONGEST_TTL = 86400000
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, READ, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x4000000, 0x234b4c51
-local NOTE = 0x234e4c51
+local SEATS, NOTE = 0x8000000, 0x234e4c51
+-- What is added to a number of permits that is told in place of a hold count.
+local GATE, PERMIT = 0x80000000, 0x40000000
 -- The shortest that are stored of a name, in the record, and of who is registered. An end that is
 -- over: zero as a double.
 local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
@@ -475,8 +485,9 @@ local function look(op, i)
     end
     it.kind, it.expires, it.ends, it.count, it.fence, it.owner, more = unpack('<I4ddI4ds', stored)
     local bits = math.floor(it.kind / QUEUED) - math.floor(PLAIN / QUEUED)
-    it.queued, it.read = bits % 2 == 1, bits >= READ / QUEUED
-    if bits >= MORE / QUEUED then
+    it.queued, it.read = bits % 2 == 1, bits % 8 >= READ / QUEUED
+    if bits >= SEATS / QUEUED then it.permits, it.count = it.count, 1 end
+    if bits % 4 >= MORE / QUEUED then
       it.whose, it.till, it.released, it.released_till, it.taken, it.taken_till, more = unpack('<sdsdsd', stored, more)
       if it.read then it.shared = unpack('<d', stored, more) end
     end
@@ -535,6 +546,8 @@ local function keep(op, i, it)
   -- Too far for high: until clocks have passed it.
   if ahead and fence > micros + FAR then last = passed end
   if it.taken ~= '' then last = math.max(last, it.taken_till - KEEP) end
+  -- What renewals of permits said of the gate stands.
+  if it.permits then last = math.max(last, math.min(it.expires, now + LONGEST_TTL) - KEEP) end
   it.expires = last + KEEP
   local lasts = digits(it.expires - now)
   -- What is held is extended and released whatever the server's memory: see above.
@@ -545,7 +558,7 @@ local function keep(op, i, it)
     heard(fence)
   end
   local more = ''
-  it.kind = PLAIN + (it.queued and QUEUED or 0)
+  it.kind = PLAIN + (it.queued and QUEUED or 0) + (it.permits and SEATS or 0)
   if it.whose ~= '' or it.released ~= '' or it.taken ~= '' or it.read then
     it.kind, more =
       it.kind + MORE,
@@ -553,7 +566,8 @@ local function keep(op, i, it)
   end
   if it.read then it.kind, more = it.kind + READ, more .. pack('<d', it.shared) end
   call(
-    'SET', op.locks[i], pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.count, it.fence, it.owner) .. more,
+    'SET', op.locks[i],
+    pack('<I4ddI4ds', it.kind, it.expires, it.ends, it.permits or it.count, it.fence, it.owner) .. more,
     'PX', lasts
   )
 end
@@ -654,8 +668,22 @@ local function wait_in(op, i)
   if registered > 0 then call('PEXPIRE', hands(op, i), digits(op.wait)) end
 end
 
+-- A semaphore has more permits than before. Who registered then is handed nothing: it is to ask again,
+-- and may be refused.
+local function withdraw(gate)
+  for _, who in ipairs(try('HKEYS', gate .. ':hands')) do call('HDEL', gate .. ':hands', who) end
+end
+
+-- Of a claim or a renewal of a gate: how many permits its semaphore has from now on.
+local function seat(op, i, it)
+  if not op.gate or i > 1 or it.permits and it.permits >= op.permits then return end
+  if it.permits then withdraw(op.locks[i]) end
+  it.permits = op.permits
+end
+
 local function join(op, i, it)
   if op.wait <= 0 then return end
+  seat(op, i, it)
   local line, me = queue(op, i), acquisition(op.owner)
   call('ZADD', line, digits(op.ticket), me)
   wait_in(op, i)
@@ -858,6 +886,33 @@ local function highest_bar(seen)
   return bar
 end
 
+-- What a claim misuses: how many permits the semaphore has whose gate the name is, or 0 where that is
+-- held as a lock.
+local function misused(op, i, it)
+  local gate = op.gate and i == 1
+  if it.permits then return (not gate or op.permits < it.permits) and it.permits end
+  return gate and it.holder and it.holder ~= op.owner and 0
+end
+
+-- Permits were renewed: how many there are is remembered with the gate for as long as that. What says
+-- fewer than is known adds nothing. Nothing that the renewal comes to rests on it.
+local function remember(op)
+  local gate, was = string.gsub(op.locks[1] or '', '/%d+}$', '}')
+  if was == 0 then return end
+  local stored, expires = try('GET', gate), now + op.ttl + KEEP
+  if not stored then
+    try('SET', gate, pack('<I4ddI4ds', PLAIN + SEATS, expires, 0, op.permits, 0, ''), 'PX', digits(op.ttl + KEEP))
+  elseif type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
+    local kind, before, _, permits = unpack('<I4ddI4', stored)
+    if kind < PLAIN + SEATS or permits > op.permits then return end
+    if permits < op.permits then withdraw(gate) end
+    expires = math.max(before, expires)
+    try('SETRANGE', gate, '4', pack('<d', expires))
+    try('SETRANGE', gate, '20', pack('<I4', op.permits))
+    try('PEXPIRE', gate, digits(expires - now))
+  end
+end
+
 local verbs = {}
 
 function verbs.claim(op)
@@ -868,6 +923,8 @@ function verbs.claim(op)
   for i, it in ipairs(seen) do
     -- Who waited for a name that most nodes have taken away would have it when they are free.
     if is_revoked(it, op.owner) then return {'lost', ''} end
+    local permits = misused(op, i, it)
+    if permits then return {'misused', i, permits} end
     local follows = follows(op, it)
     if it.holder == op.owner then
       local fence = op.shared and 0 or it.fence
@@ -896,6 +953,7 @@ function verbs.claim(op)
   end
   local me = acquisition(op.owner)
   for i, it in ipairs(seen) do
+    seat(op, i, it)
     if op.shared then
       local turn = it.turn == me
       if turn or not it.turn or not is_shared(it.turn) then it.whose, it.turn = '', nil end
@@ -926,6 +984,7 @@ function verbs.renew(op)
     end
   end
   for i, it in ipairs(seen) do
+    seat(op, i, it)
     if not it.holder then rotate() end
     if op.shared and it.holder then
       -- First: what is held is renewed whatever the server's memory.
@@ -941,16 +1000,20 @@ function verbs.renew(op)
       hold(op, i, it, math.max(it.bar, op.ballot))
     end
   end
+  if op.permits and not op.gate then remember(op) end
   return {reply}
 end
 
 function verbs.count(op)
-  for i, it in ipairs(look_all(op)) do
+  local seen = look_all(op)
+  for i, it in ipairs(seen) do
     if it.holder ~= op.owner then return {'lost', it.holder or ''} end
   end
   -- Readers count for themselves.
   if op.shared then return {'counted'} end
-  for i, lock in ipairs(op.locks) do call('SETRANGE', lock, '20', pack('<I4', op.count)) end
+  for i, lock in ipairs(op.locks) do
+    if not seen[i].permits then call('SETRANGE', lock, '20', pack('<I4', op.count)) end
+  end
   return {'counted'}
 end
 
@@ -1063,6 +1126,7 @@ function verbs.inspect(op)
       holder = another_reader(op, i) or it.reader .. '!'
       count = call('ZCOUNT', readers(op, i), '(' .. digits(now), '+inf')
     end
+    if it.permits then count = GATE + it.permits end
     local says = holder and has_note(it.holder) and note(op, i, it.holder) or ''
     for _, part in ipairs({holder or '', count, left, it.bar, line, it.turn or '', it.left, says}) do
       reply[#reply + 1] = part
@@ -1104,7 +1168,7 @@ function verbs.scan(op)
     local stored = try('GET', lock)
     if type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
       local kind, _, ends = unpack('<I4dd', stored)
-      local last = kind >= PLAIN + READ and try('ZREVRANGE', lock .. ':readers', 0, 0, 'WITHSCORES')[2]
+      local last = math.floor(kind / READ) % 2 == 1 and try('ZREVRANGE', lock .. ':readers', 0, 0, 'WITHSCORES')[2]
       if ends > now or last and tonumber(last) > now then reply[#reply + 1] = lock end
     end
   end
@@ -1318,6 +1382,9 @@ while at <= last do
     key = key + 1
   end
   op.shared = find(op.owner, '/s%d+%.%d+$') ~= nil
+  if op.count >= PERMIT and verb % 32 <= 2 then
+    op.gate, op.permits, op.count = op.count >= GATE, op.count % PERMIT, 1
+  end
   local ok, reply = pcall(verbs[WORDS[verb % 32]], op)
   replies[#replies + 1] = ok and reply or said(reply, op)
 end

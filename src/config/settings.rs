@@ -84,6 +84,11 @@ impl Settings {
         }
     }
 
+    /// A name that the key format is not for: it begins with one that it was for.
+    pub(crate) fn plain_name(&self, text: &str) -> Result<Name> {
+        Name::new(&self.prefix, text)
+    }
+
     /// How callers call the name that nodes know by this text: what [`name`](Self::name) was given.
     /// `None` where it is of another format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {

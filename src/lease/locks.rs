@@ -25,8 +25,10 @@ use crate::rules::tenancy::{Due, Sent};
 use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
 use crate::words::listed;
 
-/// The locks of one session.
+/// The locks of one session, or the permits of one acquisition.
 pub(crate) struct Locks {
+    /// What people call it.
+    what: &'static str,
     leases: Arc<Leases>,
     rules: Arc<Rules>,
     state: Mutex<State>,
@@ -55,10 +57,11 @@ const EXPIRE: usize = 1;
 
 impl Locks {
     /// None so far.
-    pub(crate) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
+    pub(crate) fn begin(what: &'static str, leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
         let kept = Kept::new(Tenancy::new(rules.validity));
         let state = State { kept, timers: [None; 2], failed: Vec::new() };
         let locks = Arc::new(Self {
+            what,
             leases: leases.clone(),
             rules: rules.clone(),
             state: Mutex::new(state),
@@ -159,7 +162,8 @@ impl Locks {
         if !missing.is_empty() {
             let missing = listed(&missing);
             return Err(Error::config(format!(
-                "this session does not hold {missing}, so nothing was unlocked; unlock only what held() names"
+                "this {} does not hold {missing}, so nothing was unlocked; unlock only what held() names",
+                self.what
             )));
         }
         let taken = state.kept.take_out(names);
@@ -191,8 +195,8 @@ impl Locks {
     }
 
     pub(crate) fn lost_error(&self) -> Error {
-        let reason = self.lost().map_or("it was revoked", LostReason::explanation);
-        let message = format!("the session has ended, and all its locks are free: {reason}");
+        let (what, reason) = (self.what, self.lost().map_or("it was revoked", LostReason::explanation));
+        let message = format!("the {what} has ended, and all its locks are free: {reason}");
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }
 
@@ -288,7 +292,7 @@ impl Locks {
         self.all_freed(&ending.taken);
         let (names, locks) = (ending.taken.names(), ending.taken.grants.len());
         (0..locks).for_each(|_| self.leases.voters.meters.lost(reason));
-        tracing::warn!(names = listed(&names), locks, reason = reason.as_str(), "session lost");
+        tracing::warn!(names = listed(&names), locks, reason = reason.as_str(), "{} lost", self.what);
     }
 
     /// Gives back on every node what its holder has given up.

@@ -27,14 +27,18 @@ impl Inner {
         patience: Patience,
         hold: impl FnOnce(Grant, Open) -> Result<T>,
     ) -> Result<T> {
+        self.timed(async { self.try_until(wanted, patience).await.and_then(|(grant, open)| hold(grant, open)) }).await
+    }
+
+    /// Acquires something as `work` does. It ends with the quorum, and its latency is recorded.
+    pub(super) async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
         let mut timing = Timing { inner: self, since: self.host.now(), outcome: Ended::Cancelled };
-        let won = tokio::select! {
+        let acquired = tokio::select! {
             biased;
-            () = self.shut.cancelled() => None,
-            won = self.try_until(wanted, patience) => Some(won),
+            () = self.shut.cancelled() => Err(Error::closed()),
+            acquired = work => acquired,
         };
-        let acquired = won.unwrap_or_else(|| Err(Error::closed())).and_then(|(grant, open)| hold(grant, open));
         timing.outcome = match &acquired {
             Ok(_) => Ended::Acquired,
             Err(error) => outcome(error.kind()),
@@ -42,7 +46,8 @@ impl Inner {
         acquired
     }
 
-    async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
+    /// Wins a round of what is wanted, if it can.
+    pub(super) async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
         let Wanted { names, rules, who, may_have_note } = wanted;
         let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
         let claimant = Claimant { voters, queue, names: names?, who, rules, may_have_note, shut };

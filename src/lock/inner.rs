@@ -9,12 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
 use crate::config::{LockOptions, Rules, Settings};
-use crate::error::{Error, Result, no_runtime};
+use crate::error::{Error, ErrorKind, Result, no_runtime};
 use crate::host::{Host, can_wait};
-use crate::lease::Leases;
+use crate::lease::{Freeing, Leases, Released};
 use crate::node::Name;
 use crate::node::redis::Registry;
 use crate::protocol::Queue;
+use crate::rules::Tick;
+use crate::rules::tally::Freed;
 
 /// How many names a lock is on at most.
 pub const MAX_NAMES: usize = 1_000;
@@ -92,6 +94,29 @@ impl Inner {
         match names.is_empty() {
             true => Err(Error::config("a lock is on no name; name what it protects")),
             false => Ok(names.into_iter().collect()),
+        }
+    }
+
+    /// Waits until a quorum has confirmed these releases, or until then.
+    pub(super) async fn confirmed(
+        &self,
+        freeing: &Freeing,
+        until: Tick,
+        what: impl FnOnce() -> String,
+    ) -> Result<Released> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
+        match freeing.freed(&self.host, until).await {
+            Freed::Held => Ok(Released::Released),
+            Freed::Gone => Ok(Released::AlreadyExpired),
+            Freed::Unknown => {
+                let message = format!(
+                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
+                    what()
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
         }
     }
 

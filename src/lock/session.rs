@@ -11,13 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::inner::Inner;
 use super::sessions::Core;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
-use crate::host::can_wait;
-use crate::lease::{Freeing, Locks, Released};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::lease::{Locks, Released};
 use crate::node::Listener;
 use crate::protocol::Patience;
 use crate::rules::LostReason;
-use crate::rules::tally::Freed;
 use crate::words::{about, exact, listed};
 
 tokio::task_local! {
@@ -152,7 +150,7 @@ impl Session {
             return Err(Error::config("nothing was named to unlock; use revoke to give up all"));
         }
         let freeing = self.core.locks.free(&names)?;
-        self.confirmed(&freeing, || listed(&names)).await
+        self.inner.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
     }
 
     /// The names that are held, in their order, each with its fencing token: greater than that of
@@ -192,7 +190,9 @@ impl Session {
     pub async fn revoke(&self) -> Result<Released> {
         let locks = &self.core.locks;
         match locks.release() {
-            Some(freeing) => self.confirmed(&freeing, || "all locks of a session".to_owned()).await,
+            Some(freeing) => {
+                self.inner.confirmed(&freeing, locks.round_timeout(), || "all locks of a session".to_owned()).await
+            }
             None if locks.why_lost().is_some() => Ok(Released::AlreadyExpired),
             None => Ok(Released::Released),
         }
@@ -284,24 +284,6 @@ impl Session {
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
-    }
-
-    /// Waits until a quorum has confirmed these releases.
-    async fn confirmed(&self, freeing: &Freeing, what: impl FnOnce() -> String) -> Result<Released> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
-        match freeing.freed(&self.inner.host, self.core.locks.round_timeout()).await {
-            Freed::Held => Ok(Released::Released),
-            Freed::Gone => Ok(Released::AlreadyExpired),
-            Freed::Unknown => {
-                let message = format!(
-                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
-                    what()
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
-        }
     }
 }
 

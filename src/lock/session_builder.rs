@@ -66,7 +66,7 @@ impl SessionBuilder {
             () = inner.shut.cancelled() => return Err(Error::closed()),
             votes = votes(&inner, rules.validity.ttl(), timeout) => votes?,
         }
-        let locks = Locks::begin(&inner.leases, &rules);
+        let locks = Locks::begin("session", &inner.leases, &rules);
         Ok(Session::begin(inner, rules, locks))
     }
 }

@@ -46,6 +46,9 @@ pub struct Inspection {
     pub turn: Option<(String, Duration)>,
     /// What the holder says of itself, if anything.
     pub description: Option<Description>,
+    /// Where it is a semaphore's name, how many permits that has: whoever holds it is the next to
+    /// take some.
+    pub permits: Option<u32>,
 }
 
 impl Inspection {
@@ -61,6 +64,7 @@ impl Inspection {
             waiting: 0,
             turn: None,
             description: None,
+            permits: None,
         }
     }
 
@@ -76,6 +80,7 @@ impl Inspection {
             waiting: 0,
             turn: None,
             description: None,
+            permits: None,
         }
     }
 
@@ -90,6 +95,16 @@ impl Inspection {
     #[must_use]
     pub fn with_description(mut self, description: Description) -> Self {
         self.description = Some(description);
+        self
+    }
+
+    /// The same of a semaphore with so many permits, if of any: whoever holds that does so once.
+    #[must_use]
+    pub const fn with_permits(mut self, permits: Option<u32>) -> Self {
+        self.permits = permits;
+        if permits.is_some() && self.count > 1 {
+            self.count = 1;
+        }
         self
     }
 
@@ -153,6 +168,13 @@ pub enum Outcome {
         fence: u64,
         /// Where the asker stands in the queue, if it does.
         queued: Option<Queued>,
+    },
+    /// Claim: one of the names is used in another way by others.
+    Misused {
+        /// Which of the claim's names, from 0.
+        name: usize,
+        /// It is a semaphore of so many permits; 0 where it is held as a lock.
+        permits: u32,
     },
     /// Renew: held for another ttl.
     Extended,
@@ -221,6 +243,7 @@ impl Outcome {
             Self::Held { .. } => "held",
             Self::Stale { .. } => "stale",
             Self::Reserved { .. } => "reserved",
+            Self::Misused { .. } => "misused",
             Self::Extended => "extended",
             Self::Healed => "healed",
             Self::Lost { .. } => "lost",
@@ -269,6 +292,8 @@ impl fmt::Display for Outcome {
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
             Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {} more", words::left(*left)),
+            Self::Misused { permits: 0, .. } => f.write_str("held as a lock"),
+            Self::Misused { permits, .. } => write!(f, "used as a semaphore of {permits} permits"),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             Self::Granted { .. } => f.write_str("voted for this client"),

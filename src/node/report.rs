@@ -33,6 +33,7 @@ impl Outcome {
             Self::Held { .. } | Self::Reserved { .. } => NodeCause::Held,
             Self::Stale { .. } | Self::Healed | Self::Lost { .. } => NodeCause::Outdated,
             Self::Unlisted(_) => NodeCause::Unlisted,
+            Self::Misused { .. } => NodeCause::Rejected,
             Self::Granted { .. }
             | Self::Extended
             | Self::Counted

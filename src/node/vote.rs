@@ -11,7 +11,9 @@ pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
         Ok(Outcome::Granted { fence }) if *fence != ballot => Vote::Apart,
         Ok(Outcome::Granted { .. } | Outcome::Counted) => Vote::Granted,
-        Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. }) => Vote::Refused,
+        Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => {
+            Vote::Refused
+        }
         Ok(Outcome::Stale { fence }) if can_be_lifted(*fence) => Vote::Stale,
         Err(fault) if fault.nothing_ran() => Vote::Unsent,
         _ => Vote::Unknown,
@@ -77,6 +79,7 @@ mod tests {
             (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Apart),
             (Ok(Outcome::Counted), Vote::Granted),
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
+            (Ok(Outcome::Misused { name: 0, permits: 3 }), Vote::Refused),
             (held(7), Vote::Refused),
             (reserved(7), Vote::Refused),
             (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),

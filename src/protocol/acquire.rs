@@ -128,6 +128,9 @@ impl Claimant<'_> {
                 RoundEnd::Defeated(defeat) => defeat,
             };
             self.note_turn(turn, false);
+            if let Some(error) = self.misused(&defeat) {
+                return Err(error);
+            }
             waiting.get_or_insert_with(|| Waiting::new(self.voters));
             defeat.before = before.replace(defeat.round.clone());
             places.tell(&defeat.head(self.voters));
@@ -227,7 +230,7 @@ impl Claimant<'_> {
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
         let mut places = match self.who {
-            Who::Next(Mode::Exclusive) => Places::join(self.queue, self.names)?,
+            Who::Next(Mode::Exclusive) | Who::Seated(_) => Places::join(self.queue, self.names)?,
             Who::Next(Mode::Shared) => Places::of_reader(self.queue, self.names)?,
             Who::Follows(_) => Places::of_writer(self.queue),
         };
@@ -389,6 +392,19 @@ impl Claimant<'_> {
         };
         let error = self.error(kind, why, patience);
         error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source()).with_holder(defeat.holder())
+    }
+
+    /// What is wrong where so many nodes say that others use a name in another way that no quorum is
+    /// left.
+    fn misused(&self, defeat: &Defeat) -> Option<Error> {
+        let misused = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Misused { name, permits })) => Some((*name, *permits)),
+            _ => None,
+        };
+        let said: Vec<_> = defeat.round.replies(|replies| replies.iter().filter_map(misused).collect());
+        let &(name, permits) = said.iter().max_by_key(|(_, permits)| permits)?;
+        let name = self.names.get(name).filter(|_| said.len() >= self.voters.size.blocking() as usize)?;
+        Some(Error::config(self.who.misuse(name, permits)).with_nodes(defeat.reports(self.voters)))
     }
 
     fn error(&self, kind: ErrorKind, why: &str, patience: Patience) -> Error {

@@ -10,7 +10,7 @@ use super::release::{Cleanup, Whom};
 use super::renew::Renewing;
 use super::telling::{Telling, Words};
 use super::voters::Voters;
-use crate::node::{Claim, Mode, Name, Release};
+use crate::node::{Claim, Mode, Name, Release, Seat};
 use crate::rules::{NodeSet, Won};
 
 /// A round that was won. Whoever has it sees to it that it is given back.
@@ -81,9 +81,16 @@ impl Grant {
         let texts: HashSet<&str> = left.iter().map(AsRef::as_ref).collect();
         let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
-        self.claim.names = kept.into();
-        let claim = Claim { names: left.into(), ..self.claim.clone() };
+        let claim = Claim { count: self.seat_of(&left), names: left.into(), ..self.claim.clone() };
+        (self.claim.count, self.claim.names) = (self.seat_of(&kept), kept.into());
         Self { voters: self.voters.clone(), claim, won: self.won, line: Mutex::new(line) }
+    }
+
+    /// What is told of a part in place of its hold count: one of a semaphore's gate and permits has
+    /// the gate, or it has not.
+    fn seat_of(&self, part: &[Name]) -> u32 {
+        let seat = Seat::of(self.claim.count).filter(|_| part.first() != self.claim.names.first());
+        seat.map_or(self.claim.count, |seat| seat.without_gate().count())
     }
 
     /// Sends a renewal of each, held once, in as few calls as they fit into.

@@ -97,6 +97,11 @@ impl Queue {
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }
 
+    /// Whether a caller of this process holds `name`, or waits for it.
+    pub(crate) fn is_in_use(&self, name: &str) -> bool {
+        self.lines().contains_key(name)
+    }
+
     /// How many names have a line.
     #[cfg(any(test, feature = "unstable"))]
     pub(crate) fn len(&self) -> usize {

@@ -2,13 +2,15 @@
 
 use super::grant::Grant;
 use super::voters::Voters;
-use crate::node::{Mode, Operation};
+use crate::node::{Mode, Name, Operation, Seat};
 
 /// As whom an acquisition asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who<'a> {
     /// As nobody that has asked before.
     Next(Mode),
+    /// As nobody that has asked before, for a semaphore's gate, permits of it, or both.
+    Seated(Seat),
     /// As the reader that this writer becomes.
     Follows(&'a Grant),
 }
@@ -18,7 +20,33 @@ impl Who<'_> {
     pub(super) const fn mode(self) -> Mode {
         match self {
             Self::Next(mode) => mode,
+            Self::Seated(_) => Mode::Exclusive,
             Self::Follows(_) => Mode::Shared,
+        }
+    }
+
+    /// What a claim tells as its hold count.
+    pub(super) const fn count(self) -> u32 {
+        match self {
+            Self::Seated(seat) => seat.count(),
+            Self::Next(_) | Self::Follows(_) => 1,
+        }
+    }
+
+    /// What is wrong where nodes say that `name` is the gate of a semaphore with so many permits, or
+    /// with 0 that it is held as a lock.
+    pub(super) fn misuse(self, name: &Name, permits: u32) -> String {
+        match self {
+            Self::Seated(_) if permits == 0 => {
+                format!("{name:?} is held as a lock; use another name for the semaphore, or for the lock")
+            }
+            Self::Seated(Seat::Gate(fewer)) if fewer < permits => format!(
+                "the semaphore {name:?} has {permits} permits for other clients and {fewer} here; give it at least \
+                 {permits} (their number may grow, and shrinks once nobody has used it for two minutes)"
+            ),
+            _ => format!(
+                "{name:?} is used as a semaphore of {permits} permits; acquire a permit of it, or use another name"
+            ),
         }
     }
 
@@ -31,6 +59,7 @@ impl Who<'_> {
         };
         match self {
             Self::Next(mode) => voters.acquisition(mode),
+            Self::Seated(_) => voters.acquisition(Mode::Exclusive),
             // It always is one: this client made its owner.
             Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.acquisition(Mode::Shared)),
         }

@@ -50,6 +50,7 @@ mod renewing;
 mod restarts;
 mod rounds;
 mod runtimes;
+mod semaphores;
 mod servers;
 mod sessions;
 mod sets;

@@ -18,6 +18,8 @@ pub struct Lease {
     pub token: u64,
     /// Of a reader.
     pub shared: bool,
+    /// Of how many permits it is one, as its holder knows; 0 where it is a lock.
+    permits: u32,
     /// When it was acquired, and which event that was.
     pub from: Micros,
     pub event: usize,
@@ -38,6 +40,7 @@ impl Lease {
             owner: None,
             token,
             shared: false,
+            permits: 0,
             from,
             event: 0,
             certain: from,
@@ -101,6 +104,11 @@ impl Beliefs {
         *known = lease.token.max(*known);
         self.leases.insert(number, Lease { event: verdict.at, ..lease });
         self.live.push(number);
+    }
+
+    /// What was acquired is one of so many permits.
+    pub fn counted(&mut self, number: u32, permits: u32) {
+        self.leases.get_mut(&number).into_iter().for_each(|lease| lease.permits = permits);
     }
 
     /// Asked whether it is held, it said so.
@@ -178,6 +186,20 @@ impl Beliefs {
                 lease.late = true;
                 let ago = now - deadline;
                 verdict.broken(Rule::ToldLate, format!("lease {number} ended {ago} us ago, and nobody was told"));
+            }
+        }
+    }
+
+    /// At the end: nobody got a permit while so many were believed in that there were more than it
+    /// knows of. There is one semaphore in a history.
+    pub fn too_many(&self, verdict: &mut Verdict) {
+        let permits = || self.leases.iter().filter(|(_, lease)| lease.permits > 0);
+        for (number, lease) in permits() {
+            let before = |other: &Lease| other.event <= lease.event && other.certain >= lease.from;
+            let together = permits().filter(|(_, other)| before(other)).count();
+            if together > lease.permits as usize {
+                let why = format!("lease {number} is one of {}, and {together} were held then", lease.permits);
+                verdict.broken_at(lease.event, Rule::TooMany, why);
             }
         }
     }

@@ -108,6 +108,12 @@ pub enum What {
         /// Whose claims it came from, if that is known.
         owner: Option<Owner>,
     },
+    /// What it got is one of so many permits, as far as it knows: no more of them are held together.
+    Counted {
+        process: u16,
+        lease: u32,
+        permits: u32,
+    },
     /// It did not.
     Failed {
         process: u16,

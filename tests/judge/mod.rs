@@ -112,6 +112,7 @@ impl Judge {
                 asks.acquired(now, ask, processes, verdict);
                 self.acquired(lease, Lease::new(process, name, token, now, until).of(owner, shared));
             }
+            What::Counted { lease, permits, .. } => self.beliefs.counted(lease, permits),
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {
                 tally.cancelled += 1;
@@ -213,6 +214,7 @@ impl Judge {
 
     fn finish(mut self) -> Judgement {
         self.beliefs.two_believers(&mut self.verdict);
+        self.beliefs.too_many(&mut self.verdict);
         self.asks.kept_out(&mut self.verdict);
         self.line.never_left(&self.processes, &mut self.verdict);
         self.rounds.iter().for_each(|rounds| rounds.never_released(&self.processes, &mut self.verdict));

@@ -5,6 +5,8 @@
 pub enum Rule {
     /// Two processes that both run believe to hold one name.
     TwoBelievers,
+    /// More permits of a semaphore are held together than whoever got the last of them knows of.
+    TooMany,
     /// Who believed later has no higher token.
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
@@ -44,6 +46,7 @@ impl Rule {
     pub const fn name(self) -> &'static str {
         match self {
             Self::TwoBelievers => "two_believers",
+            Self::TooMany => "too_many",
             Self::TokenOrder => "token_order",
             Self::StaleWrite => "stale_write",
             Self::HolderRefused => "holder_refused",

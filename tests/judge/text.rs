@@ -44,6 +44,9 @@ impl fmt::Display for Line<'_> {
                     name(n)
                 )
             }
+            What::Counted { process, lease, permits } => {
+                write!(f, "p{process}  lease {lease} is one of {permits} permits")
+            }
             What::Failed { process, ask, name: n, unavailable, kept_out } => {
                 let why = match unavailable {
                     _ if kept_out => "kept out",

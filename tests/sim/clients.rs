@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
-use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, Quorum, QuorumLock};
+use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, PermitsLease, Quorum, QuorumLock};
 
 use crate::dice::Dice;
 use crate::judge::history::{Micros, What};
@@ -27,17 +27,55 @@ pub struct Watch {
     pub number: u32,
     /// Its names. The judge knows each as a lease of its own.
     parts: Vec<(u8, u32)>,
-    lease: Lease,
+    lease: Held,
     /// Of a reader.
     shared: bool,
+}
+
+/// What somebody has in hand.
+#[derive(Clone, Debug)]
+pub enum Held {
+    Lock(Lease),
+    Permits(PermitsLease),
+}
+
+impl Held {
+    fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    fn remaining(&self) -> Duration {
+        match self {
+            Self::Lock(lease) => lease.remaining(),
+            Self::Permits(lease) => lease.remaining(),
+        }
+    }
+
+    /// Of a lock it is that of all its names.
+    fn token(&self, name: u8) -> u64 {
+        match self {
+            Self::Lock(lease) => lease.token(),
+            Self::Permits(lease) => {
+                let mut permits = lease.permits().iter();
+                permits.find(|permit| permit.number + 1 == u32::from(name)).expect("it is held").token
+            }
+        }
+    }
+
+    fn lost(&self) -> Option<LostReason> {
+        match self {
+            Self::Lock(lease) => lease.lost().now_or_never(),
+            Self::Permits(lease) => lease.lost().now_or_never(),
+        }
+    }
 }
 
 /// All leases that somebody has in hand.
 #[derive(Debug, Default)]
 pub struct Leases {
-    watched: Mutex<Vec<Watch>>,
-    count: AtomicU32,
-    asks: AtomicU32,
+    pub watched: Mutex<Vec<Watch>>,
+    pub count: AtomicU32,
+    pub asks: AtomicU32,
 }
 
 impl Leases {
@@ -69,6 +107,16 @@ impl Leases {
 }
 
 impl Watch {
+    /// Of permits.
+    pub fn of_permits(process: usize, parts: Vec<(u8, u32)>, lease: PermitsLease) -> Self {
+        Self { process, number: parts[0].1, parts, lease: Held::Permits(lease), shared: false }
+    }
+
+    /// Its names, each with its token.
+    pub fn tokens(&self) -> impl Iterator<Item = (u8, u32, u64)> {
+        self.parts.iter().map(|&(name, lease)| (name, lease, self.lease.token(name)))
+    }
+
     fn sample(&self, world: &World) {
         let (process, until, held) = (self.process as u16, self.until(world), self.lease.is_held());
         for &(name, lease) in &self.parts {
@@ -77,7 +125,7 @@ impl Watch {
     }
 
     /// Until when it believes.
-    fn until(&self, world: &World) -> Micros {
+    pub fn until(&self, world: &World) -> Micros {
         let rate = world.core.lock().unwrap().processes[self.process].rate;
         world.now() + micros(self.lease.remaining()) * 1_000_000 / rate
     }
@@ -89,7 +137,7 @@ impl Watch {
 
 /// How a client asks.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+pub enum Manner {
     Try,
     Wait,
     /// Goes away at a random moment.
@@ -107,9 +155,9 @@ pub enum Ending {
 
 pub struct Client {
     pub world: Arc<World>,
-    process: usize,
-    quorum: Quorum,
-    dice: Dice,
+    pub process: usize,
+    pub quorum: Quorum,
+    pub dice: Dice,
 }
 
 /// What a client asked for.
@@ -144,8 +192,15 @@ impl Client {
         self.world.finished.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn manner(&mut self) -> Manner {
+        self.dice.weighed(&[(3, Manner::Try), (8, Manner::Wait), (3, Manner::Cancel), (2, Manner::Run)])
+    }
+
     async fn once(&mut self) {
-        let manner = self.dice.weighed(&[(3, Manner::Try), (8, Manner::Wait), (3, Manner::Cancel), (2, Manner::Run)]);
+        if self.has_permits() {
+            return self.some_permits().await;
+        }
+        let manner = self.manner();
         let ttl = self.ttl();
         let timeout = match manner {
             Manner::Try => Duration::ZERO,
@@ -180,6 +235,9 @@ impl Client {
 
     /// When all faults have ended, whoever waits gets the lock.
     pub async fn last(&mut self, patience: Duration) {
+        if self.has_permits() {
+            return self.last_permit(patience).await;
+        }
         let ask = self.ask(patience, true);
         match ask.lock.acquire(patience).await {
             Ok(guard) => {
@@ -196,10 +254,22 @@ impl Client {
     }
 
     fn ask(&mut self, timeout: Duration, must: bool) -> Ask {
-        let core = self.world.core.lock().unwrap();
-        let (names, ttl, renew) = (core.plan.names, core.processes[self.process].ttl, core.plan.auto_renew);
-        drop(core);
+        let names = self.world.core.lock().unwrap().plan.names;
         let mut names = self.names(names);
+        let (options, round) = self.options(must);
+        // In any order.
+        if self.dice.chance(0.5) {
+            names.reverse();
+        }
+        let shared = self.reads();
+        self.ask_for(&names, shared, &options, round, timeout, must)
+    }
+
+    /// With how long a round may last.
+    pub fn options(&mut self, must: bool) -> (LockOptions, Duration) {
+        let core = self.world.core.lock().unwrap();
+        let (ttl, renew) = (core.processes[self.process].ttl, core.plan.auto_renew);
+        drop(core);
         let ttl = if self.dice.chance(0.5) { ttl } else { ttl.mul_f64(0.5 + self.dice.share() / 2.0) };
         let ttl = Duration::from_millis(ttl.as_millis() as u64).max(100 * MS);
         let mut options =
@@ -212,12 +282,7 @@ impl Client {
         if self.dice.chance(0.1) {
             options = options.max_hold(ttl.mul_f64(1.0 + self.dice.share()));
         }
-        // In any order.
-        if self.dice.chance(0.5) {
-            names.reverse();
-        }
-        let shared = self.reads();
-        self.ask_for(&names, shared, &options, round, timeout, must)
+        (options, round)
     }
 
     /// Whether it only reads, where the plan has readers.
@@ -254,7 +319,7 @@ impl Client {
         timeout: Duration,
         must: bool,
     ) -> Ask {
-        let texts = names.iter().copied().map(name_of);
+        let texts = names.iter().map(|&name| format!("lock-{}", char::from(b'a' + name)));
         let lock = self.quorum.lock_all_with(texts, options).expect("the plan's options make sense");
         let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
@@ -289,11 +354,12 @@ impl Client {
         let (count, token) = (&self.world.leases.count, lease.token());
         let parts: Vec<_> = ask.parts.iter().map(|&(name, _)| (name, count.fetch_add(1, Ordering::Relaxed))).collect();
         let shared = ask.shared;
-        let watch = Watch { process: self.process, number: parts[0].1, parts, lease, shared };
+        let owner = Some(self.world.core.lock().unwrap().history.owner(self.process as u16, lease.owner()));
+        let (number, lease) = (parts[0].1, Held::Lock(lease));
+        let watch = Watch { process: self.process, number, parts, lease, shared };
         // First what the others believe at this moment.
         self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
         let until = watch.until(&self.world);
-        let owner = Some(self.world.core.lock().unwrap().history.owner(self.process as u16, watch.lease.owner()));
         for (&(name, ask), &(_, lease)) in ask.parts.iter().zip(&watch.parts) {
             self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared, owner });
         }
@@ -394,7 +460,7 @@ impl Client {
         Dice::new(dice.next() ^ u64::from(watch.number))
     }
 
-    async fn work(&mut self, watch: &Watch) {
+    pub async fn work(&mut self, watch: &Watch) {
         let (sections, ttl) = {
             let core = self.world.core.lock().unwrap();
             (core.plan.sections, core.processes[self.process].ttl)
@@ -441,8 +507,9 @@ impl Client {
             return;
         }
         if self.dice.chance(0.1) || watch.lease.is_held() {
-            let (process, token) = (self.process, watch.lease.token());
-            watch.parts.iter().for_each(|&(name, lease)| self.world.write(Write { process, name, lease, token }));
+            let process = self.process;
+            let write = |&(name, lease): &(u8, u32)| Write { process, name, lease, token: watch.lease.token(name) };
+            watch.parts.iter().for_each(|part| self.world.write(write(part)));
         }
     }
 
@@ -450,14 +517,14 @@ impl Client {
         watch.sample(&self.world);
     }
 
-    fn released(&self, watch: &Watch) {
+    pub fn released(&self, watch: &Watch) {
         for &(name, lease) in &watch.parts {
             self.record(|process| What::Released { process, name, lease });
         }
     }
 
     pub fn lost(&self, watch: &Watch) {
-        let expired = watch.lease.lost().now_or_never() == Some(LostReason::Expired);
+        let expired = watch.lease.lost() == Some(LostReason::Expired);
         for &(name, lease) in &watch.parts {
             self.record(|process| What::LostTold { process, name, lease, expired });
         }
@@ -468,17 +535,13 @@ impl Client {
         ask.parts.iter().for_each(|&(name, number)| self.record(|process| what(process, name, number)));
     }
 
-    fn record(&self, what: impl FnOnce(u16) -> What) {
+    pub fn record(&self, what: impl FnOnce(u16) -> What) {
         self.world.record(what(self.process as u16));
     }
 }
 
-pub fn name_of(name: u8) -> String {
-    format!("lock-{}", char::from(b'a' + name))
-}
-
 /// Runs `body` to its end; calls `tell` the moment `lost` ends. Returns whether it did.
-async fn watched(body: impl Future<Output = ()>, lost: impl Future, tell: impl Fn()) -> bool {
+pub async fn watched(body: impl Future<Output = ()>, lost: impl Future, tell: impl Fn()) -> bool {
     let (mut body, mut lost) = (pin!(body), pin!(lost));
     let mut told = false;
     std::future::poll_fn(|context| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Stance, Verb,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Seat, Stance, Verb,
 };
 use quorumlock::rules::roster::Roster;
 
@@ -381,6 +381,9 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
         Outcome::Reserved { turn, left: turn_left, fence: mark, queued } => {
             vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), rank(queued)]
         }
+        Outcome::Misused { name, permits } => {
+            vec!["misused".into(), Value::Integer(*name as i64 + 1), i64::from(*permits).into()]
+        }
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
         Outcome::Revoked { held, left: longest, other } => {
             vec!["revoked".into(), i64::from(*held).into(), left(*longest), other.clone().unwrap_or_default().into()]
@@ -411,7 +414,7 @@ fn inspected(entry: &Inspection) -> [Value; 8] {
     let free = if holder.is_none() { -2 } else { -1 };
     [
         (holder.unwrap_or_default() + if entry.revoked { "!" } else { "" }).into(),
-        entry.count.to_string().into(),
+        entry.permits.map_or(entry.count, |permits| Seat::Gate(permits).count()).to_string().into(),
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),
         i64::from(entry.waiting).into(),

@@ -109,6 +109,8 @@ pub struct Plan {
     pub processes: usize,
     pub clients: usize,
     pub names: u8,
+    /// Where the names are a semaphore and its permits, how many of these there are.
+    pub permits: u32,
     /// How often a client asks for several of them.
     pub sets: f64,
     /// How often it only reads.
@@ -162,6 +164,7 @@ impl Plan {
             processes: 0,
             clients: 0,
             names: 1,
+            permits: 0,
             sets: 0.0,
             readers: 0.0,
             checking: vec![true],
@@ -212,6 +215,7 @@ impl Plan {
             processes,
             clients: dice.between(processes as u64, 13) as usize,
             names: dice.weighed(&[(3, 1), (1, 2), (1, 3)]),
+            permits: 0,
             sets: 0.0,
             readers: 0.0,
             checking: (0..3).map(|_| dice.chance(0.7)).collect(),
@@ -324,6 +328,22 @@ impl Plan {
 
     fn steps(&self) -> bool {
         self.directed.contains(&Directed::StepClock) || self.faults.contains(&FaultKind::NodeClockStep)
+    }
+
+    /// The same with a semaphore of so many permits in place of its names.
+    pub fn with_permits(mut self, permits: u32) -> Self {
+        (self.permits, self.names) = (permits, 1 + permits as u8);
+        // One for each digit.
+        self.checking.resize(11, true);
+        self
+    }
+
+    /// How the name of that number is called.
+    pub fn name_of(&self, name: u8) -> String {
+        match name {
+            1.. if self.permits > 0 => format!("lock-a/{}", name - 1),
+            name => format!("lock-{}", char::from(b'a' + name)),
+        }
     }
 
     /// How long after the faults a client that keeps asking may have to wait: for what was left

@@ -84,9 +84,13 @@ fn alike(one: &Operation, other: &Operation) -> bool {
     }
 }
 
-/// The number of a name, by its last letter.
+/// The number of a name, by its last letter. Permits have those behind their semaphore, which is the
+/// first name.
 pub fn letter(name: &Name) -> u8 {
-    name.text().as_bytes().last().map_or(0, |last| last - b'a')
+    match name.text().as_bytes().last() {
+        Some(digit @ b'0'..=b'9') => 1 + digit - b'0',
+        last => last.map_or(0, |last| last - b'a'),
+    }
 }
 
 impl Core {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use quorumlock::Quorum;
 
-use crate::clients::name_of;
 use crate::judge::history::What;
 use crate::world::{World, micros};
 
@@ -33,7 +32,8 @@ impl World {
 
     async fn revoked(&self, quorum: &Quorum, process: usize, name: u8) {
         let began = self.now();
-        if let Ok(taken) = quorum.revoke(&name_of(name)).await {
+        let text = self.core.lock().unwrap().plan.name_of(name);
+        if let Ok(taken) = quorum.revoke(&text).await {
             let left = taken.left.unwrap_or_default();
             // The nodes' clocks are true to a percent, and tell whole milliseconds.
             let by = self.now() + micros(left + left / 50) + 2_000;

@@ -153,7 +153,7 @@ impl Core {
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
         let (processes, connections, heap) = (Vec::new(), Vec::new(), BinaryHeap::new());
         let names = Names::default();
-        let highest = vec![0; plan.names as usize];
+        let highest = vec![0; plan.checking.len()];
         let (head_dies, cues, count) = (false, Cues::default(), 0);
         let expected = plan.clients as u64;
         Self {

@@ -9,6 +9,7 @@ use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::{Note, Operation};
 use crate::node::reply::Description;
+use crate::rules::roster::LONGEST;
 
 /// How many revoked owners are remembered.
 const TAKEN: usize = 24;
@@ -64,6 +65,8 @@ pub(super) struct Entry {
     /// What some owner said of itself, and when that was told.
     note: Option<(Note, Duration)>,
     pub(super) readers: Readers,
+    /// Of a semaphore's gate, how many permits that has.
+    permits: Option<u32>,
     /// When the fence is forgotten.
     expires: Duration,
 }
@@ -160,7 +163,43 @@ impl Entry {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
         let taken = if self.taken.is_empty() { Duration::ZERO } else { self.taken_till };
-        self.expires = (last.max(passed) + KEEP).max(taken);
+        // What renewals of permits said of the gate stands.
+        let told = self.permits.map_or(Duration::ZERO, |_| self.expires.min(millis(precise) + LONGEST));
+        self.expires = (last.max(passed) + KEEP).max(taken).max(told);
+    }
+
+    /// Of a semaphore's gate, how many permits that has.
+    pub(super) const fn permits(&self) -> Option<u32> {
+        self.permits
+    }
+
+    /// It is the gate of a semaphore with so many permits, or more. Who registered when there were
+    /// fewer is handed nothing: it is to ask again, and be refused.
+    pub(super) fn seat(&mut self, permits: u32) {
+        if self.permits.is_some_and(|known| known < permits) {
+            self.line.withdraw_all();
+        }
+        self.permits = self.permits.max(Some(permits));
+    }
+
+    /// Permits of the semaphore whose gate this is are held until `ends`: it is remembered how many
+    /// there are. What says fewer than is known adds nothing.
+    pub(super) fn remember(&mut self, permits: u32, ends: Duration) {
+        let unknown = self.expires.is_zero();
+        if unknown || self.permits.is_some_and(|known| known <= permits) {
+            self.seat(permits);
+            self.expires = self.expires.max(ends + KEEP);
+        }
+    }
+
+    /// What a claim misuses that is a semaphore's with so many permits, if of any, and of its gate:
+    /// how many permits there are, or 0 where it is held as a lock.
+    pub(super) fn misused(&self, gate: Option<u32>, owner: &str, now: Duration) -> Option<u32> {
+        match (self.permits, gate) {
+            (None, None) => None,
+            (Some(permits), wanted) => wanted.is_none_or(|wanted| wanted < permits).then_some(permits),
+            (None, Some(_)) => self.kept(owner, now).is_some_and(|kept| *kept.owner != *owner).then_some(0),
+        }
     }
 
     fn last(&self, now: Duration) -> Duration {
@@ -217,7 +256,9 @@ impl Entry {
     }
 
     pub(super) const fn count(&mut self, count: u32) {
-        if let Some(hold) = &mut self.hold {
+        if let Some(hold) = &mut self.hold
+            && self.permits.is_none()
+        {
             hold.count = count;
         }
     }

@@ -97,6 +97,12 @@ impl Line {
         self.registered.retain(|_, known| *known.owner != *owner);
     }
 
+    /// Nobody may be, before it asks again.
+    pub(super) fn withdraw_all(&mut self) {
+        self.registered.clear();
+        self.needs.clear();
+    }
+
     pub(super) fn registered(&self, acquisition: &str) -> Option<&Registered> {
         self.registered.get(acquisition)
     }

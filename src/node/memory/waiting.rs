@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::entry::Hold;
 use super::millis;
-use super::work::Work;
+use super::work::{Work, gate};
 use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Claim, Name, Operation, Release, Stance};
 use crate::node::reply::Queued;
@@ -22,11 +22,13 @@ fn stamp(precise: Duration) -> Stamp {
 }
 
 impl Work<'_> {
-    fn join(&mut self, owner: &str, stance: Stance, name: &Name) {
+    /// Of a claim that joins for its gate, with how many permits it is one.
+    fn join(&mut self, owner: &str, stance: Stance, name: &Name, gate: Option<u32>) {
         if let Stance::Wait { ticket, patience } = stance {
             let (now, precise) = (self.now, self.precise);
             let until = now + millis(patience.max(Duration::from_millis(1)));
             let entry = self.entry(name);
+            gate.into_iter().for_each(|permits| entry.seat(permits));
             entry.line.join(ticket, Operation::acquisition(owner).into(), until);
             entry.keep(precise);
             self.note_fence(name);
@@ -38,10 +40,10 @@ impl Work<'_> {
     /// later to one of them does not get that one first, again and again.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let now = self.now;
-        for name in claim.names.iter() {
+        for (number, name) in claim.names.iter().enumerate() {
             let entry = self.entry(name);
             if !entry.is_held_by(&claim.owner, now) && !entry.is_gone(&claim.owner, now) {
-                self.join(&claim.owner, claim.stance, name);
+                self.join(&claim.owner, claim.stance, name, gate(claim.count, number));
                 self.register(claim, name);
             }
         }
@@ -108,7 +110,7 @@ impl Work<'_> {
         if release.stance == Stance::Once {
             self.entry(name).line.leave(me);
         } else {
-            self.join(&release.owner, release.stance, name);
+            self.join(&release.owner, release.stance, name, None);
             self.entry(name).line.withdraw(&release.owner);
         }
         let entry = self.entry(name);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::entry::{Entry, Hold, Kept};
 use super::millis;
 use super::store::Store;
-use crate::node::operation::{Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
+use crate::node::operation::{
+    Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
+};
 use crate::node::reply::{Inspection, Outcome};
 
 impl Store {
@@ -43,6 +45,14 @@ impl Store {
     }
 }
 
+/// Of how many permits the operation's name of that number is the gate, if of any.
+pub(super) const fn gate(count: u32, number: usize) -> Option<u32> {
+    match Seat::of(count) {
+        Some(Seat::Gate(permits)) if number == 0 => Some(permits),
+        _ => None,
+    }
+}
+
 /// One operation being carried out.
 pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
@@ -75,16 +85,17 @@ impl Work<'_> {
     fn claim(&mut self, claim: &Claim) -> Outcome {
         let bar = self.highest_bar(claim);
         let mut top = claim.ballot;
-        for name in claim.names.iter() {
-            if let Some(refusal) = self.refusal(claim, name, bar) {
+        for (number, name) in claim.names.iter().enumerate() {
+            if let Some(refusal) = self.refusal(claim, number, bar) {
                 return refusal;
             }
             if self.is_of(name, &claim.owner) && !Operation::is_shared(&claim.owner) {
                 top = top.max(self.entry(name).fence);
             }
         }
-        for name in claim.names.iter() {
+        for (number, name) in claim.names.iter().enumerate() {
             self.take(claim, name, top);
+            self.seat(name, gate(claim.count, number));
         }
         Outcome::Granted { fence: top }
     }
@@ -106,19 +117,23 @@ impl Work<'_> {
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name, fence);
         }
-        self.hold(name, Hold::new(&claim.owner, claim.count, self.now + millis(claim.ttl)), fence);
+        self.hold(name, Hold::new(&claim.owner, Seat::holds(claim.count), self.now + millis(claim.ttl)), fence);
         let entry = self.entry(name);
         entry.line.leave(Operation::acquisition(&claim.owner));
         entry.turn = None;
     }
 
-    fn refusal(&mut self, claim: &Claim, name: &Name, highest: u64) -> Option<Outcome> {
+    fn refusal(&mut self, claim: &Claim, number: usize, highest: u64) -> Option<Outcome> {
+        let name = &claim.names[number];
         let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
         // Who waited for a name that most nodes have taken away would have it when they are free.
         if entry.is_revoked(&claim.owner, now) {
             return Some(Outcome::Lost { holder: String::new() });
+        }
+        if let Some(permits) = entry.misused(gate(claim.count, number), &claim.owner, now) {
+            return Some(Outcome::Misused { name: number, permits });
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
@@ -163,7 +178,7 @@ impl Work<'_> {
             }
         }
         let mut outcome = Outcome::Extended;
-        for name in renewal.names.iter() {
+        for (number, name) in renewal.names.iter().enumerate() {
             let precise = self.precise;
             let (mine, shared) = (self.is_of(name, &renewal.owner), Operation::is_shared(&renewal.owner));
             if !mine {
@@ -178,11 +193,32 @@ impl Work<'_> {
                 self.note_fence(name);
             } else {
                 let fence = self.entry(name).fence_of(&renewal.owner).max(renewal.ballot);
-                let hold = Hold::new(&renewal.owner, renewal.count, self.now + millis(renewal.ttl));
+                let hold = Hold::new(&renewal.owner, Seat::holds(renewal.count), self.now + millis(renewal.ttl));
                 self.hold(name, hold, fence);
             }
+            self.seat(name, gate(renewal.count, number));
         }
+        self.remember(renewal);
         outcome
+    }
+
+    /// What was taken or renewed is the gate of a semaphore with so many permits, if of any.
+    fn seat(&mut self, name: &Name, permits: Option<u32>) {
+        let precise = self.precise;
+        if let Some(permits) = permits {
+            let entry = self.entry(name);
+            entry.seat(permits);
+            entry.keep(precise);
+        }
+    }
+
+    /// How many permits there are is remembered with the gate for as long as permits are renewed.
+    fn remember(&mut self, renewal: &Renew) {
+        let Some(Seat::Permit(permits)) = Seat::of(renewal.count) else { return };
+        let ends = self.now + millis(renewal.ttl);
+        if let Some(gate) = renewal.names.first().and_then(Name::gate) {
+            self.entry(&gate).remember(permits, ends);
+        }
     }
 
     /// Because of whom a renewal does not renew; of nobody, where the owner was released.
@@ -267,7 +303,10 @@ impl Work<'_> {
         let entry = self.entry(name);
         let mine = entry.is_kept_by(&release.owner, now) && entry.readers.is_empty();
         let alone = entry.turn.is_none() && entry.line.len(now) == 0 && !Operation::may_have_note(&release.owner);
-        mine && alone && release.ballot <= entry.fence && !matches!(release.stance, Stance::Wait { .. })
+        mine && alone
+            && entry.permits().is_none()
+            && release.ballot <= entry.fence
+            && !matches!(release.stance, Stance::Wait { .. })
     }
 
     fn revoke(&mut self, revoke: &Revoke) -> Outcome {
@@ -315,7 +354,7 @@ impl Work<'_> {
             },
         );
         let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
-        let seen = seen.with_line(entry.line.len(now), turn);
+        let seen = seen.with_permits(entry.permits()).with_line(entry.line.len(now), turn);
         match entry.description(now) {
             Some(description) => seen.with_description(description),
             None => seen,

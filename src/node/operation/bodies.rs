@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Operation;
 use super::name::Name;
+use super::seat::{MOST_HOLDS, Seat};
 use super::stance::Stance;
 
 /// Takes the names, all or nothing.
@@ -18,7 +19,7 @@ pub struct Claim {
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
-    /// The hold count to begin with.
+    /// The hold count to begin with, or what it is [of a semaphore](Seat).
     pub count: u32,
     /// How it stands to those who wait.
     pub stance: Stance,
@@ -58,7 +59,7 @@ pub struct Renew {
     pub ttl: Duration,
     /// The ballot to take them with.
     pub ballot: u64,
-    /// The hold count to take them with.
+    /// The hold count to take them with, or what they are [of a semaphore](Seat).
     pub count: u32,
 }
 
@@ -66,6 +67,7 @@ impl Renew {
     /// Of what was granted to `claim` and is held `count` times.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
+        let count = Seat::of(claim.count).map_or(count.min(MOST_HOLDS), Seat::count);
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
         Self { names, owner, ttl: claim.ttl, ballot: claim.ballot, count }
     }

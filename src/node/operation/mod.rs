@@ -5,6 +5,7 @@ mod mode;
 mod name;
 #[cfg(test)]
 mod sample;
+mod seat;
 mod stance;
 mod verb;
 
@@ -14,6 +15,7 @@ pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach};
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
+pub use seat::Seat;
 pub use stance::Stance;
 pub use verb::Verb;
 

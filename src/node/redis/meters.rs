@@ -12,7 +12,7 @@ use crate::node::reply::{FaultKind, Outcome};
 /// The answers to each verb, apart from faults, which any can meet.
 const fn answers(verb: Verb) -> &'static [&'static str] {
     match verb {
-        Verb::Claim => &["granted", "held", "stale", "reserved"],
+        Verb::Claim => &["granted", "held", "stale", "reserved", "misused"],
         Verb::Renew => &["extended", "healed", "lost"],
         Verb::Count => &["counted", "lost"],
         Verb::Release => &["released"],

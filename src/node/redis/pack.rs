@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::node::operation::{Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
+use crate::node::operation::{Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -187,6 +187,7 @@ fn code(operation: &Operation) -> u8 {
             matches!(release.stance, Stance::Wait { .. }) || Operation::may_have_note(&release.owner)
         }
         Operation::Claim(claim) => claim.count != 1,
+        Operation::Renew(renewal) => Seat::of(renewal.count).is_some(),
         _ => false,
     };
     let shared = operation.owner().is_some_and(|owner| Operation::is_shared(owner));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::pack;
 use super::transport::{Argument, Arguments, Value};
-use crate::node::operation::{Name, Operation, Verb};
+use crate::node::operation::{Name, Operation, Seat, Verb};
 use crate::node::reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
@@ -153,6 +153,9 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             queued: Queued::of(number(items.get(4)?)?),
         }),
         (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
+        (Verb::Claim, "misused") => {
+            Some(Outcome::Misused { name: misused(items.get(1)?, operation)?, permits: number(items.get(2)?)? })
+        }
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Claim | Verb::Renew | Verb::Count | Verb::Note, "lost") => {
@@ -185,6 +188,12 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
     }
 }
 
+/// Which of the operation's names.
+fn misused(number: &Value, operation: &Operation) -> Option<usize> {
+    let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
+    (name < operation.names().len()).then_some(name)
+}
+
 fn roster(items: &[Value]) -> Option<Roster> {
     let [_, nodes, protocol, max_ttl, lasts, retired, servers @ ..] = items else { return None };
     let (nodes, protocol) = (number(nodes)?, number(protocol)?);
@@ -205,12 +214,13 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     let (holder, revoked) = holder.strip_suffix(REVOKED).map_or((holder.as_str(), false), |holder| (holder, true));
     let turn = text(turn).filter(|turn| !turn.is_empty());
     let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
+    let count = number(count)?;
     let entry = if holder.is_empty() {
         Inspection::free(fence)
     } else {
-        Inspection::held(holder.to_owned(), number(count)?, remaining(left)?, fence).with_revoked(revoked)
+        Inspection::held(holder.to_owned(), Seat::holds(count), remaining(left)?, fence).with_revoked(revoked)
     };
-    let entry = entry.with_line(number(waiting)?, turn);
+    let entry = entry.with_permits(Seat::of(count).map(Seat::permits)).with_line(number(waiting)?, turn);
     match says.text()? {
         "" => Some(entry),
         says => Some(entry.with_description(description(says)?)),

@@ -5,6 +5,7 @@ mod doubt;
 mod handover;
 mod lists;
 pub mod part;
+mod permits;
 mod proxies;
 mod readers;
 mod retired;
@@ -119,6 +120,11 @@ pub static SCENES: &[Scene] = &[
     scene!(readers::readers_among_writers),
     scene!(readers::a_writer_among_readers),
     scene!(readers::a_reader_that_died_among_others),
+    scene!(permits::permits_are_asked_for_by_many),
+    scene!(permits::permits_while_nodes_forget),
+    scene!(permits::each_of_three_reaches_two_of_three_nodes),
+    scene!(permits::whoever_has_the_gate_dies),
+    scene!(permits::there_are_more_permits_than_before),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

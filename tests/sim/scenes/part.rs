@@ -30,6 +30,8 @@ pub struct Part {
     pub names: &'static [u8],
     /// As a reader.
     pub shared: bool,
+    /// How many permits it asks for, and of how many; it asks for no lock then.
+    pub permits: Option<(u32, u32)>,
 }
 
 impl Default for Part {
@@ -47,12 +49,13 @@ impl Default for Part {
             must: false,
             names: &[0],
             shared: false,
+            permits: None,
         }
     }
 }
 
 impl Part {
-    fn options(&self, ttl: Duration) -> LockOptions {
+    pub fn options(&self, ttl: Duration) -> LockOptions {
         let options = LockOptions::default().ttl(self.ttl.unwrap_or(ttl)).auto_renew(self.renewed);
         match self.round_timeout {
             Some(timeout) => options.round_timeout(timeout),
@@ -113,13 +116,16 @@ fn client(world: &Arc<World>, process: usize) -> Option<Client> {
 }
 
 impl Client {
-    fn end_of_faults(&self) -> Micros {
+    pub fn end_of_faults(&self) -> Micros {
         micros(self.world.core.lock().unwrap().plan.length)
     }
 
     async fn play(mut self, part: Part) {
         let ttl = self.ttl();
         let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
+        if let Some((many, of)) = part.permits {
+            return self.play_permits(part, many, of, round).await;
+        }
         let ask = self.ask_for(part.names, part.shared, &part.options(ttl), round, part.timeout, part.must);
         let acquired = match part.once {
             true => ask.lock.try_acquire().await,

@@ -1,0 +1,193 @@
+//! Permits that are held.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::inner::Inner;
+use super::pool::Pool;
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::lease::{Locks, Released};
+use crate::rules::LostReason;
+use crate::words::{about, exact};
+
+/// One permit that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Permit {
+    /// Which of the semaphore's permits it is, from 0: no two holders have the same one. So it can
+    /// stand for one of several things that are used, as a device or a port.
+    pub number: u32,
+    /// The fencing token: greater than that of everyone who held this permit before.
+    pub token: u64,
+}
+
+/// What an acquisition has won so far. Dropping it gives that back.
+pub(super) struct Holding {
+    pub(super) locks: Arc<Locks>,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        drop(self.locks.release());
+    }
+}
+
+/// What all views of held permits share.
+struct Core {
+    inner: Arc<Inner>,
+    pool: Arc<Pool>,
+    locks: Arc<Locks>,
+    permits: Vec<Permit>,
+}
+
+/// A view of held permits: cheap to clone, and without a share in holding them.
+#[derive(Clone)]
+pub struct PermitsLease(Arc<Core>);
+
+impl PermitsLease {
+    /// The semaphore's name. Where the quorum has a
+    /// [`key_format`](crate::QuorumBuilder::key_format), as that makes it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.pool.gate.text()
+    }
+
+    /// The permits, by their numbers.
+    #[must_use]
+    pub fn permits(&self) -> &[Permit] {
+        &self.0.permits
+    }
+
+    /// What is left of the validity of the permit that ends first, zero if they are not held any
+    /// more. It is counted from before the nodes were asked, minus the drift.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.0.locks.remaining()
+    }
+
+    /// Whether all of them are held at this moment. Never true past the deadline of one of them,
+    /// whatever timers do.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Checks that all of them are held for at least `least` from now.
+    ///
+    /// # Errors
+    /// `Lost` if they are not.
+    pub fn ensure(&self, least: Duration) -> Result<()> {
+        let remaining = self.remaining();
+        if remaining.is_zero() {
+            return Err(self.lost_error());
+        }
+        if remaining < least {
+            let (name, remaining, least) = (self.name(), about(remaining), exact(least));
+            let message = format!("the permits of {name:?} are held for {remaining} more, less than {least}");
+            return Err(Error::new(ErrorKind::Lost, message));
+        }
+        Ok(())
+    }
+
+    /// Waits until one of them is lost: with it all are, and the others are released. Never ends if
+    /// they are released first. It watches the deadline itself, as
+    /// [`Lease::lost`](crate::Lease::lost) does.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn lost(&self) -> LostReason {
+        self.0.locks.until_lost().await
+    }
+
+    /// A token that is cancelled when they are lost, for whatever takes one; as
+    /// [`Lease::cancellation`](crate::Lease::cancellation).
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.0.locks.cancellation()
+    }
+
+    /// What each node said to the last renewal, of a permit that this did not renew. Empty where it
+    /// renewed all, and where none was made.
+    #[must_use]
+    pub fn failed_renewal(&self) -> Vec<NodeReport> {
+        self.0.locks.failed_renewal()
+    }
+
+    pub(super) fn lost_error(&self) -> Error {
+        let reason = self.0.locks.why_lost().map_or("they were released", LostReason::explanation);
+        let message = format!("the permits of {:?} are not held any more: {reason}", self.name());
+        Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
+    }
+}
+
+impl fmt::Debug for PermitsLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitsLease")
+            .field("name", &self.name())
+            .field("permits", &self.permits())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). They are renewed together as long
+/// as this lives, and released when it is dropped.
+///
+/// **They are lost together:** as soon as one of them is, the others are released, and none comes
+/// back. What can be asked of them, and awaited, they have from [`PermitsLease`].
+#[must_use = "the permits are released when their guard is dropped"]
+pub struct PermitsGuard {
+    lease: PermitsLease,
+    _holding: Holding,
+}
+
+impl PermitsGuard {
+    pub(super) fn new(inner: &Arc<Inner>, pool: &Arc<Pool>, holding: Holding) -> Self {
+        let locks = holding.locks.clone();
+        let of = |(name, token): (Arc<str>, u64)| Some(Permit { number: pool.number(&name)?, token });
+        let mut permits: Vec<_> = locks.tokens::<Vec<_>>().into_iter().filter_map(of).collect();
+        permits.sort_unstable_by_key(|permit| permit.number);
+        let core = Core { inner: inner.clone(), pool: pool.clone(), locks, permits };
+        Self { lease: PermitsLease(Arc::new(core)), _holding: holding }
+    }
+
+    /// A view that can be given away; it does not keep the permits.
+    #[must_use]
+    pub fn lease(&self) -> PermitsLease {
+        self.lease.clone()
+    }
+
+    /// Releases all of them on every node, and waits until a quorum has confirmed it.
+    /// `AlreadyExpired` if one of them had been lost before: others may have held that one since.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few nodes answered in time. The releases go on in the background, and
+    /// what they do not reach expires by itself; nothing needs to be done again.
+    ///
+    /// # Cancel safety
+    /// Safe: the releases have been sent when this is first polled, and go on in the background.
+    pub async fn release(self) -> Result<Released> {
+        let Core { inner, locks, pool, .. } = &*self.lease.0;
+        let Some(freeing) = locks.release() else { return Ok(Released::AlreadyExpired) };
+        let what = || format!("permits of {:?}", pool.gate);
+        inner.confirmed(&freeing, locks.round_timeout(), what).await
+    }
+}
+
+impl Deref for PermitsGuard {
+    type Target = PermitsLease;
+
+    fn deref(&self) -> &PermitsLease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for PermitsGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PermitsGuard").field(&self.lease).finish()
+    }
+}

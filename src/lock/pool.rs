@@ -1,0 +1,95 @@
+//! The names of a semaphore, and which of them to ask for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::inner::Inner;
+use crate::error::{Error, Result};
+use crate::node::Name;
+use crate::protocol::Occupied;
+use crate::rules::Tick;
+
+/// How many permits a semaphore has at most.
+pub const MAX_PERMITS: u32 = 1_000;
+
+/// The gate, which has the semaphore's own name, and a name for each permit behind it.
+pub(super) struct Pool {
+    pub(super) gate: Name,
+    /// How many permits it has.
+    pub(super) count: u32,
+    /// By number.
+    pub(super) permits: Vec<Name>,
+    /// Which others were seen to hold, until when.
+    busy: Mutex<HashMap<usize, Tick>>,
+}
+
+impl Pool {
+    pub(super) fn new(inner: &Inner, name: &str, permits: u32) -> Result<Self> {
+        let gate = inner.name(name)?;
+        if !(1..=MAX_PERMITS).contains(&permits) {
+            return Err(Error::config(format!(
+                "the semaphore {name:?} has {permits} permits; give it 1 to {MAX_PERMITS}"
+            )));
+        }
+        let permit = |number| inner.settings.plain_name(&format!("{}/{number}", gate.text()));
+        let names = (0..permits).map(permit).collect::<Result<_>>()?;
+        Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
+    }
+
+    /// The number of the permit with this name.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
+    }
+
+    /// Those among `numbers` that are worth asking for first: nobody of this process has them, nor
+    /// was anybody else seen to; else at random, so that clients do not all ask for the same.
+    pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
+        let start = usize::try_from(random % all as u64).unwrap_or_default();
+        let busy = self.busy();
+        let likely = |number: usize| {
+            let here = inner.queue.is_in_use(self.permits[number].text());
+            let until = busy.get(&number).copied().filter(|&until| until > now);
+            (here, until, (number + all - start) % all)
+        };
+        let mut ordered: Vec<_> = numbers.into_iter().map(|number| (likely(number), number)).collect();
+        ordered.sort_unstable();
+        ordered.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Takes note of what nodes say of these permits at `now`, and returns which are free.
+    pub(super) fn seen(&self, now: Tick, said: impl IntoIterator<Item = (usize, Occupied)>) -> Vec<usize> {
+        let mut busy = self.busy();
+        let mut free = Vec::new();
+        for (number, occupied) in said {
+            match occupied.held {
+                Some(left) => drop(busy.insert(number, now + left)),
+                None => {
+                    busy.remove(&number);
+                    free.push(number);
+                }
+            }
+        }
+        free
+    }
+
+    /// The names of these permits, with the gate where it is asked for too, in their order.
+    pub(super) fn names(&self, gate: bool, numbers: &[usize]) -> Arc<[Name]> {
+        let gate = gate.then(|| self.gate.clone());
+        let mut names: Vec<_> =
+            gate.into_iter().chain(numbers.iter().map(|&number| self.permits[number].clone())).collect();
+        names.sort_unstable();
+        names.into()
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashMap<usize, Tick>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("gate", &self.gate).field("permits", &self.count).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,260 @@
+//! A semaphore: at most so many at a time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::inner::Inner;
+use super::permits::{Holding, PermitsGuard, PermitsLease};
+use super::pool::Pool;
+use super::quorum::Quorum;
+use super::taking::Taking;
+use crate::config::{LockOptions, Rules};
+use crate::error::{Error, Result};
+
+/// A number of permits on a name: at most so many are held at a time across all clients of the same
+/// nodes, each by one holder.
+///
+/// **It counts nothing on the nodes.** Each permit is a name of its own, `name/0`, `name/1` and so
+/// on, that is held as any lock is: by a quorum, with an expiry and a fencing token. (Nodes that
+/// each count to two let three in: of three nodes, each pair of holders may be known to another
+/// one.) So no failure that a lock survives lets one more in, and
+/// [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each permit.
+///
+/// Whoever waits is served in the order in which it came, also where it wants several permits and
+/// others fewer: all wait at the *gate*, the name of the semaphore itself, and only the one that
+/// holds the gate waits for permits. Where nobody waits, gate and permits are one claim: one round
+/// trip, as for a lock.
+///
+/// Cheap to clone, `Send` and `Sync`. A clone remembers what the other saw of permits that were
+/// held, so keep one rather than making another for each acquisition.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let licences = quorum.semaphore("licences", 3);
+/// let two = licences.acquire(2, Duration::from_secs(5)).await?;
+/// let one = licences.acquire(1, Duration::from_secs(5)).await?;
+/// assert!(licences.try_acquire(1).await?.is_none());
+/// // Each has a number that nobody else has at that time.
+/// assert_ne!(one.permits()[0].number, two.permits()[0].number);
+/// two.release().await?;
+/// assert!(licences.try_acquire(2).await?.is_some());
+/// # drop(one);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuorumSemaphore {
+    inner: Shared,
+    pool: Result<Arc<Pool>, String>,
+    rules: Arc<Rules>,
+    gate_rules: Arc<Rules>,
+}
+
+impl Quorum {
+    /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
+    /// bad name, or number, is refused when it is first acquired.
+    ///
+    /// All clients should name the same number. See [`QuorumSemaphore`].
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
+        let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
+        QuorumSemaphore::new(self, pool, self.0.rules.clone())
+    }
+
+    /// The semaphore on `name` with options of its own, which hold for each of its permits.
+    ///
+    /// With [`auto_renew`](LockOptions::auto_renew) off, several permits are held together for less
+    /// than a ttl, so all of them must come free within that time.
+    ///
+    /// # Errors
+    /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
+    pub fn semaphore_with(
+        &self,
+        name: impl AsRef<str>,
+        permits: u32,
+        options: &LockOptions,
+    ) -> Result<QuorumSemaphore> {
+        let pool = Pool::new(&self.0, name.as_ref(), permits)?;
+        Ok(QuorumSemaphore::new(self, Ok(pool), self.0.rules_of(options)?))
+    }
+}
+
+impl QuorumSemaphore {
+    fn new(quorum: &Quorum, pool: Result<Pool, String>, rules: Arc<Rules>) -> Self {
+        // Its holder may wait for long, and holds it for nothing else.
+        let gate = Rules { auto_renew: true, max_hold: None, min_validity: Duration::ZERO, ..(*rules).clone() };
+        Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules, gate_rules: Arc::new(gate) }
+    }
+
+    /// Acquires `many` permits, or none, waiting for `timeout` at most: as long as fewer are free,
+    /// or others that came before wait. `timeout` is as for
+    /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+    ///
+    /// Whoever holds permits and waits for more of the same semaphore may wait for somebody who
+    /// does the same. Take all in one call.
+    ///
+    /// # Errors
+    /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
+    /// vote; `Config` for a bad name, for no permits or more than there are, or outside of a Tokio
+    /// runtime; `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Safe at any point: what was granted is released in the background, and the place in the
+    /// queue given up.
+    pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
+        let end = self.inner.0.host.now() + timeout;
+        let taking = self.taking(many)?;
+        let taken = self.inner.0.timed(taking.until(end)).await;
+        let holding = taken.map_err(|error| self.explained(many, error))?;
+        self.guard(holding)
+    }
+
+    /// Acquires `many` permits, waiting for as long as its options say: [`LockOptions::wait`], by
+    /// default 10 s. All else is as with [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// Safe, as [`acquire`](Self::acquire).
+    pub async fn acquire_default(&self, many: u32) -> Result<PermitsGuard> {
+        self.acquire(many, self.rules.wait).await
+    }
+
+    /// Takes `many` permits if they are free, and waits for nobody. Where those are held that it
+    /// asks for first, it looks once which are free: two round trips more.
+    ///
+    /// `None` means that fewer are free, or that others wait for some or acquire them at this
+    /// moment; an error means that nobody can tell.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few nodes could vote; else as [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// Safe: what was granted is released in the background.
+    pub async fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
+        let taking = self.taking(many)?;
+        let taken = self.inner.0.timed(taking.at_once()).await;
+        let holding = taken.map_err(|error| self.explained(many, error))?;
+        holding.map(|holding| self.guard(holding)).transpose()
+    }
+
+    /// Acquires `many` permits, runs `body`, and releases them. The body is dropped the moment one
+    /// of them is lost.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), and `Lost` if they were lost before the body ended. A release
+    /// that no quorum confirms is not an error here.
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the permits released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let ports = quorum.semaphore("ports", 4);
+    /// let port = ports
+    ///     .run(1, Duration::from_secs(5), |lease| async move { 8080 + lease.permits()[0].number })
+    ///     .await?;
+    /// assert!((8080..8084).contains(&port));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F, Fut>(&self, many: u32, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(PermitsLease) -> Fut,
+        Fut: Future,
+    {
+        with_permits(self.acquire(many, timeout).await?, body).await
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// permits are released whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the permits released in the background.
+    pub async fn try_run<F, Fut, T, E>(&self, many: u32, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(PermitsLease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(many, timeout, body).await?
+    }
+
+    fn taking(&self, many: u32) -> Result<Taking<'_>> {
+        let pool = self.pool()?;
+        if !(1..=pool.count).contains(&many) {
+            let (permits, name) = (pool.count, pool.gate.text());
+            return Err(Error::config(format!(
+                "{many} permits of {name:?} are asked for; it has {permits}: ask for 1 to {permits}"
+            )));
+        }
+        let Self { inner: Shared(inner), rules, gate_rules, .. } = self;
+        Ok(Taking { inner, pool, rules, gate_rules, many: many as usize })
+    }
+
+    fn pool(&self) -> Result<&Arc<Pool>> {
+        self.pool.as_ref().map_err(Error::config)
+    }
+
+    fn guard(&self, holding: Holding) -> Result<PermitsGuard> {
+        Ok(PermitsGuard::new(&self.inner.0, self.pool()?, holding))
+    }
+
+    /// The same error, which says what was asked for.
+    fn explained(&self, many: u32, error: Error) -> Error {
+        let Ok(pool) = &self.pool else { return error };
+        if error.is_config() || error.is_closed() {
+            return error;
+        }
+        let (permits, name) = (pool.count, pool.gate.text());
+        let why = error.clone().with_nodes(Vec::new());
+        let message = format!("cannot acquire {many} of the {permits} permits of {name:?}: {why}");
+        Error::new(error.kind(), message).with_nodes(error.nodes().to_vec())
+    }
+}
+
+/// Runs `body` with these permits, and releases them. The body is dropped the moment they are lost.
+async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
+where
+    F: FnOnce(PermitsLease) -> Fut,
+    Fut: Future,
+{
+    let lease = guard.lease();
+    let output = tokio::select! {
+        biased;
+        _ = lease.lost() => return Err(lease.lost_error()),
+        output = body(guard.lease()) => output,
+    };
+    if !lease.is_held() {
+        return Err(lease.lost_error());
+    }
+    if let Err(error) = guard.release().await {
+        tracing::warn!(%error, "released without confirmation");
+    }
+    Ok(output)
+}
+
+/// The quorum, of which nothing is to be printed.
+#[derive(Clone)]
+struct Shared(Arc<Inner>);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}

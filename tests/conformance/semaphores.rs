@@ -1,0 +1,455 @@
+//! Semaphores: at most so many at a time, in order, all or nothing.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use quorumlock::{MAX_PERMITS, PermitsGuard, Quorum, QuorumSemaphore, Released};
+
+use crate::common::{PATIENCE, eventually};
+use crate::world::World;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn numbers(guard: &PermitsGuard) -> Vec<u32> {
+    guard.permits().iter().map(|permit| permit.number).collect()
+}
+
+async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
+    semaphore.acquire(1, 5 * SECOND).await.unwrap()
+}
+
+/// Whether somebody waits for `name` on a quorum of three nodes, or has its turn.
+async fn waits(client: &Quorum, name: &str) -> bool {
+    let seen = client.inspect(name).await.unwrap();
+    let waits = |node: &quorumlock::Inspection| node.waiting > 0 || node.turn.is_some();
+    seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
+}
+
+/// Whether a quorum of nodes holds `name` for somebody.
+async fn is_held(client: &Quorum, name: &str) -> bool {
+    client.inspect(name).await.unwrap().holder().is_some()
+}
+
+/// Nobody holds or waits for anything of the semaphore `it`.
+async fn nothing_is_left(world: &impl World, client: &Quorum, permits: u32) {
+    let names = (0..permits).map(|number| format!("it/{number}")).chain(["it".to_owned()]);
+    for name in names {
+        world.freed(&name).await;
+        eventually("nobody waits", async || !waits(client, &name).await).await;
+    }
+}
+
+async fn no_more_permits_are_held_than_there_are(world: impl World) {
+    let clients = join_all((0..4).map(|_| world.client())).await;
+    let (held, most) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let works = clients.iter().flat_map(|client| [client.clone(), client.clone()]).map(|client| {
+        let (held, most) = (held.clone(), &most);
+        async move {
+            let semaphore = client.semaphore("it", 3);
+            for round in 0..4 {
+                let many = 1 + round % 2;
+                let guard = semaphore.acquire(many, 60 * SECOND).await.unwrap();
+                let many = many as usize;
+                most.fetch_max(held.fetch_add(many, Ordering::SeqCst) + many, Ordering::SeqCst);
+                tokio::time::sleep(5 * MS).await;
+                held.fetch_sub(many, Ordering::SeqCst);
+                assert!(guard.is_held());
+                guard.release().await.unwrap();
+            }
+        }
+    });
+    join_all(works).await;
+    let most = most.into_inner();
+    assert!((2..=3).contains(&most), "{most}");
+    nothing_is_left(&world, &clients[0], 3).await;
+}
+
+async fn each_holder_has_a_permit_that_no_other_has_and_tokens_grow(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (semaphore, another) = (client.semaphore("it", 3), other.semaphore("it", 3));
+    let guards = [one(&semaphore).await, one(&another).await, one(&semaphore).await];
+    let mut held: Vec<_> = guards.iter().flat_map(numbers).collect();
+    held.sort_unstable();
+    assert_eq!(held, [0, 1, 2]);
+    for semaphore in [&semaphore, &another] {
+        assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+        let error = semaphore.acquire(1, 50 * MS).await.unwrap_err();
+        assert!(error.is_timeout() && error.to_string().contains("1 of the 3 permits of \"it\""), "{error}");
+        assert!(semaphore.acquire(1, Duration::ZERO).await.unwrap_err().is_timeout());
+    }
+    let before = guards[1].permits()[0];
+    let [_a, b, _c] = guards;
+    assert_eq!(b.name(), "it");
+    assert_eq!(b.release().await.unwrap(), Released::Released);
+    let next = semaphore.try_acquire(1).await.unwrap().expect("one is free").permits()[0];
+    assert!(next.number == before.number && next.token > before.token, "{before:?} {next:?}");
+}
+
+async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (semaphore, another) = (client.semaphore("it", 4), other.semaphore("it", 4));
+    let three = semaphore.acquire(3, 5 * SECOND).await.unwrap();
+    assert_eq!(three.permits().len(), 3);
+    assert!(another.try_acquire(2).await.unwrap().is_none());
+    assert!(another.acquire(2, 100 * MS).await.unwrap_err().is_timeout());
+    // What it had meanwhile was given back.
+    eventually("one is free", async || another.try_acquire(1).await.unwrap().is_some()).await;
+    drop(three);
+    let all = another.acquire(4, 5 * SECOND).await.unwrap();
+    assert_eq!(numbers(&all), [0, 1, 2, 3]);
+    all.ensure(SECOND).unwrap();
+    assert!(all.ensure(600 * SECOND).unwrap_err().is_lost());
+}
+
+async fn whoever_came_first_is_served_first_whatever_it_wants(world: impl World) {
+    let (client, large, small) = (world.client().await, world.client().await, world.client().await);
+    let semaphore = client.semaphore("it", 2);
+    let (first, second) = (one(&semaphore).await, one(&semaphore).await);
+    let (large, small) = (large.semaphore("it", 2), small.semaphore("it", 2));
+    let mut two = pin!(large.acquire(2, 60 * SECOND));
+    tokio::select! {
+        _ = &mut two => panic!("none is free"),
+        () = eventually("it waits for both", async || waits(&client, "it/0").await && waits(&client, "it/1").await) => {}
+    }
+    let mut late = pin!(small.acquire(1, 60 * SECOND));
+    tokio::select! {
+        _ = &mut two => panic!("none is free"),
+        _ = &mut late => panic!("none is free"),
+        () = eventually("it waits at the gate", async || waits(&client, "it").await) => {}
+    }
+    first.release().await.unwrap();
+    tokio::select! {
+        _ = &mut two => panic!("one is held"),
+        _ = &mut late => panic!("the other was before"),
+        () = tokio::time::sleep(200 * MS) => {}
+    }
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none(), "nobody passes those that wait");
+    second.release().await.unwrap();
+    let two = tokio::select! {
+        two = &mut two => two.unwrap(),
+        _ = &mut late => panic!("the other was before"),
+    };
+    two.release().await.unwrap();
+    assert!(late.await.unwrap().is_held());
+}
+
+async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: impl World) {
+    let client = world.client().await;
+    let semaphore = client.semaphore("it", 5);
+    let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
+    for many in [1, 3] {
+        let before = asked();
+        let guard = semaphore.acquire(many, SECOND).await.unwrap();
+        // It has the permits by the answers to the first claim.
+        let now = asked();
+        assert!(now.iter().zip(&before).filter(|(now, before)| **now >= **before + 1).count() >= 2);
+        guard.release().await.unwrap();
+        for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
+            world.freed(name).await;
+        }
+        // Two releases may go in one call, and an enrolment may come in between.
+        let costs: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert!(costs.iter().all(|&cost| (2..=4).contains(&cost)), "{costs:?}");
+    }
+}
+
+async fn a_permit_that_is_free_is_found_among_many_that_are_held(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let most = 40;
+    let held = client.semaphore("it", most).acquire(most - 1, 5 * SECOND).await.unwrap();
+    let free = (0..most).find(|number| !numbers(&held).contains(number)).unwrap();
+    for _ in 0..3 {
+        let semaphore = other.semaphore("it", most);
+        let guard = match semaphore.try_acquire(1).await.unwrap() {
+            Some(guard) => guard,
+            // The claim before may not be given back everywhere.
+            None => one(&semaphore).await,
+        };
+        assert_eq!(numbers(&guard), [free]);
+        guard.release().await.unwrap();
+    }
+}
+
+async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let semaphore = client.semaphore("it", 40);
+    let mut held = join_all((0..40).map(|_| one(&semaphore))).await;
+    let another = other.semaphore("it", 40);
+    for _ in 0..4 {
+        let mut waiting = pin!(another.acquire(1, 60 * SECOND));
+        tokio::select! {
+            _ = &mut waiting => panic!("none is free"),
+            () = eventually("it holds the gate", async || is_held(&client, "it").await) => {}
+        }
+        let last = held.pop().unwrap();
+        let number = numbers(&last);
+        last.release().await.unwrap();
+        let guard = waiting.await.unwrap();
+        assert_eq!(numbers(&guard), number);
+        guard.release().await.unwrap();
+        held.push(one(&semaphore).await);
+    }
+}
+
+async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let semaphore = client.semaphore("it", 3);
+    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let another = other.semaphore("it", 3);
+    for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 80] {
+        let _ = tokio::time::timeout(MS * after, another.acquire(2, 60 * SECOND)).await;
+        assert!((&mut pin!(another.acquire(1, 60 * SECOND))).now_or_never().is_none_or(|won| won.is_ok()));
+    }
+    two.release().await.unwrap();
+    nothing_is_left(&world, &client, 3).await;
+    assert!(semaphore.acquire(3, 5 * SECOND).await.unwrap().is_held());
+}
+
+async fn whoever_loses_one_permit_loses_all(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let semaphore = client.semaphore("it", 3);
+    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let (lease, cancelled) = (two.lease(), two.cancellation());
+    other.revoke(&format!("it/{}", numbers(&two)[1])).await.unwrap();
+    tokio::time::timeout(PATIENCE, lease.lost()).await.expect("the loss is told");
+    assert!(!two.is_held() && cancelled.is_cancelled() && two.ensure(Duration::ZERO).unwrap_err().is_lost());
+    assert_eq!(two.release().await.unwrap(), Released::AlreadyExpired);
+    assert!(other.semaphore("it", 3).acquire(3, 10 * SECOND).await.is_ok());
+}
+
+async fn permits_are_renewed_for_as_long_as_they_are_held(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
+    let guard = client.semaphore("it", 2).acquire(2, 5 * SECOND).await.unwrap();
+    assert!(other.semaphore("it", 2).acquire(1, SECOND).await.unwrap_err().is_timeout());
+    assert!(guard.is_held());
+    // Nor is the gate lost by whoever waits at it for longer.
+    let short = client.semaphore_with("it", 2, &client.options().max_hold(300 * MS)).unwrap();
+    let mut waiting = pin!(short.acquire(2, 60 * SECOND));
+    tokio::select! {
+        _ = &mut waiting => panic!("none is free"),
+        () = tokio::time::sleep(SECOND) => {}
+    }
+    guard.release().await.unwrap();
+    assert!(waiting.await.unwrap().is_held());
+}
+
+async fn a_body_runs_with_its_permits_and_not_without(world: impl World) {
+    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let semaphore = client.semaphore("it", 2);
+    let many = semaphore.run(2, 5 * SECOND, |lease| async move { lease.permits().len() }).await.unwrap();
+    assert_eq!(many, 2);
+    let failed: Result<(), Box<dyn std::error::Error>> =
+        semaphore.try_run(1, 5 * SECOND, |_| async { Err("it fails".into()) }).await;
+    assert_eq!(failed.unwrap_err().to_string(), "it fails");
+    let body = semaphore.run(1, 5 * SECOND, async |lease: quorumlock::PermitsLease| {
+        other.revoke(&format!("it/{}", lease.permits()[0].number)).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    assert!(body.await.unwrap_err().is_lost());
+    nothing_is_left(&world, &other, 2).await;
+}
+
+async fn bad_numbers_and_names_are_refused_with_what_to_do(world: impl World) {
+    let client = world.client().await;
+    let too_many = MAX_PERMITS + 1;
+    let long = "x".repeat(1_024);
+    for (semaphore, many, says) in [
+        (client.semaphore("it", 0), 1, "has 0 permits; give it 1 to 1000"),
+        (client.semaphore("it", too_many), 1, "has 1001 permits; give it 1 to 1000"),
+        (client.semaphore("it", 3), 0, "it has 3: ask for 1 to 3"),
+        (client.semaphore("it", 3), 4, "it has 3: ask for 1 to 3"),
+        (client.semaphore("", 3), 1, "empty"),
+        (client.semaphore(&long, 3), 1, "at most 1024"),
+    ] {
+        for error in [
+            semaphore.acquire(many, SECOND).await.unwrap_err(),
+            semaphore.acquire_default(many).await.unwrap_err(),
+            semaphore.try_acquire(many).await.unwrap_err(),
+        ] {
+            assert!(error.is_config() && error.to_string().contains(says), "{error}");
+        }
+    }
+    for permits in [0, too_many] {
+        assert!(client.semaphore_with("it", permits, &client.options()).unwrap_err().is_config());
+    }
+    let all = client.semaphore("it", MAX_PERMITS).acquire(MAX_PERMITS, 10 * SECOND).await.unwrap();
+    assert_eq!(all.permits().len(), MAX_PERMITS as usize);
+}
+
+async fn a_shutdown_ends_those_that_wait_and_frees_what_is_held(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let semaphore = client.semaphore("it", 2);
+    let guard = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let mut waiting = pin!(semaphore.acquire(1, 60 * SECOND));
+    tokio::select! {
+        _ = &mut waiting => panic!("none is free"),
+        () = eventually("it holds the gate", async || is_held(&other, "it").await) => {}
+    }
+    client.shutdown(10 * SECOND).await;
+    assert!(waiting.await.unwrap_err().is_closed() && !guard.is_held());
+    nothing_is_left(&world, &other, 2).await;
+    assert!(semaphore.try_acquire(1).await.unwrap_err().is_closed());
+}
+
+async fn permits_are_held_by_a_majority_and_not_by_less(mut world: impl World) {
+    let client = world.client().await;
+    world.kill(2);
+    let semaphore = client.semaphore("it", 2);
+    let guard = one(&semaphore).await;
+    assert!(one(&semaphore).await.is_held());
+    world.kill(1);
+    assert!(semaphore.try_acquire(1).await.unwrap_err().is_unavailable());
+    let error = semaphore.acquire(1, 300 * MS).await.unwrap_err();
+    assert!(error.is_unavailable() && error.nodes().len() == 3, "{error}");
+    drop(guard);
+}
+
+async fn the_number_of_permits_may_grow_and_whoever_names_a_smaller_one_is_refused(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
+    let two = few.acquire(2, 5 * SECOND).await.unwrap();
+    assert!(few.try_acquire(1).await.unwrap().is_none());
+    let third = many.acquire(1, 5 * SECOND).await.unwrap();
+    assert_eq!(numbers(&third), [2]);
+    world.freed("it").await;
+    let late = world.client().await.semaphore("it", 2);
+    for error in [late.try_acquire(1).await.unwrap_err(), few.acquire(1, 60 * SECOND).await.unwrap_err()] {
+        let said = error.to_string();
+        assert!(error.is_config() && said.contains("\"it\" has 3 permits for other clients and 2 here"), "{said}");
+        assert!(error.nodes().len() == 3, "{error}");
+    }
+    assert!(two.is_held() && third.is_held(), "nothing was lost");
+    drop((two, third));
+    assert!(many.acquire(3, 5 * SECOND).await.is_ok());
+    assert!(few.acquire(1, SECOND).await.unwrap_err().is_config(), "it is remembered");
+}
+
+async fn whoever_waits_with_a_smaller_number_is_told_when_it_grows(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
+    let _held = few.acquire(2, 5 * SECOND).await.unwrap();
+    let (mut first, mut second) = (pin!(few.acquire(1, 60 * SECOND)), pin!(few.acquire(1, 60 * SECOND)));
+    tokio::select! {
+        _ = &mut first => panic!("none is free"),
+        () = eventually("it waits", async || waits(&other, "it/0").await && waits(&other, "it/1").await) => {}
+    }
+    // It waits at the gate, and the third permit is free.
+    let mut third = pin!(many.acquire(1, 60 * SECOND));
+    let refused = tokio::select! {
+        _ = &mut first => panic!("none is free"),
+        _ = &mut third => panic!("others are before it"),
+        refused = &mut second => refused,
+        () = tokio::time::sleep(PATIENCE) => panic!("it is told when it asks again"),
+    };
+    assert!(refused.unwrap_err().is_config());
+}
+
+async fn a_name_is_used_as_a_lock_or_as_a_semaphore(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let lock = client.lock("it").acquire(SECOND).await.unwrap();
+    let semaphore = other.semaphore("it", 3);
+    for error in [semaphore.try_acquire(1).await.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
+        assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
+    }
+    assert!(lock.is_held());
+    lock.release().await.unwrap();
+    let guard = one(&semaphore).await;
+    world.freed("it").await;
+    let says = "\"it\" is used as a semaphore of 3 permits";
+    let set = client.lock_all(["a", "it", "z"]);
+    let session = client.session().grant(5 * SECOND).await.unwrap();
+    for error in [
+        client.lock("it").try_acquire().await.unwrap_err(),
+        client.lock("it").acquire(60 * SECOND).await.unwrap_err(),
+        client.rw_lock("it").read(60 * SECOND).await.unwrap_err(),
+        client.rw_lock("it").try_write().await.unwrap_err(),
+        set.acquire(60 * SECOND).await.unwrap_err(),
+        session.lock(["b", "it"], 60 * SECOND).await.unwrap_err(),
+    ] {
+        assert!(error.is_config() && error.to_string().contains(says), "{error}");
+    }
+    assert!(guard.is_held());
+    for name in ["a", "b", "z"] {
+        eventually("it is free", async || client.lock(name).try_acquire().await.unwrap().is_some()).await;
+    }
+    // A permit is a name as any other: whoever locks it takes it out of service.
+    let number = (numbers(&guard)[0] + 1) % 3;
+    let out = client.lock(format!("it/{number}")).acquire(5 * SECOND).await.unwrap();
+    let last = one(&semaphore).await;
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none() && out.is_held() && last.is_held());
+    let seen = other.inspect("it").await.unwrap();
+    assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().unwrap().permits == Some(3)));
+}
+
+/// In memory only: minutes pass.
+mod remembered {
+    use super::*;
+    use crate::world::Memory;
+
+    #[tokio::test(start_paused = true)]
+    async fn how_many_permits_there_are_is_known_for_as_long_as_any_is_held() {
+        let world = Memory::start(3).await;
+        let (client, other) = (world.client().await, world.client().await);
+        for many in [1, 2] {
+            let guard = client.semaphore("it", 3).acquire(many, SECOND).await.unwrap();
+            tokio::time::sleep(600 * SECOND).await;
+            assert!(other.semaphore("it", 2).try_acquire(1).await.unwrap_err().is_config());
+            assert!(other.lock("it").try_acquire().await.unwrap_err().is_config());
+            guard.release().await.unwrap();
+        }
+        tokio::time::sleep(150 * SECOND).await;
+        let guard = other.semaphore("it", 2).try_acquire(1).await.unwrap().expect("all are free");
+        guard.release().await.unwrap();
+        tokio::time::sleep(150 * SECOND).await;
+        assert!(other.lock("it").try_acquire().await.unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_forgot_is_told_by_renewals_how_many_permits_there_are() {
+        let mut world = Memory::start(3).await;
+        let (client, other) = (world.client().await, world.client().await);
+        let _guard = one(&client.semaphore("it", 3)).await;
+        world.restart(0, Duration::ZERO).await;
+        eventually("it is told", async || world.look(0, "it").await.permits == Some(3)).await;
+        assert!(other.semaphore("it", 2).try_acquire(1).await.unwrap_err().is_config());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_node_that_was_told_another_number_keeps_nobody_out() {
+        let world = Memory::start(3).await;
+        let wrong = world.connect(Quorum::builder().max_ttl(Duration::ZERO), &[2]).await;
+        wrong.semaphore("it", 900).acquire(1, SECOND).await.unwrap().release().await.unwrap();
+        assert_eq!(world.look(2, "it").await.permits, Some(900));
+        let client = world.client().await;
+        let semaphore = client.semaphore("it", 2);
+        let both = [one(&semaphore).await, one(&semaphore).await];
+        assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+        assert!(both.iter().all(|guard| guard.is_held()));
+    }
+}
+
+both! {
+    3 nodes:
+        the_number_of_permits_may_grow_and_whoever_names_a_smaller_one_is_refused,
+        whoever_waits_with_a_smaller_number_is_told_when_it_grows,
+        a_name_is_used_as_a_lock_or_as_a_semaphore,
+        no_more_permits_are_held_than_there_are,
+        each_holder_has_a_permit_that_no_other_has_and_tokens_grow,
+        several_permits_are_taken_together_or_not_at_all,
+        whoever_came_first_is_served_first_whatever_it_wants,
+        an_uncontended_permit_costs_each_node_a_claim_and_two_releases,
+        a_permit_that_is_free_is_found_among_many_that_are_held,
+        whoever_waits_for_one_of_many_is_told_of_any,
+        whoever_gives_up_at_any_moment_leaves_nothing_behind,
+        whoever_loses_one_permit_loses_all,
+        permits_are_renewed_for_as_long_as_they_are_held,
+        a_body_runs_with_its_permits_and_not_without,
+        bad_numbers_and_names_are_refused_with_what_to_do,
+        a_shutdown_ends_those_that_wait_and_frees_what_is_held,
+        permits_are_held_by_a_majority_and_not_by_less;
+}

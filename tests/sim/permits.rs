@@ -1,0 +1,223 @@
+//! What clients do with a semaphore: they take permits, hold them for a while, and give them back.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use quorumlock::{Error, LockOptions, PermitsGuard, QuorumSemaphore};
+
+use crate::clients::{Client, Ending, Manner, Watch, watched};
+use crate::judge::history::What;
+use crate::scenes::part::Part;
+use crate::world::micros;
+
+const MS: Duration = Duration::from_millis(1);
+/// The semaphore's own name, and which it is for the judge.
+const NAME: &str = "lock-a";
+const GATE: u8 = 0;
+
+/// What a client asked for.
+struct Ask {
+    semaphore: QuorumSemaphore,
+    /// How many permits, and of how many.
+    many: u32,
+    of: u32,
+    /// The judge knows one for each permit.
+    numbers: Vec<u32>,
+}
+
+impl Client {
+    /// Whether the plan has a semaphore.
+    pub fn has_permits(&self) -> bool {
+        self.world.core.lock().unwrap().plan.permits > 0
+    }
+
+    fn of(&self) -> u32 {
+        self.world.core.lock().unwrap().plan.permits
+    }
+
+    /// Takes some, however that goes.
+    pub async fn some_permits(&mut self) {
+        let (manner, ttl, of) = (self.manner(), self.ttl(), self.of());
+        let timeout = match manner {
+            Manner::Try => Duration::ZERO,
+            _ if self.dice.chance(0.1) => Duration::ZERO,
+            _ => self.dice.log(MS, 3 * ttl),
+        };
+        let many = 1 + self.dice.index(of as usize) as u32;
+        let (options, round) = self.options(false);
+        let ask = self.ask_permits(many, of, &options, round, timeout, false);
+        match manner {
+            Manner::Cancel => {
+                let patience = self.dice.log(MS / 10, 2 * ttl);
+                let guard = tokio::select! {
+                    biased;
+                    () = self.world.sleep(patience) => None,
+                    guard = ask.semaphore.acquire(many, timeout) => Some(guard),
+                };
+                match guard {
+                    Some(guard) => self.got_permits(&ask, guard.map(Some)).await,
+                    None => self.each(&ask, |process, ask| What::Cancelled { process, ask, name: GATE }),
+                }
+            }
+            Manner::Try => {
+                let guard = ask.semaphore.try_acquire(many).await;
+                self.got_permits(&ask, guard).await;
+            }
+            Manner::Wait | Manner::Run => {
+                let guard = ask.semaphore.acquire(many, timeout).await.map(Some);
+                self.got_permits(&ask, guard).await;
+            }
+        }
+    }
+
+    /// When all faults have ended, whoever waits gets one.
+    pub async fn last_permit(&mut self, patience: Duration) {
+        let of = self.of();
+        let (options, round) = self.options(true);
+        let ask = self.ask_permits(1, of, &options, round, patience, true);
+        match ask.semaphore.acquire(1, patience).await {
+            Ok(guard) => {
+                let watch = self.have(&ask, &guard);
+                self.world.sleep(MS).await;
+                self.end_permits(guard, &watch, Ending::Release).await;
+            }
+            Err(error) => self.refused_permits(&ask, &error),
+        }
+    }
+
+    /// A part of a scene.
+    pub async fn play_permits(&mut self, part: Part, many: u32, of: u32, round: Duration) {
+        let ttl = self.ttl();
+        let ask = self.ask_permits(many, of, &part.options(ttl), round, part.timeout, part.must);
+        let acquired = match part.once {
+            true => ask.semaphore.try_acquire(many).await,
+            false => ask.semaphore.acquire(many, part.timeout).await.map(Some),
+        };
+        match acquired {
+            Ok(Some(guard)) => {
+                let watch = self.have(&ask, &guard);
+                self.keep_permits(guard, watch, part).await;
+            }
+            other => self.got_permits(&ask, other).await,
+        }
+    }
+
+    /// Holds, and looks at the lease often.
+    async fn keep_permits(&mut self, guard: PermitsGuard, watch: Watch, part: Part) {
+        let end = (self.world.now() + micros(part.hold)).min(self.end_of_faults());
+        let step = (self.ttl() / 16).max(MS);
+        self.write(&watch);
+        while self.world.now() < end {
+            let left = Duration::from_micros(end - self.world.now());
+            let rest = pin!(self.world.sleep(step.min(left)));
+            let lost = pin!(guard.lost());
+            if let Either::Left(_) = select(lost, rest).await {
+                self.lost(&watch);
+                if part.must_keep {
+                    self.world.record(What::Unfinished { clients: 1 });
+                }
+                return self.world.leases.remove(watch.number);
+            }
+            self.sample(&watch);
+        }
+        self.write(&watch);
+        self.end_permits(guard, &watch, if part.dropped { Ending::Drop } else { Ending::Release }).await;
+    }
+
+    fn ask_permits(
+        &self,
+        many: u32,
+        of: u32,
+        options: &LockOptions,
+        round: Duration,
+        timeout: Duration,
+        must: bool,
+    ) -> Ask {
+        let semaphore = self.quorum.semaphore_with(NAME, of, options).expect("the plan's options make sense");
+        let numbers = (0..many).map(|_| self.world.leases.asks.fetch_add(1, Ordering::Relaxed)).collect();
+        let ask = Ask { semaphore, many, of, numbers };
+        // Turns in this process, whole rounds, what slow clocks and whole milliseconds add.
+        let by = self.world.now() + micros((timeout + 5 * round).mul_f64(1.006) + 16 * MS);
+        self.each(&ask, |process, ask| What::Asked { process, ask, name: GATE, by, must });
+        ask
+    }
+
+    async fn got_permits(&mut self, ask: &Ask, guard: quorumlock::Result<Option<PermitsGuard>>) {
+        match guard {
+            Ok(Some(guard)) => self.hold_permits(ask, guard).await,
+            Ok(None) => {
+                let failed =
+                    |process, ask| What::Failed { process, ask, name: GATE, unavailable: false, kept_out: false };
+                self.each(ask, failed);
+            }
+            Err(error) => self.refused_permits(ask, &error),
+        }
+    }
+
+    fn refused_permits(&self, ask: &Ask, error: &Error) {
+        let unavailable = error.is_unavailable();
+        let kept_out = unavailable && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "));
+        self.each(ask, |process, ask| What::Failed { process, ask, name: GATE, unavailable, kept_out });
+    }
+
+    /// They are held: the judge is told of each.
+    fn have(&self, ask: &Ask, guard: &PermitsGuard) -> Watch {
+        let number = |_: &_| self.world.leases.count.fetch_add(1, Ordering::Relaxed);
+        let parts = guard.permits().iter().map(|permit| (permit.number as u8 + 1, number(permit))).collect();
+        assert_eq!(guard.permits().len(), ask.many as usize, "all or nothing");
+        let watch = Watch::of_permits(self.process, parts, guard.lease());
+        // First what the others believe at this moment.
+        self.world.leases.sample(&self.world, |_| true);
+        let (until, permits) = (watch.until(&self.world), ask.of);
+        for (&ask, (name, lease, token)) in ask.numbers.iter().zip(watch.tokens()) {
+            let (shared, owner) = (false, None);
+            self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared, owner });
+            self.record(|process| What::Counted { process, lease, permits });
+        }
+        self.world.leases.watched.lock().unwrap().push(watch.clone());
+        watch
+    }
+
+    async fn hold_permits(&mut self, ask: &Ask, guard: PermitsGuard) {
+        let watch = self.have(ask, &guard);
+        let lease = guard.lease();
+        let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork());
+        let told = watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await;
+        if told {
+            let ttl = self.ttl();
+            let pause = self.dice.log(MS, 2 * ttl);
+            self.world.sleep(pause).await;
+            self.sample(&watch);
+            drop(guard);
+            return self.world.leases.remove(watch.number);
+        }
+        let ending = self.dice.weighed(&[(6, Ending::Release), (2, Ending::Drop), (1, Ending::Abandon)]);
+        self.end_permits(guard, &watch, ending).await;
+    }
+
+    async fn end_permits(&self, guard: PermitsGuard, watch: &Watch, ending: Ending) {
+        self.sample(watch);
+        self.released(watch);
+        match ending {
+            Ending::Release => drop(guard.release().await),
+            Ending::Drop => drop(guard),
+            Ending::Abandon => {
+                let mut release = pin!(guard.release());
+                std::future::poll_fn(|context| {
+                    let _ = release.as_mut().poll(context);
+                    Poll::Ready(())
+                })
+                .await;
+            }
+        }
+        self.sample(watch);
+        self.world.leases.remove(watch.number);
+    }
+
+    fn each(&self, ask: &Ask, what: impl Fn(u16, u32) -> What) {
+        ask.numbers.iter().for_each(|&number| self.record(|process| what(process, number)));
+    }
+}
