@@ -217,6 +217,11 @@ impl LockGuard {
         &self.lease.0.grant
     }
 
+    /// It is renewed no more, and no renewal that is under way ends it.
+    pub(crate) fn hold_still(&self) {
+        self.lease.0.hold_still();
+    }
+
     /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The
     /// lock is freed with the last one.
     ///

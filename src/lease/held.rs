@@ -55,6 +55,8 @@ struct State {
     failed: Vec<NodeReport>,
     /// What its holder says of itself, if anything.
     spoken: Option<Box<Spoken>>,
+    /// Whether it is about to become something else: renewed no more, nor ended by a renewal.
+    follows: bool,
 }
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
@@ -71,7 +73,8 @@ impl Held {
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
         let (voters, won) = (&leases.voters, *grant.won());
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, voters.host.now());
-        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None };
+        let state =
+            State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None, follows: false };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -112,6 +115,12 @@ impl Held {
         state.holds = state.holds.saturating_add(1);
         // Sent under the lock: nodes see counts in the order in which they were set.
         Ok(self.grant.count(state.holds))
+    }
+
+    /// From now on it is renewed no more, and ends at its deadline at the latest: nodes say of what
+    /// follows it that it is another's.
+    pub(super) fn hold_still(&self) {
+        self.state().follows = true;
     }
 
     /// Sends what the holder says of itself from now on, or says that the lock is lost.
@@ -179,7 +188,7 @@ impl Held {
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }
-        if !state.tenure.may_renew(self.now()) {
+        if state.follows || !state.tenure.may_renew(self.now()) {
             return None;
         }
         // Sent under the lock: no renewal follows a release.
@@ -193,6 +202,9 @@ impl Held {
     /// Takes note of what a renewal came to.
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
         let mut state = self.state();
+        if state.follows {
+            return;
+        }
         let now = self.now();
         // A node may not be listed any more.
         let votes = renewing.counted();

@@ -236,14 +236,18 @@ impl WriteGuard {
     /// enter with it, but for those behind a writer that waits. One round trip.
     ///
     /// # Errors
-    /// `Lost` if the lock was lost before; `Unavailable` or `Contended` if no quorum made it a
-    /// reader. Then the lock is released.
+    /// `Lost` if the writer's time ended before it was a reader: others may have been the writer
+    /// since. `Unavailable` or `Contended` if no quorum made it a reader. Then the lock is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.guard.ensure(Duration::ZERO)?;
+        // A renewal would be told that the reader has it.
+        self.guard.hold_still();
         let reader = self.reads.follow(&self.guard).await?;
+        // Until then each node of its quorum kept others out, and from then on the reader's do.
+        self.guard.ensure(Duration::ZERO)?;
         // What is left of the writer. It is given up on the other nodes, in the background.
         drop(self.guard);
         Ok(ReadGuard(reader))

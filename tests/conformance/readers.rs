@@ -218,6 +218,48 @@ async fn a_writer_whose_time_is_over_becomes_no_reader(world: impl World) {
     assert!(other.write(5 * SECOND).await.is_ok());
 }
 
+async fn a_writer_whose_time_ends_on_the_way_becomes_no_reader(world: impl World) {
+    let client = world.client().await;
+    let lock = client.rw_lock_with("a", &client.options().ttl(3 * SECOND / 2).auto_renew(false)).unwrap();
+    let writer = lock.write(SECOND).await.unwrap();
+    let lease = writer.lease();
+    while lease.remaining() > 150 * MS {
+        tokio::time::sleep(MS).await;
+    }
+    (0..3).for_each(|node| world.hang(node));
+    let back = async {
+        lease.lost().await;
+        // Every node's hold is over, and whoever comes first gets it.
+        tokio::time::sleep(50 * MS).await;
+        (0..3).for_each(|node| world.resume(node));
+    };
+    let (reader, ()) = tokio::join!(writer.downgrade(), back);
+    let error = reader.unwrap_err();
+    assert!(error.is_lost() || error.is_unavailable(), "{error}");
+}
+
+async fn who_becomes_a_reader_is_not_told_that_it_was_lost(world: impl World) {
+    let client = world.client().await;
+    let lock = client.rw_lock_with("a", &client.options().ttl(3 * SECOND)).unwrap();
+    let writer = lock.write(SECOND).await.unwrap();
+    let lease = writer.lease();
+    while lease.remaining() > 2_050 * MS {
+        tokio::time::sleep(MS).await;
+    }
+    (0..4).for_each(|node| world.hang(node));
+    let back = async {
+        // Until a renewal is due.
+        tokio::time::sleep(300 * MS).await;
+        (0..2).for_each(|node| world.resume(node));
+        tokio::time::sleep(100 * MS).await;
+        assert!(lease.is_held() && lease.lost().now_or_never().is_none());
+        (2..4).for_each(|node| world.resume(node));
+    };
+    let (reader, ()) = tokio::join!(writer.downgrade(), back);
+    assert!(reader.unwrap().is_held());
+    assert!(lease.lost().now_or_never().is_none(), "it was given up, and not lost");
+}
+
 async fn a_reader_is_refused_to_become_the_writer_and_told_why(world: impl World) {
     let lock = world.client().await.rw_lock("a");
     let reader = lock.read(SECOND).await.unwrap();
@@ -290,10 +332,13 @@ both! {
         each_reader_has_an_expiry_of_its_own,
         a_writer_becomes_a_reader_without_a_gap,
         a_writer_whose_time_is_over_becomes_no_reader,
+        a_writer_whose_time_ends_on_the_way_becomes_no_reader,
         a_reader_is_refused_to_become_the_writer_and_told_why,
         a_reader_is_renewed_and_found_by_who_looks,
         readers_that_were_revoked_let_go,
         bad_names_are_refused_for_readers_and_writers,
         a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release,
         what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal;
+    4 nodes:
+        who_becomes_a_reader_is_not_told_that_it_was_lost;
 }
