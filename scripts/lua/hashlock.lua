@@ -75,8 +75,8 @@
 --                                  like the owner of a released grant it is not healed
 --                   released_till  until when that is kept: KEEP after the release
 --                   taken          the owners that were last revoked here, up to TAKEN, a line
---                                  each: they are not healed either. '*' and a ballot: nor are
---                                  readers with ballots up to that
+--                                  each: they are not healed either. Behind them '*' and a ballot:
+--                                  nor are readers with ballots up to that
 --                   taken_till     until when these are kept, and the key: REMEMBERED after the
 --                                  last revocation
 --                   shared         the highest ballot granted to a reader, or told by its release.
@@ -90,8 +90,8 @@
 --   P{name}:hands   hash: acquisition -> packed as '<ddds' the ms that a hand-over lasts, and lasts
 --                   at most, when it asked (ms of TIME), and the owner: who in the queue is
 --                   registered for a hand-over; goes with the place in the queue, with a release of
---                   that owner, and with the queue. Of who waits and is not registered '<d': the ms
---                   that its turn must last at least
+--                   that owner, and with the queue. Of who waits and is not registered '<dd': the
+--                   ms that its turn must last at least, and when it asked
 --   P{name}:note    string, packed as '<I4ddI4s': kind 'QLN#', since when the name is held (ms of
 --                   TIME), token, number of the note, whose it is; then what that one says of
 --                   itself. Goes with the release, and with the key of the hold
@@ -177,7 +177,7 @@ local LONGEST_NEED = 2000
 -- How many readers that were released are remembered. How far from the head of the queue a reader
 -- looks for a writer, and how many readers are told at once that they may enter.
 local RELEASED, HEAD = 128, 128
--- ms. Whoever is registered asks again before that has passed twice.
+-- ms. Whoever waits asks again before that has passed twice.
 local SILENT = 10000
 -- How many revoked owners are remembered: a revocation asks for a name again each time that it has
 -- changed hands. And for how many ms, where the name is used; else with the name.
@@ -528,14 +528,23 @@ local function is_gone(it, owner)
   return it.gone[owner] or is_revoked(it, owner)
 end
 
--- Who was revoked here last, with this one behind.
-local function with_taken(it, owner)
-  local known, all = {}, sub(owner, 1, 1) == '*'
+-- Whether the writer was revoked here that becomes this reader.
+local function was_revoked(it, reader)
+  local writer = string.gsub(reader, '/s(%d+)%.?%d*$', '/%1.')
+  return sub(it.owner, 1, #writer) == writer and it.revoked
+    or find('\n' .. it.taken, '\n' .. writer, 1, true) ~= nil
+end
+
+-- Who was revoked here last, with this owner behind. Behind all the highest ballot up to which all
+-- readers were: revocations may come in another order than they were dealt.
+local function with_taken(it, owner, ballot)
+  local known, all = {}, tonumber(string.match('\n' .. it.taken, '\n%*(%d+)') or -1)
   for other in string.gmatch(it.taken, '[^\n]+') do
-    if other ~= owner and not (all and sub(other, 1, 1) == '*') then known[#known + 1] = other end
+    if other ~= owner and sub(other, 1, 1) ~= '*' then known[#known + 1] = other end
   end
   known[#known + 1] = owner
-  return table.concat(known, '\n', math.max(1, #known - TAKEN + 1))
+  local taken, all = table.concat(known, '\n', math.max(1, #known - TAKEN + 1)), math.max(all, ballot or -1)
+  return all >= 0 and taken .. '\n*' .. digits(all) or taken
 end
 
 -- Stores what is known of a name, and keeps it until the floor is above the fence.
@@ -618,6 +627,8 @@ end
 -- One more reads the name, with this ballot.
 local function admit(op, i, it, ballot)
   it.shared = math.max(it.shared, ballot)
+  -- A writer whose time is over stays out, also where the clock goes back.
+  it.ends = math.min(it.ends, 1)
   heard(ballot)
   read(op, i, it)
   keep(op, i, it)
@@ -695,7 +706,7 @@ end
 -- it is kept how long their turns must last: whoever frees the name may be nearer.
 local function register(op, i)
   if op.wait <= 0 then return end
-  local what = pack('<d', op.grace)
+  local what = pack('<dd', op.grace, now)
   if op.next ~= 0 and #op.locks == 1 and not op.shared then
     local most = math.max(op.next, math.min(op.ttl, LONGEST_HAND_OVER))
     what = pack('<ddds', op.next, most, now, op.owner)
@@ -742,8 +753,17 @@ end
 -- For how long its turn is to last, if that is longer than what the giver says.
 local function needs(op, i, who)
   local known = try('HGET', hands(op, i), who)
-  if type(known) ~= 'string' or #known ~= 8 then return op.grace end
+  if type(known) ~= 'string' or #known ~= 16 then return op.grace end
   return math.max(op.grace, math.min(unpack('<d', known), LONGEST_NEED))
+end
+
+-- Whether who waits asked so long ago that it has died.
+local function is_silent(op, i, who)
+  local known = try('HGET', hands(op, i), who)
+  if type(known) ~= 'string' then return false end
+  local at = #known == 16 and unpack('<d', known, 9)
+  if #known >= REGISTERED and byte(known, -1) == 0 then at = unpack('<d', known, 17) end
+  return at and now - at >= SILENT
 end
 
 -- Gives the first in the queue its turn, which takes it out of the queue. Until when. Where that is
@@ -829,9 +849,8 @@ end
 local function first_writer(op, i)
   local waiting = call('ZRANGE', queue(op, i), 0, HEAD - 1, 'WITHSCORES')
   for at = 1, #waiting, 2 do
-    if not is_shared(waiting[at]) then
-      local _, _, _, age = registered(op, i, waiting[at])
-      if not age or age < SILENT then return waiting[at], tonumber(waiting[at + 1]) end
+    if not is_shared(waiting[at]) and not is_silent(op, i, waiting[at]) then
+      return waiting[at], tonumber(waiting[at + 1])
     end
   end
 end
@@ -922,7 +941,7 @@ function verbs.claim(op)
   local top = ballot
   for i, it in ipairs(seen) do
     -- Who waited for a name that most nodes have taken away would have it when they are free.
-    if is_revoked(it, op.owner) then return {'lost', ''} end
+    if is_revoked(it, op.owner) or op.shared and was_revoked(it, op.owner) then return {'lost', ''} end
     local permits = misused(op, i, it)
     if permits then return {'misused', i, permits} end
     local follows = follows(op, it)
@@ -1108,9 +1127,8 @@ function verbs.revoke(op)
       it.owner = op.owner .. '!'
     end
     -- A renewal would take it here, now or when others had it since, and the next one would count.
-    it.taken, it.taken_till = with_taken(it, op.owner), now + REMEMBERED
+    it.taken, it.taken_till = with_taken(it, op.owner, op.shared and op.ballot), now + REMEMBERED
     -- Readers that are not here may have been revoked elsewhere.
-    if op.shared then it.taken = with_taken(it, '*' .. digits(op.ballot)) end
     keep(op, i, it)
   end
   return {'revoked', held, longest, other}

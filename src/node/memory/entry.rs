@@ -28,6 +28,9 @@ pub(super) struct Hold {
     pub(super) revoked: bool,
 }
 
+/// A time that is over, and is none of a release.
+const OVER: Duration = Duration::from_millis(1);
+
 impl Hold {
     pub(super) fn new(owner: &Arc<str>, count: u32, until: Duration) -> Self {
         Self { owner: owner.clone(), count, until, revoked: false }
@@ -57,6 +60,8 @@ pub(super) struct Entry {
     released: Option<(Arc<str>, Duration)>,
     /// The owners that were last revoked here.
     taken: Vec<Arc<str>>,
+    /// The highest ballot up to which all readers were.
+    taken_readers: Option<u64>,
     /// Until when these are kept, and with them the name.
     taken_till: Duration,
     /// Who may claim the free name first, until when.
@@ -124,8 +129,7 @@ impl Entry {
 
     /// Whether a reader with this ballot, which does not read, was revoked with all others.
     pub(super) fn is_revoked_with_all(&self, ballot: u64) -> bool {
-        let all = self.taken.iter().find_map(|taken| taken.strip_prefix('*')?.parse::<u64>().ok());
-        all.is_some_and(|revoked| ballot <= revoked)
+        self.taken_readers.is_some_and(|revoked| ballot <= revoked)
     }
 
     /// Whether it was taken away from `owner`.
@@ -133,6 +137,13 @@ impl Entry {
         let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && *hold.owner == *owner);
         let reads = self.readers.of(owner, now).is_some_and(|(_, revoked)| revoked);
         marked || reads || self.taken.iter().any(|taken| **taken == *owner)
+    }
+
+    /// Whether the writer was revoked here that becomes this reader.
+    pub(super) fn was_revoked(&self, reader: &str) -> bool {
+        let becomes = |owner: &str| Operation::shares(Operation::acquisition(owner), Operation::acquisition(reader));
+        let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && becomes(&hold.owner));
+        marked || self.taken.iter().any(|taken| becomes(taken))
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -148,6 +159,7 @@ impl Entry {
         self.taken_till = self.taken_till.min(now + REMEMBERED);
         if self.taken_till <= now {
             self.taken.clear();
+            self.taken_readers = None;
         }
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
         if self.expires <= now {
@@ -240,8 +252,11 @@ impl Entry {
     /// any more.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         let now = millis(precise);
-        if self.holder(now).is_some() {
-            self.free();
+        match &mut self.hold {
+            Some(hold) if hold.until > now => hold.until = Duration::ZERO,
+            // A writer whose time is over stays out, also where the clock goes back.
+            Some(hold) => hold.until = hold.until.min(OVER),
+            None => {}
         }
         self.readers.fence = self.readers.fence.max(ballot);
         self.readers.read(owner, now + millis(ttl), now);
@@ -288,8 +303,9 @@ impl Entry {
         let left = self.revoke_hold(owner, now);
         self.take_note_of(owner, now);
         if Operation::is_shared(owner) {
-            // Readers that are not here may have been revoked elsewhere.
-            self.take_note_of(&format!("*{ballot}").into(), now);
+            // Readers that are not here may have been revoked elsewhere; and revocations may come in
+            // another order than they were dealt.
+            self.taken_readers = self.taken_readers.max(Some(ballot));
         }
         self.keep(precise);
         left
@@ -306,8 +322,7 @@ impl Entry {
 
     /// A renewal of it takes nothing here.
     fn take_note_of(&mut self, owner: &Arc<str>, now: Duration) {
-        let all = owner.starts_with('*');
-        self.taken.retain(|known| known != owner && !(all && known.starts_with('*')));
+        self.taken.retain(|known| known != owner);
         self.taken.push(owner.clone());
         self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
         self.taken_till = now + REMEMBERED;

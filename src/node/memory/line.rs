@@ -10,7 +10,7 @@ use crate::rules::handover::granted;
 /// How far from the head of the line a reader looks for a writer, and how many readers are told at
 /// once that they may enter.
 const HEAD: usize = 128;
-/// Whoever is registered asks again before that has passed twice.
+/// Whoever waits asks again before that has passed twice.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires
@@ -20,8 +20,8 @@ pub(super) struct Line {
     waiting: BTreeSet<(u64, Arc<str>)>,
     /// Who of them may be handed the name.
     registered: BTreeMap<Arc<str>, Registered>,
-    /// How long turns of the others must last at least.
-    needs: BTreeMap<Arc<str>, Duration>,
+    /// How long turns of the others must last at least, and when they asked.
+    needs: BTreeMap<Arc<str>, (Duration, Duration)>,
     until: Duration,
 }
 
@@ -64,15 +64,15 @@ impl Line {
     }
 
     /// Who waits is given a turn, for so long at least.
-    pub(super) fn needs(&mut self, owner: &str, turn: Duration) {
+    pub(super) fn needs(&mut self, owner: &str, turn: Duration, at: Duration) {
         let acquisition = Operation::acquisition(owner);
         self.registered.remove(acquisition);
-        self.needs.insert(acquisition.into(), turn);
+        self.needs.insert(acquisition.into(), (turn, at));
     }
 
     /// For how long the turn of those who enter must last at least.
     pub(super) fn needed(&self) -> Duration {
-        let needed = |who: &Arc<str>| self.needs.get(who).copied();
+        let needed = |who: &Arc<str>| self.needs.get(who).map(|&(turn, _)| turn);
         self.entering().filter_map(needed).max().unwrap_or_default()
     }
 
@@ -141,10 +141,11 @@ impl Line {
     /// The first that is no reader, if it is not far behind, and has not asked so long ago that it
     /// has died: while others read, nobody gives it a turn that would end.
     pub(super) fn first_writer(&self, now: Duration) -> Option<(u64, &Arc<str>)> {
-        let silent = |who: &str| {
-            let asked = self.registered.get(who).map(|known| now.checked_sub(known.at));
-            matches!(asked, Some(Some(age)) if age >= SILENT)
+        let asked = |who: &str| {
+            let registered = self.registered.get(who).map(|known| known.at);
+            registered.or_else(|| self.needs.get(who).map(|&(_, at)| at))
         };
+        let silent = |who: &str| asked(who).and_then(|at| now.checked_sub(at)).is_some_and(|age| age >= SILENT);
         let mut near = self.waiting.iter().take(HEAD);
         near.find(|(_, who)| !Operation::is_shared(who) && !silent(who)).map(|(ticket, who)| (*ticket, who))
     }

@@ -232,14 +232,37 @@ mod tests {
     /// Others read on, and the queue never ends.
     #[test]
     fn a_writer_that_died_while_others_read_keeps_no_reader_out_for_ever() {
+        for handover in [3 * SECOND, Duration::ZERO] {
+            let mut store = Store::default();
+            assert!(granted(&store.apply(&shared("a", "c/s1.0", 7, None), SECOND)));
+            let waits = Stance::Wait { ticket: 5, patience: 60 * SECOND };
+            let writer = Claim { stance: waits, handover, ..Claim::sample("a", "d/1.0", 8) };
+            store.apply(&writer.into(), SECOND);
+            let reader = shared("a", "e/s1.0", 9, Some(6));
+            assert!(!granted(&store.apply(&reader, 5 * SECOND)));
+            assert!(granted(&store.apply(&reader, 11 * SECOND)), "{handover:?}");
+        }
+    }
+
+    /// It holds the name elsewhere, and the revocation took that.
+    #[test]
+    fn a_writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::default();
-        assert!(granted(&store.apply(&shared("a", "c/s1.0", 7, None), SECOND)));
-        let waits = Stance::Wait { ticket: 5, patience: 60 * SECOND };
-        let writer = Claim { stance: waits, handover: 3 * SECOND, ..Claim::sample("a", "d/1.0", 8) };
-        store.apply(&writer.into(), SECOND);
-        let reader = shared("a", "e/s1.0", 9, Some(6));
-        assert!(!granted(&store.apply(&reader, 5 * SECOND)));
-        assert!(granted(&store.apply(&reader, 11 * SECOND)));
+        let Operation::Claim(writer) = shared("a", "c/1.0", 7, None) else { unreachable!("it is a claim") };
+        store.apply(&Revoke { names: writer.names, owner: writer.owner, ballot: 20 }.into(), SECOND);
+        let lost = Outcome::Lost { holder: String::new() };
+        assert_eq!(store.apply(&shared("a", "c/s1.0", 30, None), SECOND), lost);
+        assert!(granted(&store.apply(&shared("a", "c/s11.0", 31, None), SECOND)), "that is another");
+    }
+
+    #[test]
+    fn a_writer_whose_time_is_over_stays_out_beside_readers_where_the_clock_goes_back() {
+        let mut store = Store::default();
+        let writer = Claim { ttl: SECOND, ..Claim::sample("a", "c/1.0", 7) };
+        store.apply(&writer.clone().into(), SECOND);
+        assert!(granted(&store.apply(&shared("a", "d/s1.0", 8, None), SECOND + SECOND + SECOND / 100)));
+        let renewed = store.apply(&Renew::of(&writer, 1).into(), SECOND + SECOND - SECOND / 50);
+        assert_eq!(renewed, Outcome::Lost { holder: "d/s1.0".to_owned() });
     }
 
     #[test]
@@ -270,6 +293,14 @@ mod tests {
             store.apply(&Renew::of(&claim, 1).into(), 2 * SECOND)
         };
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
+        for number in 0..30 {
+            let owner = format!("e/{number}.0").into();
+            let names = elsewhere.names.clone();
+            store.apply(&Revoke { names, owner, ballot: 15 }.into(), 2 * SECOND);
+        }
+        let (names, owner) = (elsewhere.names.clone(), "c/s1.0".into());
+        store.apply(&Revoke { names, owner, ballot: 10 }.into(), 2 * SECOND);
+        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier one came later");
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
     }
 

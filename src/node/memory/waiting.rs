@@ -57,7 +57,8 @@ impl Work<'_> {
             let most = lasts.max(millis(claim.ttl).min(MAX_ROUND));
             self.entry(name).line.register(claim.owner.clone(), (lasts, most), now);
         } else if matches!(claim.stance, Stance::Wait { .. }) {
-            self.entry(name).line.needs(&claim.owner, millis(claim.grace));
+            let now = self.now;
+            self.entry(name).line.needs(&claim.owner, millis(claim.grace), now);
         }
     }
 

@@ -129,7 +129,7 @@ impl Work<'_> {
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
         // Who waited for a name that most nodes have taken away would have it when they are free.
-        if entry.is_revoked(&claim.owner, now) {
+        if entry.is_revoked(&claim.owner, now) || shared && entry.was_revoked(&claim.owner) {
             return Some(Outcome::Lost { holder: String::new() });
         }
         if let Some(permits) = entry.misused(gate(claim.count, number), &claim.owner, now) {
