@@ -13,7 +13,7 @@ use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, Release, Revoke, Stance};
+use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke, Stance};
 use crate::rules::NodeSet;
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
@@ -22,6 +22,9 @@ use crate::rules::tally::Freed;
 const NOBODY: &str = "-";
 /// How often a name is asked for that passes from one to the next meanwhile.
 const TRIES: u32 = 20;
+/// How often readers are freed that were revoked: a node names one at a time. What is left ends by
+/// itself.
+const READERS: u32 = 1_000;
 
 /// What was taken away, and from whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,9 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     let known = taking.conclusive(&taking.owners);
     let mut from = BTreeSet::new();
     for _ in 0..TRIES {
+        if taking.owners.iter().any(|owner| Operation::is_shared(owner)) {
+            return free_readers(voters, name, patience, from).await;
+        }
         taking.free().await?;
         from.extend(taking.owners.iter().cloned());
         let after = Taking::look(voters, name, patience).await?;
@@ -87,6 +93,34 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
         taking = after;
     }
     Err(changed_hands(name, &from, ""))
+}
+
+/// Frees a name that readers hold. They are revoked first: so none that came before goes on, of
+/// however many.
+async fn free_readers(
+    voters: &Arc<Voters>,
+    name: &Name,
+    patience: Duration,
+    mut from: BTreeSet<String>,
+) -> Result<Taken> {
+    let end = voters.host.now() + patience;
+    let Taken { from: revoked, mut left, fence } = take_away(voters, name, patience).await?;
+    from.extend(revoked);
+    for _ in 0..READERS {
+        let mut taking = Taking::look(voters, name, patience).await?;
+        if taking.owners.is_empty() {
+            left = left.map(|_| Duration::ZERO);
+        }
+        taking
+            .owners
+            .retain(|owner| taking.survey.heard().any(|said| said.revoked && said.holder.as_ref() == Some(owner)));
+        if taking.owners.is_empty() || voters.host.now() >= end {
+            break;
+        }
+        taking.free().await?;
+        from.extend(taking.owners);
+    }
+    Ok(Taken { from: Vec::from_iter(from), left, fence })
 }
 
 /// Who is to lose a name, and a ballot above all that the nodes know, so above all tokens that were

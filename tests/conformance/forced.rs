@@ -58,11 +58,28 @@ async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
     assert!(fence > ahead && fence < ahead + DAY, "{fence}");
 }
 
+async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let lock = client.rw_lock("read");
+    let mut readers = Vec::new();
+    for _ in 0..30 {
+        readers.push(lock.read(SECOND).await.unwrap());
+    }
+    let taken = other.force_release("read").await.unwrap();
+    assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 30), "{taken:?}");
+    let writer = other.rw_lock("read").try_write().await.unwrap().expect("all have gone");
+    for reader in &readers {
+        reader.lost().await;
+    }
+    assert!(writer.is_held());
+}
+
 both! {
     3 nodes: a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released,
         a_revoked_holder_keeps_others_out_until_it_has_let_go,
         a_free_name_that_is_revoked_has_its_fence_raised,
-        a_forced_release_raises_a_fence_that_is_days_ahead;
+        a_forced_release_raises_a_fence_that_is_days_ahead,
+        more_readers_than_nodes_name_are_all_released;
 }
 
 /// In memory only: requests are lost.
