@@ -173,7 +173,7 @@ mod rules;
 pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
 pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{DistributedLock, LockProvider, Locking};
+pub use lock::{DistributedLock, DistributedSemaphore, LockProvider, Locking};
 pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,

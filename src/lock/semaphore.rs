@@ -229,7 +229,7 @@ impl QuorumSemaphore {
 }
 
 /// Runs `body` with these permits, and releases them. The body is dropped the moment they are lost.
-async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
+pub(super) async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
 where
     F: FnOnce(PermitsLease) -> Fut,
     Fut: Future,

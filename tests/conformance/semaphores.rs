@@ -147,7 +147,7 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
         let guard = semaphore.acquire(many, SECOND).await.unwrap();
         // It has the permits by the answers to the first claim.
         let now = asked();
-        assert!(now.iter().zip(&before).filter(|(now, before)| **now >= **before + 1).count() >= 2);
+        assert!(now.iter().zip(&before).filter(|(now, before)| now > before).count() >= 2);
         guard.release().await.unwrap();
         for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
             world.freed(name).await;
