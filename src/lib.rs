@@ -38,7 +38,8 @@
 //!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
 //!   is lost. [`LockOptions`] say how it behaves.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
-//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time.
+//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time, whatever
+//!   nodes forget, and each has a number and a token of its own.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).

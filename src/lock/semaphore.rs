@@ -60,7 +60,10 @@ impl Quorum {
     /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
     /// bad name, or number, is refused when it is first acquired.
     ///
-    /// All clients should name the same number. See [`QuorumSemaphore`].
+    /// **The number may grow from client to client, and does not shrink while the semaphore is in
+    /// use:** nodes remember it, and refuse whoever names a smaller one (`Config`), until nobody has
+    /// held a permit of the larger number, or taken one, for two minutes. They also refuse a
+    /// semaphore where somebody holds a lock on its name, and a lock on a semaphore's name.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -101,8 +104,9 @@ impl QuorumSemaphore {
     ///
     /// # Errors
     /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
-    /// vote; `Config` for a bad name, for no permits or more than there are, or outside of a Tokio
-    /// runtime; `Closed` after a shutdown.
+    /// vote; `Config` for a bad name, for no permits or more than there are, where other clients
+    /// have more permits or use the name as a lock, or outside of a Tokio runtime; `Closed` after a
+    /// shutdown.
     ///
     /// # Cancel safety
     /// Safe at any point: what was granted is released in the background, and the place in the
