@@ -10,7 +10,7 @@ use super::pool::Pool;
 use super::quorum::Quorum;
 use super::taking::Taking;
 use crate::config::{LockOptions, Rules};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder.
@@ -116,7 +116,7 @@ impl QuorumSemaphore {
         let taking = self.taking(many)?;
         let taken = self.inner.0.timed(taking.until(end)).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
-        self.guard(holding)
+        self.guard(many, holding)
     }
 
     /// Acquires `many` permits, waiting for as long as its options say: [`LockOptions::wait`], by
@@ -146,7 +146,7 @@ impl QuorumSemaphore {
         let taking = self.taking(many)?;
         let taken = self.inner.0.timed(taking.at_once()).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
-        holding.map(|holding| self.guard(holding)).transpose()
+        holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
     /// Acquires `many` permits, runs `body`, and releases them. The body is dropped the moment one
@@ -215,8 +215,13 @@ impl QuorumSemaphore {
         self.pool.as_ref().map_err(Error::config)
     }
 
-    fn guard(&self, holding: Holding) -> Result<PermitsGuard> {
-        Ok(PermitsGuard::new(&self.inner.0, self.pool()?, holding))
+    fn guard(&self, many: u32, holding: Holding) -> Result<PermitsGuard> {
+        let guard = PermitsGuard::new(&self.inner.0, self.pool()?, holding);
+        if guard.permits().len() < many as usize {
+            let message = "their validity ended before this process took note of the grant";
+            return Err(self.explained(many, Error::new(ErrorKind::Unavailable, message)));
+        }
+        Ok(guard)
     }
 
     /// The same error, which says what was asked for.

@@ -27,6 +27,8 @@ async fn so_many_commands_run_together_and_no_more() {
     assert!(code == 64 && err.contains("has 2 permits for other clients and 1 here"), "{code}: {err}");
     let (code, _, err) = done(&mut run(&servers, &["pool"], "true", folder.path()));
     assert!(code == 64 && err.contains("is used as a semaphore of 2 permits"), "{code}: {err}");
+    let (code, out, _) = done(over(&servers).args(["status", "pool"]));
+    assert!(code == 0 && out.contains("semaphore of 2 permits") && out.contains("pool/0 to pool/1"), "{out}");
     let waits = Background::start(&mut run(&servers, &options, "echo $QUORUMLOCK_NAME", folder.path()));
     std::fs::write(folder.path().join("go"), "").unwrap();
     for one in both {
