@@ -38,7 +38,8 @@
 //!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
 //!   is lost. [`LockOptions`] say how it behaves.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
-//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time.
+//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time, whatever
+//!   nodes forget, and each has a number and a token of its own.
 //! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
 //!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
 //!   [`release`](LockGuard::release).
@@ -173,7 +174,7 @@ mod rules;
 pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
 pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{DistributedLock, LockProvider, Locking};
+pub use lock::{DistributedLock, DistributedSemaphore, LockProvider, Locking};
 pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,

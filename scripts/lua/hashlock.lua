@@ -191,9 +191,7 @@ local LONGEST_TTL = 86400000
 local FAR, AHEAD = 86400000000, 250000
 -- Kinds of what is stored, and what they are with more.
 local PLAIN, QUEUED, MORE, READ, RECORD = 0x404b4c51, 0x1000000, 0x2000000, 0x4000000, 0x234b4c51
-local SEATS, NOTE = 0x8000000, 0x234e4c51
--- What is added to a number of permits that is told in place of a hold count.
-local GATE, PERMIT = 0x80000000, 0x40000000
+local NOTE = 0x234e4c51
 -- The shortest that are stored of a name, in the record, and of who is registered. An end that is
 -- over: zero as a double.
 local SHORTEST, SHORTEST_RECORD, REGISTERED, OVER = 33, 37, 25, '\0\0\0\0\0\0\0\0'
@@ -391,6 +389,9 @@ end
 if high ~= highest then call('SETRANGE', keys[1], '4', pack('<d', high)) end
 if at > last then return time[1] .. ' ' .. time[2] .. ' ' .. (carried == 1 and 'k' or carried) .. told end
 
+-- A kind of what is stored. What is added to a number of permits that is told in place of a hold
+-- count.
+local SEATS, GATE, PERMIT = 0x8000000, 0x80000000, 0x40000000
 local sub = string.sub
 local replies = {micros, ''}
 for i = 1, carried do replies[i + 2] = 'k' end

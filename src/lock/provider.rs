@@ -1,19 +1,16 @@
 //! Locks by name as trait objects, for programs that have them injected.
 
 use std::fmt;
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::injected::{DistributedSemaphore, Locking, Without};
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use super::scoped::under;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
-
-/// What a [`DistributedLock`] returns: a future in a box.
-pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Whoever hands out locks by name. [`Quorum`] does, whether its nodes are servers or in memory: a
 /// program that takes an `Arc<dyn LockProvider>` runs on servers, and its tests run in memory.
@@ -57,6 +54,13 @@ pub trait LockProvider: fmt::Debug + Send + Sync {
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         let _ = names;
         Box::new(Without("locks on several names"))
+    }
+
+    /// The semaphore on `name` with so many permits, as [`Quorum::semaphore`]. A provider that does
+    /// not say otherwise has none: acquiring a permit is refused with `Config`.
+    fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
+        let _ = (name, permits);
+        Box::new(Without("semaphores"))
     }
 }
 
@@ -116,6 +120,10 @@ impl LockProvider for Quorum {
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         Box::new(Self::lock_all(self, names))
     }
+
+    fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
+        Box::new(Self::semaphore(self, name, permits))
+    }
 }
 
 impl<P: LockProvider + ?Sized> LockProvider for Arc<P> {
@@ -125,6 +133,10 @@ impl<P: LockProvider + ?Sized> LockProvider for Arc<P> {
 
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         (**self).lock_all(names)
+    }
+
+    fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
+        (**self).semaphore(name, permits)
     }
 }
 
@@ -139,16 +151,6 @@ impl DistributedLock for QuorumLock {
 
     fn try_acquire(&self) -> Locking<'_, Option<LockGuard>> {
         Box::pin(Self::try_acquire(self))
-    }
-}
-
-/// A lock of a kind that a provider does not have.
-#[derive(Debug)]
-struct Without(&'static str);
-
-impl Without {
-    fn refused<T: Send + 'static>(&self) -> Locking<'_, T> {
-        Box::pin(ready(Err(Error::config(format!("this LockProvider has no {}; implement them there", self.0)))))
     }
 }
 

@@ -10,7 +10,7 @@ use super::pool::Pool;
 use super::quorum::Quorum;
 use super::taking::Taking;
 use crate::config::{LockOptions, Rules};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder.
@@ -60,7 +60,10 @@ impl Quorum {
     /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
     /// bad name, or number, is refused when it is first acquired.
     ///
-    /// All clients should name the same number. See [`QuorumSemaphore`].
+    /// **The number may grow from client to client, and does not shrink while the semaphore is in
+    /// use:** nodes remember it, and refuse whoever names a smaller one (`Config`), until nobody has
+    /// held a permit of the larger number, or taken one, for two minutes. They also refuse a
+    /// semaphore where somebody holds a lock on its name, and a lock on a semaphore's name.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -101,8 +104,9 @@ impl QuorumSemaphore {
     ///
     /// # Errors
     /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
-    /// vote; `Config` for a bad name, for no permits or more than there are, or outside of a Tokio
-    /// runtime; `Closed` after a shutdown.
+    /// vote; `Config` for a bad name, for no permits or more than there are, where other clients
+    /// have more permits or use the name as a lock, or outside of a Tokio runtime; `Closed` after a
+    /// shutdown.
     ///
     /// # Cancel safety
     /// Safe at any point: what was granted is released in the background, and the place in the
@@ -112,7 +116,7 @@ impl QuorumSemaphore {
         let taking = self.taking(many)?;
         let taken = self.inner.0.timed(taking.until(end)).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
-        self.guard(holding)
+        self.guard(many, holding)
     }
 
     /// Acquires `many` permits, waiting for as long as its options say: [`LockOptions::wait`], by
@@ -142,7 +146,7 @@ impl QuorumSemaphore {
         let taking = self.taking(many)?;
         let taken = self.inner.0.timed(taking.at_once()).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
-        holding.map(|holding| self.guard(holding)).transpose()
+        holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
     /// Acquires `many` permits, runs `body`, and releases them. The body is dropped the moment one
@@ -211,8 +215,13 @@ impl QuorumSemaphore {
         self.pool.as_ref().map_err(Error::config)
     }
 
-    fn guard(&self, holding: Holding) -> Result<PermitsGuard> {
-        Ok(PermitsGuard::new(&self.inner.0, self.pool()?, holding))
+    fn guard(&self, many: u32, holding: Holding) -> Result<PermitsGuard> {
+        let guard = PermitsGuard::new(&self.inner.0, self.pool()?, holding);
+        if guard.permits().len() < many as usize {
+            let message = "their validity ended before this process took note of the grant";
+            return Err(self.explained(many, Error::new(ErrorKind::Unavailable, message)));
+        }
+        Ok(guard)
     }
 
     /// The same error, which says what was asked for.
@@ -229,7 +238,7 @@ impl QuorumSemaphore {
 }
 
 /// Runs `body` with these permits, and releases them. The body is dropped the moment they are lost.
-async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
+pub(super) async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
 where
     F: FnOnce(PermitsLease) -> Fut,
     Fut: Future,

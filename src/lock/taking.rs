@@ -58,12 +58,20 @@ impl Taking<'_> {
             return Ok(holding);
         }
         loop {
-            match self.in_turn(end).await {
+            let taken = self.in_turn(end).await.and_then(|holding| self.lasting(holding));
+            match taken {
                 // Others may have come before it: it begins anew.
                 Err(error) if error.is_lost() && self.inner.host.now() < end => {}
+                Err(error) if error.is_lost() => return Err(few()),
                 taken => return taken,
             }
         }
+    }
+
+    /// What came first may be over by the time that all are there, or as good as over.
+    fn lasting(&self, holding: Holding) -> Result<Holding> {
+        let (left, least) = (holding.locks.remaining(), self.rules.min_validity);
+        if left.is_zero() || left < least { Err(holding.locks.lost_error()) } else { Ok(holding) }
     }
 
     /// The permits to ask for before anybody has said which are free.
@@ -89,13 +97,23 @@ impl Taking<'_> {
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
         let (grant, open) = self.granted(&gate, self.gate_rules, self.gate(), Patience::Until(end)).await?;
-        let gate = LockGuard::new(&self.inner.leases, self.gate_rules, grant, None);
-        drop(open);
+        let gate = self.hold_gate(grant, open)?;
         tokio::select! {
             biased;
             _ = gate.lost() => Err(gate.lost_error()),
             taken = self.behind_gate(end) => taken,
         }
+    }
+
+    /// A shutdown that did not see it waits until its release was sent.
+    fn hold_gate(&self, grant: Grant, open: Open) -> Result<LockGuard> {
+        let gate = LockGuard::new(&self.inner.leases, self.gate_rules, grant, None);
+        if self.inner.shut.is_cancelled() {
+            drop(gate);
+            drop(open);
+            return Err(Error::closed());
+        }
+        Ok(gate)
     }
 
     /// Takes permits as the only one that waits for any.

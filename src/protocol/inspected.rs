@@ -45,6 +45,13 @@ impl Inspected {
         self.said().filter(reading).map(|said| said.count).max()
     }
 
+    /// Where it is the name of a [semaphore](crate::Quorum::semaphore), how many permits that has, as
+    /// the node says that knows of most. Its permits are names of their own.
+    #[must_use]
+    pub fn permits(&self) -> Option<u32> {
+        self.said().filter_map(|said| said.permits).max()
+    }
+
     /// What the holder says of itself ([`describe`](crate::QuorumLock::describe)), if anything: the
     /// last that any node knows.
     #[must_use]

@@ -44,6 +44,7 @@ mod notes;
 mod operations;
 mod options;
 mod owners;
+mod permits;
 mod providers;
 mod readers;
 mod renewing;

@@ -41,6 +41,12 @@ async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
     assert!(locks.lock("it").run(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
     assert!(locks.lock_all(&["other", "it"]).acquire(Duration::ZERO).await.unwrap_err().is_timeout());
     drop(guard);
+    let semaphore = locks.semaphore("pool", 2);
+    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    two.release().await.unwrap();
+    assert_eq!(semaphore.run(1, 5 * SECOND, |lease| async move { lease.permits().len() }).await.unwrap(), 1);
+    assert_eq!(semaphore.acquire_default(2).await.unwrap().permits().len(), 2);
     let set = locks.lock_all(&["other", "it"]).acquire(5 * SECOND).await.unwrap();
     assert_eq!(set.names().collect::<Vec<_>>(), ["it", "other"]);
     for bad in [locks.lock(""), locks.lock_all(&[])] {
@@ -58,6 +64,13 @@ async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) 
     for error in [set.acquire(SECOND).await.err(), set.acquire_default().await.err(), set.try_acquire().await.err()] {
         let error = error.expect("it has none");
         assert!(error.is_config() && error.to_string().contains("has no locks on several names"), "{error}");
+    }
+    let pool = scoped.semaphore("pool", 2);
+    for error in
+        [pool.acquire(1, SECOND).await.err(), pool.acquire_default(1).await.err(), pool.try_acquire(1).await.err()]
+    {
+        let error = error.expect("it has none");
+        assert!(error.is_config() && error.to_string().contains("has no semaphores"), "{error}");
     }
 }
 

@@ -146,6 +146,10 @@ pub(crate) struct Run {
     /// Holds the name as a reader: with others that do, and with no command that holds it otherwise
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
+    /// Takes one of K permits of the name: so many commands run together at most. All clients say the
+    /// same K
+    #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
+    pub(crate) permits: Option<u32>,
     /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
     /// 256 bytes
     #[arg(long, value_name = "TEXT")]
@@ -157,7 +161,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
     /// The command. It gets QUORUMLOCK_NAME, of several names a line each, and
-    /// QUORUMLOCK_FENCING_TOKEN
+    /// QUORUMLOCK_FENCING_TOKEN; with --permits also QUORUMLOCK_PERMIT, from 0, which no other has
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -168,11 +172,12 @@ pub(crate) struct Run {
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: whoever leads holds the lock on it")),
     mut_arg("command", |command| command.index(2)),
     mut_arg("describe", |describe| describe.hide(true)),
-    mut_arg("shared", |shared| shared.hide(true))
+    mut_arg("shared", |shared| shared.hide(true)),
+    mut_arg("permits", |permits| permits.hide(true))
 )]
 pub(crate) struct Elect {
     /// What is proclaimed while the command runs, such as an address: up to 64 KiB
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared", "permits"])]
     pub(crate) value: Option<String>,
     #[command(flatten)]
     pub(crate) run: Run,

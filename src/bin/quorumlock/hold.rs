@@ -1,8 +1,11 @@
-//! What `run` and `elect` hold while a command runs: a lock, or an office.
+//! What `run` and `elect` hold while a command runs: a lock, a permit, or an office.
 
 use std::time::Duration;
 
-use quorumlock::{Election, Error, Leader, Lease, LockGuard, QuorumLock, QuorumRwLock, ReadGuard, Released};
+use quorumlock::{
+    Election, Error, Leader, Lease, LockGuard, LostReason, NodeReport, PermitsGuard, PermitsLease, QuorumLock,
+    QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+};
 
 use crate::output;
 
@@ -11,6 +14,8 @@ pub(crate) enum Wanted {
     Lock(QuorumLock),
     /// As a reader.
     Shared(QuorumRwLock),
+    /// One of its permits.
+    Permit(QuorumSemaphore),
     /// With the value to proclaim.
     Office(Election, Option<String>),
 }
@@ -21,6 +26,7 @@ impl Wanted {
         match self {
             Self::Lock(lock) => lock.acquire(timeout).await.map(Held::Lock),
             Self::Shared(lock) => lock.read(timeout).await.map(Held::Shared),
+            Self::Permit(semaphore) => semaphore.acquire(1, timeout).await.map(Held::Permit),
             Self::Office(election, value) => {
                 let leader = election.campaign(timeout).await?;
                 if let Some(value) = value {
@@ -47,15 +53,17 @@ async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
 pub(crate) enum Held {
     Lock(LockGuard),
     Shared(ReadGuard),
+    Permit(PermitsGuard),
     Office(Leader),
 }
 
 impl Held {
-    pub(crate) fn lease(&self) -> Lease {
+    pub(crate) fn view(&self) -> View {
         match self {
-            Self::Lock(guard) => guard.lease(),
-            Self::Shared(guard) => guard.lease(),
-            Self::Office(leader) => leader.lease(),
+            Self::Lock(guard) => View::Lock(guard.lease()),
+            Self::Shared(guard) => View::Lock(guard.lease()),
+            Self::Permit(guard) => View::Permit(guard.lease()),
+            Self::Office(leader) => View::Lock(leader.lease()),
         }
     }
 
@@ -63,7 +71,59 @@ impl Held {
         match self {
             Self::Lock(guard) => guard.release().await,
             Self::Shared(guard) => guard.release().await,
+            Self::Permit(guard) => guard.release().await,
             Self::Office(leader) => leader.resign().await,
+        }
+    }
+}
+
+/// What is held, without a share in holding it.
+pub(crate) enum View {
+    Lock(Lease),
+    Permit(PermitsLease),
+}
+
+impl View {
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Lock(lease) => lease.names().collect(),
+            Self::Permit(lease) => vec![lease.name()],
+        }
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        match self {
+            Self::Lock(lease) => lease.token(),
+            Self::Permit(lease) => lease.permits().iter().map(|permit| permit.token).max().unwrap_or_default(),
+        }
+    }
+
+    /// Which permit it is, if it is one.
+    pub(crate) fn permit(&self) -> Option<u32> {
+        match self {
+            Self::Lock(_) => None,
+            Self::Permit(lease) => lease.permits().first().map(|permit| permit.number),
+        }
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self {
+            Self::Lock(lease) => lease.remaining(),
+            Self::Permit(lease) => lease.remaining(),
+        }
+    }
+
+    pub(crate) async fn lost(&self) -> LostReason {
+        match self {
+            Self::Lock(lease) => lease.lost().await,
+            Self::Permit(lease) => lease.lost().await,
+        }
+    }
+
+    pub(crate) fn failed_renewal(&self) -> Vec<NodeReport> {
+        match self {
+            Self::Lock(lease) => lease.failed_renewal(),
+            Self::Permit(lease) => lease.failed_renewal(),
         }
     }
 }

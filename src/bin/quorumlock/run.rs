@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quorumlock::{Error, ErrorKind, Inspected, Lease, LockOptions, NodeState, Quorum, Released};
+use quorumlock::{Error, ErrorKind, Inspected, LockOptions, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::cli::{Elect, Run};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, below};
-use crate::hold::{Held, Wanted};
+use crate::hold::{Held, View, Wanted};
 use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::settings::{self, Settings};
@@ -47,9 +47,15 @@ pub(crate) async fn run(args: Run) -> Outcome {
     if args.shared && args.names.len() > 1 {
         return Err(Failure::usage("--shared takes one name; several are held alone or not at all"));
     }
+    if args.permits.is_some() && args.names.len() > 1 {
+        return Err(Failure::usage("--permits takes one name, whose permits these are"));
+    }
     held_by_a_command(args, |quorum, args, options| {
         if args.shared {
             return Ok(Wanted::Shared(quorum.rw_lock_with(&args.names[0], options)?));
+        }
+        if let Some(permits) = args.permits {
+            return Ok(Wanted::Permit(quorum.semaphore_with(&args.names[0], permits, options)?));
         }
         let lock = quorum.lock_all_with(&args.names, options)?;
         Ok(Wanted::Lock(describe.map_or_else(|| lock.clone(), |note| lock.describe(note))))
@@ -61,6 +67,9 @@ pub(crate) async fn elect(args: Elect) -> Outcome {
     let Elect { run, value } = args;
     if run.shared {
         return Err(Failure::usage("an election has no --shared: one leads at a time"));
+    }
+    if run.permits.is_some() {
+        return Err(Failure::usage("an election has no --permits: one leads at a time"));
     }
     if run.describe.is_some() {
         return Err(Failure::usage(
@@ -194,15 +203,16 @@ async fn under_lock(
     grace: Duration,
     signals: &mut Signals,
 ) -> Outcome {
-    let waiting = output::telling(wanted.acquire(wait.left()), waits(&args.names, wait.timeout, quorum));
+    let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
     let held = match unless_told(signals, waiting).await {
         Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let lease = held.lease();
-    let names = lease.names().collect::<Vec<_>>().join("\n");
-    let variables = [("QUORUMLOCK_NAME", names), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
-    let name = lease.names().collect::<Vec<_>>().join(", ");
+    let lease = held.view();
+    let mut variables =
+        vec![("QUORUMLOCK_NAME", lease.names().join("\n")), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
+    variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
+    let name = lease.names().join(", ");
     tracing::info!(name, token = lease.token(), "lock acquired");
     let mut program = Program::start(&args.command, &variables)?;
     let watch = Watch { lease, grace };
@@ -225,10 +235,15 @@ fn not_acquired(error: Error, conflict: u8) -> Failure {
 }
 
 /// What is waited for, and for whom or what that is not to be had.
-async fn waits(names: &[String], timeout: Duration, quorum: &Quorum) -> String {
+async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
+    let names = &args.names;
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    let waiting = format!("waiting for {}, for {} at most", listed(names), exact(timeout));
+    let what = if args.permits.is_some() { "a permit of " } else { "" };
+    let waiting = format!("waiting for {what}{}, for {} at most", listed(names), exact(timeout));
+    if votes > nodes.len() / 2 && args.permits.is_some() {
+        return waiting;
+    }
     if votes > nodes.len() / 2 {
         return waiting + &held(names, quorum).await.unwrap_or_default();
     }
@@ -258,7 +273,7 @@ fn is_kept(seen: &Inspected) -> bool {
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
 async fn released(held: Held, status: ExitStatus) -> Outcome {
-    let name = listed(&held.lease().names().collect::<Vec<_>>());
+    let name = listed(&held.view().names());
     match held.release().await {
         Ok(Released::Released) => Ok(process::code(status)),
         Ok(Released::AlreadyExpired) => {
@@ -282,13 +297,13 @@ enum Ended {
 }
 
 struct Watch {
-    lease: Lease,
+    lease: View,
     grace: Duration,
 }
 
 impl Watch {
     fn names(&self) -> String {
-        listed(&self.lease.names().collect::<Vec<_>>())
+        listed(&self.lease.names())
     }
 
     /// Waits for the command's end, and sees to it that it comes before the lock's.

@@ -125,6 +125,7 @@ pub static SCENES: &[Scene] = &[
     scene!(permits::each_of_three_reaches_two_of_three_nodes),
     scene!(permits::whoever_has_the_gate_dies),
     scene!(permits::there_are_more_permits_than_before),
+    scene!(permits::waits_with_fewer_permits_than_there_are),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

@@ -76,3 +76,18 @@ pub fn there_are_more_permits_than_before(script: &mut Script) {
     let forgotten = script.about(300, 1_000);
     script.at(forgotten, forgets(0));
 }
+
+/// Who knows of two permits waits at the gate, in the nodes' queues, when who knows of three comes to
+/// stand before it. It is handed nothing by whoever took the third.
+pub fn waits_with_fewer_permits_than_there_are(script: &mut Script) {
+    semaphore(script, 3, 3);
+    script.jitter = 0;
+    script.asks(0, 0, takes(1, 2, 5_000, 4_000));
+    // It has the gate and one permit until it gives up.
+    let gives_up = script.about(1_220, 60);
+    script.asks(300, 0, takes(2, 2, gives_up, 20));
+    // The claim that waits comes late, and has its ticket.
+    script.hold_one_way(2, &[0, 1, 2], 0, 1_001..1_500, 1_500);
+    script.asks(1_000, 2, takes(1, 3, 5_000, 1_000));
+    script.asks(1_100, 1, takes(1, 2, 5_000, 1_000));
+}

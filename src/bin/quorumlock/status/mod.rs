@@ -120,6 +120,7 @@ impl Seen {
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
             lines.extend(says(&self.inspected));
+            lines.extend(self.inspected.permits().map(|count| permits(name, count)));
             lines.extend(line(&self.inspected));
         }
         lines
@@ -223,6 +224,7 @@ impl Seen {
             object["count"] = json!(self.held().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
             object["turn"] = json!(turn(&self.inspected));
+            object["permits"] = json!(self.inspected.permits());
             describe(&mut object, &self.inspected);
         }
         object
@@ -332,6 +334,12 @@ fn says(inspected: &Inspected) -> Option<String> {
         "" => format!("it has been held for {since}"),
         says => format!("its holder says \"{}\", and has held it for {since}", shown(&shortened_to(says, SAID))),
     })
+}
+
+/// Where it is a semaphore's name: whoever holds that is the next to take permits.
+fn permits(name: &str, count: u32) -> String {
+    let (name, last) = (shown(name), count.saturating_sub(1));
+    format!("it is the gate of a semaphore of {count} permits, which are names of their own: {name}/0 to {name}/{last}")
 }
 
 /// The same for programs.

@@ -1,0 +1,55 @@
+//! `quorumlock run --permits`.
+
+use super::{Background, done, over, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// `quorumlock run OPTIONS -- sh -c SCRIPT FOLDER`.
+fn run(servers: &[Server], options: &[&str], script: &str, folder: &std::path::Path) -> std::process::Command {
+    let mut command = over(servers);
+    command.arg("run").args(options).args(["--", "sh", "-c", script]).arg(folder);
+    command
+}
+
+#[tokio::test]
+async fn so_many_commands_run_together_and_no_more() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    // Each has a number that the other does not have.
+    let script = "touch $0/$QUORUMLOCK_PERMIT; until [ -e $0/go ]; do sleep 0.01; done";
+    let options = ["pool", "--permits", "2"];
+    let both = [(), ()].map(|()| Background::start(&mut run(&servers, &options, script, folder.path())));
+    until("both run", || ["0", "1"].iter().all(|number| folder.path().join(number).exists()));
+    for more in [&["-n"][..], &["--timeout", "200ms"]] {
+        let (code, _, err) = done(&mut run(&servers, &[&options, more].concat(), "true", folder.path()));
+        assert!(code == 75 && err.contains("1 of the 2 permits of \"pool\""), "{code}: {err}");
+    }
+    let (code, _, err) = done(&mut run(&servers, &["pool", "--permits", "1"], "true", folder.path()));
+    assert!(code == 64 && err.contains("has 2 permits for other clients and 1 here"), "{code}: {err}");
+    let (code, _, err) = done(&mut run(&servers, &["pool"], "true", folder.path()));
+    assert!(code == 64 && err.contains("is used as a semaphore of 2 permits"), "{code}: {err}");
+    let (code, out, _) = done(over(&servers).args(["status", "pool"]));
+    assert!(code == 0 && out.contains("semaphore of 2 permits") && out.contains("pool/0 to pool/1"), "{out}");
+    let waits = Background::start(&mut run(&servers, &options, "echo $QUORUMLOCK_NAME", folder.path()));
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    for one in both {
+        assert_eq!(one.done().0, 0);
+    }
+    let (code, out, err) = waits.done();
+    assert_eq!((code, out.as_str()), (0, "pool\n"), "{err}");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    for (options, told) in [
+        (&["a", "b", "--permits", "2"][..], "--permits takes one name"),
+        (&["a", "--permits", "0"], "give it 1 to 1000"),
+        (&["a", "--permits", "2", "--shared"], "cannot be used with"),
+        (&["a", "--permits", "2", "--describe", "x"], "cannot be used with"),
+    ] {
+        let (code, _, err) = done(&mut run(&servers, options, "true", folder.path()));
+        assert!(code == 64 && err.contains(told), "{code}: {err}");
+    }
+    let (code, _, err) = done(over(&servers).args(["elect", "a", "--permits", "2", "--", "true"]));
+    assert!(code == 64 && err.contains("an election has no --permits"), "{code}: {err}");
+}
