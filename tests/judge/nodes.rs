@@ -1,10 +1,13 @@
 //! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may
 //! do what it likes; the guard must deal with that.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::rule::{Rule, Verdict};
+
+/// Of how many readers of a name a node remembers the release.
+const RELEASED: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
@@ -19,6 +22,8 @@ pub struct Nodes {
     reads: HashMap<(u8, u8, Owner), Micros>,
     /// The ballot up to which an owner's claims were released.
     tombs: HashMap<(u8, Owner), u64>,
+    /// Which readers of a name were released, the last of them last.
+    gone: HashMap<(u8, u8), VecDeque<Owner>>,
     /// Who was granted a name with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
     /// From whom a name was taken away.
@@ -44,6 +49,9 @@ impl Nodes {
             Answer::Released(held) => {
                 let tomb = self.tombs.entry((op.node, op.owner)).or_default();
                 *tomb = op.ballot.max(*tomb);
+                if op.shared {
+                    self.reader_gone(op);
+                }
                 if held {
                     self.freed(op, verdict);
                 }
@@ -56,6 +64,7 @@ impl Nodes {
         self.holds.retain(|&(at, _), _| at != node);
         self.reads.retain(|&(at, ..), _| at != node);
         self.tombs.retain(|&(at, _), _| at != node);
+        self.gone.retain(|&(at, _), _| at != node);
         self.ballots.retain(|&(at, ..), _| at != node);
         self.revoked.retain(|&(at, ..)| at != node);
     }
@@ -65,6 +74,18 @@ impl Nodes {
         self.granted(op, verdict);
         // Who gives up may have sent its release before the one that handed over to it.
         self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: 0 });
+    }
+
+    /// Forgets the release of the reader that a node may have forgotten by now.
+    fn reader_gone(&mut self, op: Op) {
+        let gone = self.gone.entry((op.node, op.name)).or_default();
+        gone.retain(|owner| *owner != op.owner);
+        gone.push_back(op.owner);
+        if gone.len() > RELEASED
+            && let Some(oldest) = gone.pop_front()
+        {
+            self.tombs.remove(&(op.node, oldest));
+        }
     }
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {

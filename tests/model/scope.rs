@@ -161,6 +161,8 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     };
     // What is given back is handed over: a waiter asks once or twice, and holds on a little.
     let hand = Scope { name: "hand-over", hands: true, end: 3, rounds: [1, 2], renewals: [0, 1], ..rounds };
+    // With two slow pairs of client and node, these two take as long as all the others together.
+    let stepped = Scope { late: Late::Replies, slow: if full { slow } else { Slow::AtMost(1) }, ..hand };
     // Whoever takes the name away reaches each node when it likes, so fewer of the others are slow.
     let revokes = if size == Size::Small { Revokes::AtOnce } else { Revokes::NodeByNode };
     let revocation = Scope { name: "revocation", revokes, end: 2, slow: Slow::AtMost(1), ..base };
@@ -192,8 +194,8 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         Scope { late: Late::Replies, ..hand },
         Scope { name: "hand-over, connection replaced", fault: Fault::Replace, late: Late::Replies, ..hand },
         Scope { name: "hand-over, crash", fault: Fault::Crash, late: Late::Replies, ..hand },
-        Scope { name: "hand-over, clock forward", fault: Fault::Step(2), late: Late::Replies, ..hand },
-        Scope { name: "hand-over, clock back", fault: Fault::Step(-2), late: Late::Replies, ..hand },
+        Scope { name: "hand-over, clock forward", fault: Fault::Step(2), ..stepped },
+        Scope { name: "hand-over, clock back", fault: Fault::Step(-2), ..stepped },
         Scope { name: "crash, late replies", late: Late::Replies, ..crash },
         Scope { name: "rounds, late replies", late: Late::Replies, ..rounds },
     ];
