@@ -47,6 +47,7 @@
 //! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
 //!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
 //!   lock a note for people.
+//! * [`Once`]: of many that try, the first in each period gets a permit, and the others skip.
 //! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
 //!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
 //!   freed by one [`revoke`](Session::revoke).
@@ -179,6 +180,7 @@ pub use lock::{
     Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
     QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
+pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::{Description, Inspection, NodeState, NodeStatus};

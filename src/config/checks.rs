@@ -29,12 +29,20 @@ pub(crate) struct Rules {
     /// How long those wait who do not say.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
+    /// For how long nodes hold what they grant, where that is longer than the ttl and outlasts the
+    /// lease. It is never part of a validity.
+    pub(crate) period: Option<Duration>,
 }
 
 impl Rules {
     /// Whether an acquisition gives up after so many rounds.
     pub(crate) fn spent(&self, rounds: u32) -> bool {
         self.max_rounds.is_some_and(|most| rounds >= most)
+    }
+
+    /// For how long nodes are asked to hold the names.
+    pub(crate) fn asked_ttl(&self) -> Duration {
+        self.period.unwrap_or(self.validity.ttl())
     }
 
     /// For how long a caller waits for its turn in this process, where that is bounded.
@@ -131,6 +139,7 @@ impl LockOptions {
             fair: !self.barging,
             wait: self.wait.unwrap_or(10 * SECOND),
             max_rounds: self.max_rounds,
+            period: None,
         })
     }
 }

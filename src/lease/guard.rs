@@ -12,9 +12,9 @@ use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
 use crate::host::{before, can_wait};
-use crate::protocol::Grant;
+use crate::protocol::{Cleanup, Grant};
 use crate::rules::tally::Freed;
-use crate::rules::{LostReason, Verdict};
+use crate::rules::{LostReason, Tick, Verdict};
 use crate::words::{about, exact, listed};
 
 /// What a release came to.
@@ -249,14 +249,28 @@ impl LockGuard {
         let held = self.lease.0.clone();
         let until = held.round_timeout();
         let cleanup = match held.drop_hold() {
-            Dropped::StillHeld => return Ok(Released::Released),
+            Dropped::StillHeld | Dropped::Left => return Ok(Released::Released),
             Dropped::Expired => return Ok(Released::AlreadyExpired),
             Dropped::Released(cleanup) => cleanup,
         };
+        self.confirmed(&cleanup, until).await
+    }
+
+    /// Gives it back where nodes would hold it on: also what was lost.
+    pub(crate) async fn undo(mut self) -> Result<Released> {
+        self.holds = false;
+        let until = self.lease.0.round_timeout();
+        match self.lease.0.undo() {
+            Some(cleanup) => self.confirmed(&cleanup, until).await,
+            None => Ok(Released::AlreadyExpired),
+        }
+    }
+
+    async fn confirmed(&self, cleanup: &Cleanup, until: Tick) -> Result<Released> {
         if !can_wait() {
             return Err(no_runtime());
         }
-        match before(held.host(), until, cleanup.freed()).await {
+        match before(self.lease.0.host(), until, cleanup.freed()).await {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
             Some(Freed::Unknown) | None => Err(self.unconfirmed()),

@@ -151,7 +151,10 @@ impl Held {
                 self.grant.count(state.holds);
                 Dropped::StillHeld
             }
-            Phase::Held if state.tenure.release(self.now()) => self.release(state),
+            Phase::Held if state.tenure.release(self.now()) => match self.grant.kept_for() {
+                Some(left) => self.left(state, left),
+                None => self.release(state),
+            },
             Phase::Held => {
                 drop(state);
                 self.time_is_over();
@@ -161,9 +164,27 @@ impl Held {
         }
     }
 
+    /// Gives it back on every node, whether it is held still or was lost, where nodes would keep it
+    /// otherwise.
+    pub(super) fn undo(&self) -> Option<Arc<Cleanup>> {
+        let mut state = self.state();
+        let held = state.tenure.release(self.now());
+        if held {
+            let Dropped::Released(cleanup) = self.release(state) else { return None };
+            return Some(cleanup);
+        }
+        drop(state);
+        self.time_is_over();
+        let state = self.state();
+        self.grant.kept_for().map(|_| self.end(state))
+    }
+
     fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
         let since = state.tenure.since();
-        self.end(state);
+        match self.grant.kept_for() {
+            Some(left) => self.leave(state, left),
+            None => drop(self.end(state)),
+        }
         self.ended.cancel();
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
         // from being told, and no node from being asked to release.
@@ -263,6 +284,14 @@ impl Held {
         Dropped::Released(cleanup)
     }
 
+    /// Leaves it to the nodes for so long.
+    fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
+        let since = state.tenure.since();
+        self.leave(state, left);
+        self.freed(since);
+        Dropped::Left
+    }
+
     /// It is not held any more, for the metrics.
     fn freed(&self, since: Tick) {
         self.leases.voters.meters.freed(self.now().since(since));
@@ -288,6 +317,14 @@ impl Held {
         drop(state);
         drop((returned, stopped));
         cleanup
+    }
+
+    /// The same where nodes are to hold it on: nothing is given back.
+    fn leave(&self, mut state: MutexGuard<'_, State>, left: Duration) {
+        let stopped = self.stop(&mut state);
+        let left = self.grant.leave(left);
+        drop(state);
+        drop((left, stopped));
     }
 
     fn renews(self: &Arc<Self>) -> Event<dyn Timed> {
@@ -416,6 +453,8 @@ pub(super) enum Dropped {
     StillHeld,
     /// That was the last hold: the release is under way.
     Released(Arc<Cleanup>),
+    /// That was the last hold, and nodes hold it on: nothing is released.
+    Left,
     /// It had ended before.
     Expired,
 }

@@ -16,7 +16,7 @@ use crate::lease::{Lease, LockGuard, WeakLease};
 use crate::node::{Mode, Name};
 use crate::protocol::{Grant, Open, Patience, Who, described};
 use crate::rules::Tick;
-use crate::words::{about, listed};
+use crate::words::{about, exact, listed};
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
 /// nodes.
@@ -34,6 +34,9 @@ pub struct QuorumLock {
     says: Option<Arc<str>>,
     owner: Option<Owner>,
 }
+
+/// The longest period of a [`Once`](crate::Once): 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
 /// The longest note of a holder, in bytes.
 pub const MAX_NOTE: usize = 256;
@@ -60,6 +63,14 @@ impl QuorumLock {
     /// The same lock, whose holder may say something of itself; at first `says`.
     pub(super) fn saying(self, says: Arc<str>) -> Self {
         Self { says: Some(says), ..self }
+    }
+
+    /// The same lock, which nodes hold for `period` whatever becomes of its lease.
+    pub(super) fn keeping(self, period: Duration) -> Self {
+        let rules = Rules { period: Some(period), ..(*self.rules).clone() };
+        let ttl = rules.validity.ttl();
+        let names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
+        Self { names, rules: Arc::new(rules), ..self }
     }
 
     /// Its quorum, and its first name.
@@ -382,6 +393,20 @@ impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumLock").field("names", &self.names).field("rules", &self.rules).finish_non_exhaustive()
     }
+}
+
+/// Whether nodes may hold something for so long, or what is wrong with that.
+fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
+    if period < ttl {
+        let (period, ttl) = (exact(period), exact(ttl));
+        return Err(format!(
+            "the period is {period}, shorter than the ttl ({ttl}); use a longer one, or a shorter ttl"
+        ));
+    }
+    if period > MAX_PERIOD {
+        return Err(format!("the period is {}; use at most {} days", exact(period), MAX_PERIOD.as_secs() / 86_400));
+    }
+    Ok(())
 }
 
 /// A value may be longer than a note.

@@ -179,7 +179,7 @@ impl<'a> Attempt<'a> {
         Ok(Claim {
             names: self.names.clone(),
             owner: self.owner.clone(),
-            ttl: self.limits.validity.ttl(),
+            ttl: self.limits.asked_ttl(),
             ballot: self.ballot()?,
             count: self.count,
             stance,
@@ -288,6 +288,7 @@ impl<'a> Attempt<'a> {
         let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
         self.in_line = None;
         claim.ballot = won.ballot;
+        claim.ttl = self.limits.validity.ttl();
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
         let listening = self.listening.take();
@@ -296,7 +297,8 @@ impl<'a> Attempt<'a> {
         }
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
-        Some((Grant::new(self.voters, claim, won, line), open))
+        let kept = self.limits.period.map(|period| won.t0 + period);
+        Some((Grant::new(self.voters, claim, won, line, kept), open))
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::holding::Holding;
 use super::listening::Listening;
@@ -11,7 +12,7 @@ use super::renew::Renewing;
 use super::telling::{Telling, Words};
 use super::voters::Voters;
 use crate::node::{Claim, Mode, Name, Release, Seat};
-use crate::rules::{NodeSet, Won};
+use crate::rules::{NodeSet, Tick, Won};
 
 /// A round that was won. Whoever has it sees to it that it is given back.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Grant {
     claim: Claim,
     won: Won,
     line: Mutex<Option<Line>>,
+    /// Until when nodes hold it, whatever becomes of its lease, unless it is given back.
+    kept: Option<Tick>,
 }
 
 /// What is kept of the lines that it waited in, for as long as it lasts.
@@ -39,9 +42,13 @@ pub(crate) struct Returned {
     _places: Option<Places>,
 }
 
+/// The places in the process's queue of what was left to the nodes. As with what is returned.
+#[derive(Debug)]
+pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")] Line);
+
 impl Grant {
-    pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line) -> Self {
-        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)) }
+    pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, kept: Option<Tick>) -> Self {
+        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept }
     }
 
     /// How the round was won.
@@ -83,7 +90,7 @@ impl Grant {
         let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
         let claim = Claim { count: self.seat_of(&left), names: left.into(), ..self.claim.clone() };
         (self.claim.count, self.claim.names) = (self.seat_of(&kept), kept.into());
-        Self { voters: self.voters.clone(), claim, won: self.won, line: Mutex::new(line) }
+        Self { voters: self.voters.clone(), claim, won: self.won, line: Mutex::new(line), kept: self.kept }
     }
 
     /// What is told of a part in place of its hold count: one of a semaphore's gate and permits has
@@ -98,9 +105,26 @@ impl Grant {
         Renewing::start_all(voters, grants.map(|grant| &grant.claim))
     }
 
-    /// Sends a renewal, with the hold count.
+    /// Sends a renewal, with the hold count. It ends no earlier than what it is kept for.
     pub(crate) fn renew(&self, holds: u32) -> Renewing {
-        Renewing::start(&self.voters, &self.claim, holds)
+        let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
+        Renewing::start(&self.voters, &self.claim, holds, ttl)
+    }
+
+    /// For how long nodes hold it from now on, whatever becomes of its lease; `None` where it is not
+    /// kept, or not any more.
+    pub(crate) fn kept_for(&self) -> Option<Duration> {
+        let left = self.kept?.since(self.voters.host.now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Leaves it to the nodes, which hold it for so long from now on.
+    pub(crate) fn leave(&self, left: Duration) -> Option<Left> {
+        // Its last renewals may last longer.
+        if left < self.claim.ttl {
+            Renewing::start(&self.voters, &self.claim, 1, left);
+        }
+        self.line.lock().unwrap_or_else(PoisonError::into_inner).take().map(Left)
     }
 
     /// Tells these nodes what the holder says of itself.
@@ -129,7 +153,9 @@ impl Grant {
         // gives up is handed over to nobody: others may read still.
         let ballot = won.highest;
         let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
-        Release { ballot, next, ..Release::of(claim) }
+        // What it does not reach is held for longer than a ttl where it is kept.
+        let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
+        Release { ballot, next, ttl, ..Release::of(claim) }
     }
 
     /// Its release was sent.

@@ -20,9 +20,10 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
-    /// Sends a renewal of what `claim` was granted.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32) -> Self {
-        let operation = Arc::new(Renew::of(claim, count).into());
+    /// Sends a renewal of what `claim` was granted. Nodes hold it for `ttl`: at least the claim's,
+    /// or nobody is to rely on it any more.
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32, ttl: Duration) -> Self {
+        let operation = Arc::new(Renew { ttl, ..Renew::of(claim, count) }.into());
         // Read before the first send: the nodes count from later than this.
         let renewing = Self::new(voters, claim, voters.host.now());
         voters.ask(voters.everyone(), &operation, &renewing.round);

@@ -11,6 +11,7 @@ mod environment;
 mod log;
 mod members;
 mod metrics;
+mod once;
 mod password_file;
 mod permits;
 mod release;

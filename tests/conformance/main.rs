@@ -41,6 +41,7 @@ mod elections;
 mod forced;
 mod holding;
 mod notes;
+mod once;
 mod operations;
 mod options;
 mod owners;

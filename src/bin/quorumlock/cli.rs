@@ -10,7 +10,6 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::duration;
-use crate::failure::TIMEOUT;
 use crate::output::Format;
 use bench::{Bench, BenchWorker};
 
@@ -133,8 +132,9 @@ pub(crate) struct Run {
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
     /// The exit code where somebody else holds the lock, at once or until the timeout: 0 to 255
-    #[arg(short = 'E', long, value_name = "N", default_value_t = TIMEOUT)]
-    pub(crate) conflict_exit_code: u8,
+    /// [default: 75; with --once-per 0]
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
     /// For how long the nodes hold the lock unless it is renewed, which happens all the time
     /// [default: 30s, or QUORUMLOCK_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -150,6 +150,14 @@ pub(crate) struct Run {
     /// same K
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
+    /// Runs CMD if nobody has run it under this name for so long (an hourly job: 55m): of many hosts
+    /// that start it, the first does, and the others exit with 0, or what -E says. If CMD fails,
+    /// another may try
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["permits", "shared", "unfair"])]
+    pub(crate) once_per: Option<Duration>,
+    /// Keeps the lock for so long after CMD ended, whatever it came to. A signal ends that
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) at_least: Option<Duration>,
     /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
     /// 256 bytes
     #[arg(long, value_name = "TEXT")]
@@ -173,11 +181,13 @@ pub(crate) struct Run {
     mut_arg("command", |command| command.index(2)),
     mut_arg("describe", |describe| describe.hide(true)),
     mut_arg("shared", |shared| shared.hide(true)),
-    mut_arg("permits", |permits| permits.hide(true))
+    mut_arg("permits", |permits| permits.hide(true)),
+    mut_arg("once_per", |once_per| once_per.hide(true)),
+    mut_arg("at_least", |at_least| at_least.hide(true))
 )]
 pub(crate) struct Elect {
     /// What is proclaimed while the command runs, such as an address: up to 64 KiB
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared", "permits"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared", "permits", "once_per", "at_least"])]
     pub(crate) value: Option<String>,
     #[command(flatten)]
     pub(crate) run: Run,

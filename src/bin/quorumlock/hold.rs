@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use quorumlock::{
-    Election, Error, Leader, Lease, LockGuard, LostReason, NodeReport, PermitsGuard, PermitsLease, QuorumLock,
-    QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+    Election, Error, Leader, Lease, LockGuard, LostReason, NodeReport, Once, OncePermit, PermitsGuard, PermitsLease,
+    QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
 };
 
 use crate::output;
@@ -18,23 +18,26 @@ pub(crate) enum Wanted {
     Permit(QuorumSemaphore),
     /// With the value to proclaim.
     Office(Election, Option<String>),
+    /// Unless somebody has had it in this period.
+    Once(Once),
 }
 
 impl Wanted {
-    /// Waits for it, and proclaims the value.
-    pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Held, Error> {
-        match self {
-            Self::Lock(lock) => lock.acquire(timeout).await.map(Held::Lock),
-            Self::Shared(lock) => lock.read(timeout).await.map(Held::Shared),
-            Self::Permit(semaphore) => semaphore.acquire(1, timeout).await.map(Held::Permit),
+    /// Waits for it, and proclaims the value. `None` where somebody has had it in this period.
+    pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
+        Ok(Some(match self {
+            Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),
+            Self::Shared(lock) => Held::Shared(lock.read(timeout).await?),
+            Self::Permit(semaphore) => Held::Permit(semaphore.acquire(1, timeout).await?),
             Self::Office(election, value) => {
                 let leader = election.campaign(timeout).await?;
                 if let Some(value) = value {
                     proclaim(&leader, value).await?;
                 }
-                Ok(Held::Office(leader))
+                Held::Office(leader)
             }
-        }
+            Self::Once(once) => return Ok(once.claim().await?.map(Held::Once)),
+        }))
     }
 }
 
@@ -55,6 +58,7 @@ pub(crate) enum Held {
     Shared(ReadGuard),
     Permit(PermitsGuard),
     Office(Leader),
+    Once(OncePermit),
 }
 
 impl Held {
@@ -64,6 +68,7 @@ impl Held {
             Self::Shared(guard) => View::Lock(guard.lease()),
             Self::Permit(guard) => View::Permit(guard.lease()),
             Self::Office(leader) => View::Lock(leader.lease()),
+            Self::Once(permit) => View::Lock(permit.lease()),
         }
     }
 
@@ -73,7 +78,21 @@ impl Held {
             Self::Shared(guard) => guard.release().await,
             Self::Permit(guard) => guard.release().await,
             Self::Office(leader) => leader.resign().await,
+            Self::Once(permit) => permit.done().await,
         }
+    }
+
+    /// The same where the work was in vain: another may do it in this period.
+    pub(crate) async fn undo(self) -> Result<Released, Error> {
+        match self {
+            Self::Once(permit) => permit.undo().await,
+            other => other.release().await,
+        }
+    }
+
+    /// What is released by being dropped, and what is not.
+    pub(crate) const fn is_once(&self) -> bool {
+        matches!(self, Self::Once(_))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `quorumlock run` and `elect`: a command under a lock, dead before the lock can pass on.
 
 use std::future::Future;
-use std::process::ExitStatus;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::cli::{Elect, Run};
 use crate::duration::{exact, show};
 use crate::exporter;
-use crate::failure::{Failure, LOST, Outcome, below};
+use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
 use crate::hold::{Held, View, Wanted};
 use crate::output;
 use crate::process::{self, Program, Signals};
@@ -50,7 +50,14 @@ pub(crate) async fn run(args: Run) -> Outcome {
     if args.permits.is_some() && args.names.len() > 1 {
         return Err(Failure::usage("--permits takes one name, whose permits these are"));
     }
+    if args.once_per.is_some() && args.names.len() > 1 {
+        return Err(Failure::usage("--once-per takes one name, under which it is remembered what was done"));
+    }
     held_by_a_command(args, |quorum, args, options| {
+        if let Some(period) = args.once_per {
+            let once = quorum.once_with(&args.names[0], period, options)?;
+            return Ok(Wanted::Once(describe.map_or_else(|| once.clone(), |note| once.describe(note))));
+        }
         if args.shared {
             return Ok(Wanted::Shared(quorum.rw_lock_with(&args.names[0], options)?));
         }
@@ -70,6 +77,9 @@ pub(crate) async fn elect(args: Elect) -> Outcome {
     }
     if run.permits.is_some() {
         return Err(Failure::usage("an election has no --permits: one leads at a time"));
+    }
+    if run.once_per.is_some() || run.at_least.is_some() {
+        return Err(Failure::usage("an election has neither --once-per nor --at-least: use them with `run`"));
     }
     if run.describe.is_some() {
         return Err(Failure::usage(
@@ -205,23 +215,72 @@ async fn under_lock(
 ) -> Outcome {
     let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
     let held = match unless_told(signals, waiting).await {
-        Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code))?,
+        Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
-    let lease = held.view();
+    let Some(held) = held else { return Ok(skipped(args, quorum).await) };
+    match command_under(args, held.view(), grace, signals).await {
+        Ok(Ended::Itself(status)) => {
+            kept(args.at_least, &held.view(), signals).await?;
+            released(held, status).await
+        }
+        stopped => {
+            given_back(held).await;
+            Err(match stopped {
+                Err(failure) => failure,
+                Ok(Ended::Stopped { killed: true }) => {
+                    Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL")
+                }
+                Ok(_) => Failure::new(LOST, "the command was stopped"),
+            })
+        }
+    }
+}
+
+/// The command, as long as the lock is held.
+async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<Ended, Failure> {
     let mut variables =
         vec![("QUORUMLOCK_NAME", lease.names().join("\n")), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
     variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
     let name = lease.names().join(", ");
     tracing::info!(name, token = lease.token(), "lock acquired");
     let mut program = Program::start(&args.command, &variables)?;
-    let watch = Watch { lease, grace };
-    match watch.over(&mut program, signals).await? {
-        Ended::Itself(status) => released(held, status).await,
-        Ended::Stopped { killed: false } => Err(Failure::new(LOST, "the command was stopped")),
-        Ended::Stopped { killed: true } => {
-            Err(Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL"))
+    Watch { lease, grace }.over(&mut program, signals).await
+}
+
+/// Somebody has done it in this period, or does it now.
+async fn skipped(args: &Run, quorum: &Quorum) -> ExitCode {
+    let name = &args.names[0];
+    let left = quorum.inspect(name).await.ok().and_then(|seen| {
+        let mut lefts: Vec<_> = seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok()?.remaining).collect();
+        lefts.sort_unstable();
+        lefts.get(lefts.len() / 2).copied()
+    });
+    let left = left.map(|left| format!("; the period lasts for {} still", show(left))).unwrap_or_default();
+    output::note(&format!("{name:?} was done in this period already, or is being done: the command is not run{left}"));
+    ExitCode::from(args.conflict_exit_code.unwrap_or(0))
+}
+
+/// Keeps the lock after the command has ended, until a signal asks for the end.
+async fn kept(at_least: Option<Duration>, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
+    let Some(at_least) = at_least else { return Ok(()) };
+    tokio::select! {
+        biased;
+        reason = lease.lost() => {
+            let names = listed(&lease.names());
+            let told = format!("the lock on {names} was lost while it was kept after the command had ended: {reason}");
+            Err(Failure::new(LOST, told))
         }
+        _ = unless_told(signals, sleep(at_least)) => Ok(()),
+    }
+}
+
+/// Lets another do in this period what failed here. All else is released by being dropped.
+async fn given_back(held: Held) {
+    if held.is_once()
+        && let Err(error) = held.undo().await
+    {
+        output::note(&error.to_string());
     }
 }
 
@@ -274,7 +333,8 @@ fn is_kept(seen: &Inspected) -> bool {
 /// Gives the lock back after the command has ended by itself. Was it held until then?
 async fn released(held: Held, status: ExitStatus) -> Outcome {
     let name = listed(&held.view().names());
-    match held.release().await {
+    let ended = if status.success() { held.release().await } else { held.undo().await };
+    match ended {
         Ok(Released::Released) => Ok(process::code(status)),
         Ok(Released::AlreadyExpired) => {
             let told = format!("the lock on {name} was lost while the command ran, which ended with {status}");

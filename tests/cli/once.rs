@@ -1,0 +1,84 @@
+//! `quorumlock run --once-per` and `--at-least`.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::{Background, done, over, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// `quorumlock run OPTIONS -- sh -c SCRIPT`.
+fn run(servers: &[Server], options: &[&str], script: &str) -> Command {
+    let mut command = over(servers);
+    command.arg("run").args(options).args(["--", "sh", "-c", script]);
+    command
+}
+
+const HOURLY: [&str; 3] = ["report", "--once-per", "55m"];
+
+#[tokio::test]
+async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
+    let servers = servers(3).await;
+    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo $QUORUMLOCK_NAME"));
+    assert_eq!((code, out.as_str()), (0, "report\n"), "{err}");
+    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo again"));
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("\"report\" was done in this period already") && err.contains("5"), "{err}");
+    let (code, out, _) = done(&mut run(&servers, &[&HOURLY[..], &["-E", "3"]].concat(), "echo again"));
+    assert_eq!((code, out.as_str()), (3, ""));
+    let (code, out, _) = done(over(&servers).args(["status", "report"]));
+    assert!(code == 0 && out.contains("held by"), "{out}");
+    // Whoever wants it done again before that forces it.
+    let (code, _, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
+    assert_eq!(code, 0, "{err}");
+    let (code, out, _) = done(&mut run(&servers, &HOURLY, "echo again"));
+    assert_eq!((code, out.as_str()), (0, "again\n"));
+}
+
+#[tokio::test]
+async fn what_failed_may_be_tried_again_by_another() {
+    let servers = servers(3).await;
+    for (script, expected) in [("exit 3", 3), ("kill -9 $$", 137)] {
+        let (code, _, err) = done(&mut run(&servers, &HOURLY, script));
+        assert_eq!(code, expected, "{err}");
+    }
+    let mut missing = over(&servers);
+    let (code, _, err) = done(missing.arg("run").args(HOURLY).args(["--", "/nowhere/to/be/found"]));
+    assert!(code == 127 || code == 126, "{code}: {err}");
+    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo done"));
+    assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+}
+
+#[tokio::test]
+async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let ended = folder.path().join("ended");
+    let script = format!("touch {}; exit 3", ended.display());
+    let mut keeps = Background::start(&mut run(&servers, &["job", "--at-least", "1h"], &script));
+    until("the command has ended", || ended.exists());
+    let (code, _, err) = done(&mut run(&servers, &["job", "--timeout", "300ms"], "true"));
+    assert_eq!(code, 75, "{err}");
+    keeps.send(Signal::TERM);
+    assert_eq!(keeps.done().0, 3, "the code is the command's");
+    assert_eq!(done(&mut run(&servers, &["job"], "true")).0, 0);
+    assert_eq!(done(&mut run(&servers, &["job", "--at-least", "100ms"], "true")).0, 0);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let servers = servers(1).await;
+    for (options, told) in [
+        (&["a", "b", "--once-per", "1h"][..], "--once-per takes one name"),
+        (&["a", "--once-per", "10s"], "the period is 10 s, shorter than the ttl (30 s)"),
+        (&["a", "--once-per", "1h", "--shared"], "cannot be used with"),
+        (&["a", "--once-per", "1h", "--permits", "2"], "cannot be used with"),
+    ] {
+        let (code, _, err) = done(&mut run(&servers, options, "true"));
+        assert!(code == 64 && err.contains(told), "{code}: {err}");
+    }
+    for option in ["--once-per", "--at-least"] {
+        let (code, _, err) = done(over(&servers).args(["elect", "a", option, "1h", "--", "true"]));
+        assert!(code == 64 && err.contains("an election has neither"), "{code}: {err}");
+    }
+}

@@ -1,0 +1,240 @@
+//! The first in each period gets a permit, and all others skip.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::{LostReason, MAX_PERIOD, Once, Quorum, QuorumBuilder, Released};
+use tokio::time::Instant;
+
+use crate::common::eventually;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A client whose locks last two seconds.
+async fn client(world: &impl World) -> Quorum {
+    world.client_with(|builder: QuorumBuilder| builder.ttl(2 * SECOND)).await
+}
+
+async fn is_done(once: &Once) -> bool {
+    once.claim().await.unwrap().is_none()
+}
+
+async fn the_first_in_each_period_gets_a_permit_and_all_others_none(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    let mut last = 0;
+    for _ in 0..2 {
+        let began = Instant::now();
+        let [mine, theirs] = [&one, &two].map(|client| client.once("a", 3 * SECOND));
+        let permit = mine.claim().await.unwrap().unwrap();
+        assert!(permit.token() > last);
+        last = permit.token();
+        assert!(is_done(&mine).await && is_done(&theirs).await, "while it is done");
+        assert_eq!(permit.done().await.unwrap(), Released::Released);
+        assert!(is_done(&mine).await && is_done(&theirs).await, "when it is done");
+        eventually("the period ends", async || world.holders("a").await == 0).await;
+        assert!(began.elapsed() + world_slack(&world) >= 3 * SECOND, "{:?}", began.elapsed());
+    }
+}
+
+/// Nodes count whole milliseconds.
+fn world_slack<W: World>(_: &W) -> Duration {
+    W::SLACK.max(Duration::from_millis(2))
+}
+
+async fn a_permit_that_is_dropped_is_used(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    drop(one.once("a", HOUR).claim().await.unwrap().unwrap());
+    assert!(is_done(&two.once("a", HOUR)).await);
+    one.shutdown(SECOND).await;
+    assert!(is_done(&two.once("a", HOUR)).await, "also when its client has gone");
+}
+
+async fn what_is_undone_may_be_tried_again(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    let permit = one.once("a", HOUR).claim().await.unwrap().unwrap();
+    let token = permit.token();
+    assert_eq!(permit.undo().await.unwrap(), Released::Released);
+    world.freed("a").await;
+    let again = two.once("a", HOUR).claim().await.unwrap().unwrap();
+    assert!(again.token() > token);
+}
+
+async fn work_that_fails_is_given_back_and_work_that_is_done_is_not(world: impl World) {
+    let client = client(&world).await;
+    let once = client.once("a", HOUR);
+    let failed = once.try_run(|_| async { Err::<(), _>(quorumlock_error().await) }).await;
+    assert!(failed.unwrap_err().is_config());
+    world.freed("a").await;
+    assert_eq!(
+        once.try_run(|lease| async move { Ok::<_, quorumlock::Error>(lease.is_held()) }).await.unwrap(),
+        Some(true)
+    );
+    assert!(once.run(|_| async {}).await.unwrap().is_none());
+    let other = client.once("b", HOUR);
+    assert_eq!(other.run(|_| async { 7 }).await.unwrap(), Some(7));
+    assert!(is_done(&other).await);
+}
+
+/// Some error that is none of the nodes'.
+async fn quorumlock_error() -> quorumlock::Error {
+    Quorum::in_memory(1).unwrap().lock("").acquire(SECOND).await.unwrap_err()
+}
+
+/// Renewals neither shorten nor lengthen it: nodes hold it until an hour after the claim.
+async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl World) {
+    let client = client(&world).await;
+    let began = Instant::now();
+    let permit = client.once("a", HOUR).claim().await.unwrap().unwrap();
+    // Longer than a ttl.
+    tokio::time::sleep(5 * SECOND / 2).await;
+    assert!(permit.is_held(), "it is renewed");
+    world.held_everywhere("a").await;
+    let check = async |when: &str| {
+        for node in world.all() {
+            let left = world.look(node, "a").await.remaining.unwrap();
+            let passed = began.elapsed();
+            assert!(
+                left + passed <= HOUR + SECOND && left + passed + SECOND >= HOUR,
+                "{when}: {left:?} after {passed:?}"
+            );
+        }
+    };
+    check("while it is held").await;
+    permit.done().await.unwrap();
+    check("when it is done").await;
+}
+
+/// What was renewed right before the end lasts no longer than the period.
+async fn the_period_ends_in_time_where_the_work_ends_right_before_it(world: impl World) {
+    let client = client(&world).await;
+    let began = Instant::now();
+    let permit = client.once("a", 3 * SECOND).claim().await.unwrap().unwrap();
+    tokio::time::sleep(5 * SECOND / 2).await;
+    permit.done().await.unwrap();
+    eventually("the renewals' hold is shortened", async || {
+        let mut left = Vec::new();
+        for node in world.all() {
+            left.push(world.look(node, "a").await.remaining.unwrap_or_default());
+        }
+        let period = 3 * SECOND + world_slack(&world) + SECOND / 4;
+        left.iter().all(|left| *left + began.elapsed() <= period)
+    })
+    .await;
+}
+
+async fn work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_done(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    let permit = one.once("a", 2 * SECOND).claim().await.unwrap().unwrap();
+    tokio::time::sleep(5 * SECOND / 2).await;
+    assert!(is_done(&two.once("a", 2 * SECOND)).await);
+    assert_eq!(permit.done().await.unwrap(), Released::Released);
+    world.freed("a").await;
+    assert!(!is_done(&two.once("a", 2 * SECOND)).await);
+}
+
+async fn a_permit_that_is_lost_is_used_unless_it_is_undone(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    let [kept, undone] =
+        [one.once("a", HOUR).claim().await, one.once("b", HOUR).claim().await].map(|permit| permit.unwrap().unwrap());
+    (0..2).for_each(|node| world.hang(node));
+    assert_eq!(kept.lost().await, LostReason::Expired);
+    (0..2).for_each(|node| world.resume(node));
+    drop(kept);
+    undone.lost().await;
+    let _ = undone.undo().await;
+    world.freed("b").await;
+    eventually("nodes answer again", async || two.once("b", HOUR).claim().await.is_ok_and(|permit| permit.is_some()))
+        .await;
+    assert!(is_done(&two.once("a", HOUR)).await);
+}
+
+async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing(world: impl World) {
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        clients.push(client(&world).await);
+    }
+    let winner = Mutex::new(Vec::new());
+    eventually("one of them wins", async || {
+        let claims = clients.iter().map(|client| client.once("a", HOUR)).collect::<Vec<_>>();
+        let won = join_all(claims.iter().map(Once::claim)).await.into_iter().filter_map(Result::unwrap);
+        let won: Vec<_> = won.collect();
+        assert!(won.len() <= 1, "{won:?}");
+        let wins = !won.is_empty();
+        winner.lock().unwrap().extend(won);
+        wins
+    })
+    .await;
+    drop(winner);
+    assert!(is_done(&clients[0].once("a", HOUR)).await);
+}
+
+async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
+    let client = client(&world).await;
+    // Whatever connecting asks for has been asked for.
+    client.once("first", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
+    world.held_everywhere("first").await;
+    let before: Vec<_> = world.all().into_iter().map(|node| world.asked(node)).collect();
+    client.once("a", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
+    world.held_everywhere("a").await;
+    for node in world.all() {
+        assert_eq!(world.asked(node) - before[node], 1, "node {node}");
+    }
+}
+
+async fn a_bad_period_or_name_is_refused_and_no_node_is_asked(world: impl World) {
+    let client = client(&world).await;
+    for (name, period, told) in [
+        ("a", SECOND, "the period is 1 s, shorter than the ttl (2 s)"),
+        ("a", Duration::ZERO, "shorter than the ttl"),
+        ("a", MAX_PERIOD + SECOND, "use at most 366 days"),
+        ("", HOUR, "empty"),
+    ] {
+        let error = client.once(name, period).claim().await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(told), "{error}");
+        let error = client.once(name, period).try_run(|_| async { Ok::<_, quorumlock::Error>(()) }).await.unwrap_err();
+        assert!(error.is_config(), "{error}");
+    }
+    assert_eq!(world.holders("a").await, 0);
+    assert!(client.once("a", MAX_PERIOD).claim().await.unwrap().is_some());
+}
+
+async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl World) {
+    let client = client(&world).await;
+    client.once("a", HOUR).describe("invoices").claim().await.unwrap().unwrap().done().await.unwrap();
+    eventually("it says what was done", async || {
+        client.inspect("a").await.unwrap().description().is_some_and(|told| &*told.says == "invoices")
+    })
+    .await;
+    client.force_release("a").await.unwrap();
+    assert!(!is_done(&client.once("a", HOUR)).await);
+}
+
+async fn nobody_can_tell_where_no_quorum_answers(world: impl World) {
+    let client = client(&world).await;
+    (0..2).for_each(|node| world.hang(node));
+    assert!(client.once("a", HOUR).claim().await.unwrap_err().is_unavailable());
+    (0..2).for_each(|node| world.resume(node));
+    // What they were asked for is given back, so the period has not begun.
+    eventually("the next one wins", async || client.once("a", HOUR).claim().await.is_ok_and(|permit| permit.is_some()))
+        .await;
+}
+
+both! {
+    3 nodes:
+        the_first_in_each_period_gets_a_permit_and_all_others_none,
+        a_permit_that_is_dropped_is_used,
+        what_is_undone_may_be_tried_again,
+        work_that_fails_is_given_back_and_work_that_is_done_is_not,
+        the_period_is_counted_from_the_claim_whatever_renewals_say,
+        the_period_ends_in_time_where_the_work_ends_right_before_it,
+        work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_done,
+        a_permit_that_is_lost_is_used_unless_it_is_undone,
+        of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing,
+        a_claim_is_one_call_a_node_and_its_end_none,
+        a_bad_period_or_name_is_refused_and_no_node_is_asked,
+        whoever_is_forced_out_makes_room_for_the_next_in_the_period,
+        nobody_can_tell_where_no_quorum_answers;
+}
