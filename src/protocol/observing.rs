@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 
 use super::hints::Hints;
@@ -33,6 +34,8 @@ impl Observing {
     /// from then on when it is worth asking again. Whether a quorum of them does.
     pub(crate) async fn look(&self, voters: &Arc<Voters>, patience: Duration) -> (Survey, bool) {
         let names: Arc<[Name]> = [self.name.clone()].into();
+        // Whatever was told by now, this look is for.
+        let _ = self.news().now_or_never();
         let hinted = voters.hinted();
         let question = if hinted { self.watch(names) } else { Operation::Inspect(names) };
         let survey = Survey::asking(voters, question, patience).await;
