@@ -58,3 +58,4 @@ mod sets;
 mod shared;
 mod two_holders;
 mod waiting;
+mod watching;
