@@ -151,10 +151,30 @@ async fn to_watch_a_name_is_to_look_at_it(bench: Bench) {
     );
 }
 
-/// All but what time changes.
-fn still(entries: &[Inspection]) -> Vec<(Option<String>, u64, Option<(u64, u32)>)> {
+/// Who holds a name, its fence, and the token and the number of a note: all but what time changes.
+type Still = (Option<String>, u64, Option<(u64, u32)>);
+
+fn still(entries: &[Inspection]) -> Vec<Still> {
     let noted = |seen: &Inspection| seen.description.as_ref().map(|told| (told.token, told.number));
     entries.iter().map(|seen| (seen.holder.clone(), seen.fence, noted(seen))).collect()
+}
+
+#[tokio::test]
+async fn a_plain_lock_on_a_name_that_is_watched_calls_no_command_for_that() {
+    let (server, hints) = (Server::start().await, Recorder::of(HEARS));
+    let bench = Bench { node: Arc::new(heard(&server.url(), hints.clone()).await), hints };
+    assert!(bench.watches("a", HEARS, 30 * SECOND).await);
+    let called = |command: &str| server.command(&["INFO", "commandstats"]).contains(&format!("cmdstat_{command}:"));
+    for owner in ["me/1.0", "me/s2.0", "me/3.00"] {
+        for verb in [Verb::Claim, Verb::Renew, Verb::Count, Verb::Inspect, Verb::Release] {
+            bench.ask(&Asked { ballot: 9, ..asked(verb, "a", owner) }).await;
+        }
+    }
+    assert!(!called("zrangebyscore") && !called("publish"), "nobody said anything");
+    for verb in [Verb::Claim, Verb::Note] {
+        bench.ask(&Asked { ballot: 10, ..asked(verb, "a", "me/3.00") }).await;
+    }
+    assert!(called("zrangebyscore") && called("publish"));
 }
 
 macro_rules! both {
