@@ -100,9 +100,9 @@
 --                   TIME), token, number of the note, whose it is; then what that one says of
 --                   itself. Goes with the release, and with the key of the hold
 --   P{name}:watchers
---                   sorted set: client -> until when, ms of TIME, it is told that what observers see
---                   may have changed. Up to WATCHERS; expires with the last of them. Only watch, note,
---                   and the release of an owner that has a note look at it
+--                   sorted set: client -> until when, ms of TIME, it is told that what observers
+--                   see may have changed. Up to WATCHERS; expires with the last of them. Only
+--                   watch, note, and the release of an owner that has a note look at it
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -178,7 +178,8 @@
 --   'look {P{name}}'
 --            to who watches the name: a note of its holder was stored, or went with a release
 -- What may not be published (the user lacks the right to the channel) changes nothing else: who
--- waits asks later by itself, as does who watches. Nothing is handed over to who does not hear of it.
+-- waits asks later by itself, as does who watches. Nothing is handed over to who does not hear of
+-- it.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used
 -- again and again has its expiry set only every SPARE.
@@ -675,8 +676,8 @@ local function wake(who, what)
   return client and (publish(client, number .. ' ' .. what) or 0) > 0
 end
 
--- Whoever watches the name is to look again. Those that nobody hears for have gone, and are forgotten.
--- Whoever is not told, for whatever reason, looks now and then by itself.
+-- Whoever watches the name is to look again. Those that nobody hears for have gone, and are
+-- forgotten. Whoever is not told, for whatever reason, looks now and then by itself.
 local function tell_watchers(lock)
   local key = lock .. ':watchers'
   local watching = try('ZRANGEBYSCORE', key, '(' .. digits(now), '+inf', 'LIMIT', 0, WATCHERS)

@@ -88,14 +88,14 @@ impl Election {
     /// Nodes push that there may be something new, and the stream then asks them what it is: so a
     /// change is seen about a round trip after a node knows of it. What was pushed is never taken
     /// for true; an answer of a quorum is. A pushed message may be lost, so each stream also asks
-    /// every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice to
-    /// four times a second: if this client's user may not subscribe to its channel
-    /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If only
-    /// the leader's user may not publish there, changes are seen after up to 5 s. A node that hangs
-    /// delays this by up to the round timeout.
+    /// every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
+    /// to four times a second: if this client's user may not subscribe to its channel
+    /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If
+    /// only the leader's user may not publish there, changes are seen after up to 5 s. A node that
+    /// hangs delays this by up to the round timeout.
     ///
-    /// It asks only while it is polled. A stream that is not polled costs no node anything, and goes
-    /// on with what is true when it is polled again.
+    /// It asks only while it is polled. A stream that is not polled costs no node anything, and
+    /// goes on with what is true when it is polled again.
     ///
     /// It ends when the quorum is shut down, and when it is polled outside of a Tokio runtime.
     ///
@@ -103,8 +103,8 @@ impl Election {
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves nothing
-    /// behind in the client; nodes forget it within 30 s.
+    /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves
+    /// nothing behind in the client; nodes forget it within 30 s.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

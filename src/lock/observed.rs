@@ -32,8 +32,8 @@ pub struct Leadership {
     pub value: String,
 }
 
-/// Looks who leads: when nodes tell that it is worth it, and now and then. One look at a time, however
-/// many tell.
+/// Looks who leads: when nodes tell that it is worth it, and now and then. One look at a time,
+/// however many tell.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,

@@ -30,8 +30,8 @@ impl Observing {
         Self { hints: hints.clone(), name, number, news }
     }
 
-    /// Asks all nodes, and waits for their answers for `patience`. Where hints can be had, nodes tell
-    /// from then on when it is worth asking again. Whether a quorum of them does.
+    /// Asks all nodes, and waits for their answers for `patience`. Where hints can be had, nodes
+    /// tell from then on when it is worth asking again. Whether a quorum of them does.
     pub(crate) async fn look(&self, voters: &Arc<Voters>, patience: Duration) -> (Survey, bool) {
         let names: Arc<[Name]> = [self.name.clone()].into();
         // Whatever was told by now, this look is for.

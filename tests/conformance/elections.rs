@@ -80,7 +80,8 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
     drop(leader);
 }
 
-/// Were it only asked for, each would be seen after more than two seconds, or with questions between.
+/// Were it only asked for, each would be seen after more than two seconds, or with questions
+/// between.
 async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");

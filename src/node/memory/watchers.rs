@@ -29,8 +29,8 @@ impl Watchers {
         room
     }
 
-    /// All of them, in the order in which they end. Those that nobody `hears` for have gone, and are
-    /// forgotten.
+    /// All of them, in the order in which they end. Those that nobody `hears` for have gone, and
+    /// are forgotten.
     pub(super) fn told(&mut self, hears: &dyn Fn(&str) -> bool) -> Vec<Arc<str>> {
         self.0.retain(|client, _| hears(client));
         let mut told: Vec<_> = self.0.iter().map(|(client, until)| (*until, client.clone())).collect();

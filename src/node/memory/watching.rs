@@ -16,8 +16,8 @@ impl Work<'_> {
         Outcome::Watched { entries: watch.names.iter().map(|name| self.look(name)).collect(), registered }
     }
 
-    /// What `owner` says of itself was stored, or went with its hold: whoever watches the name is to
-    /// look again. Nobody sees a note of an owner that may have none.
+    /// What `owner` says of itself was stored, or went with its hold: whoever watches the name is
+    /// to look again. Nobody sees a note of an owner that may have none.
     pub(super) fn tell_watchers(&mut self, name: &Name, owner: &str) {
         if !Operation::may_have_note(owner) {
             return;
