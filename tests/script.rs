@@ -55,6 +55,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         2 => Just(Verb::Note),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
+        2 => Just(Verb::Watch),
         1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
         3 => Just(Verb::Enrol),
@@ -120,7 +121,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
 /// Batches, each of which the adapter sends in one script call.
 fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let any = proptest::collection::vec(sketch(), 1..6).prop_map(|batch| vec![batch]);
-    let several = proptest::collection::vec(prop_oneof![4 => any, 1 => contended()], 1..12);
+    let several = proptest::collection::vec(prop_oneof![8 => any, 2 => contended(), 1 => observed()], 1..12);
     several.prop_map(|batches| batches.concat())
 }
 
@@ -141,6 +142,23 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
             let released = Sketch { verb: Verb::Release, owner, stance: Stance::Barge, ..all[0].clone() };
             all.insert(1, released);
         }
+        all.chunks(size).map(<[_]>::to_vec).collect()
+    })
+}
+
+/// Some watch a name whose holder says something, or release it then.
+fn observed() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
+    // More than one of them may hear nothing.
+    let watchers = proptest::collection::vec((0u8..4, 1u32..5), 1..4);
+    let holder = prop_oneof![3 => Just(2u8), 1 => Just(0)];
+    let parts = (98u64..104, holder, watchers, 0u64..3, 0u8..4, 1usize..6);
+    parts.prop_map(|(ballot, holder, watchers, number, releases, size)| {
+        let asked =
+            |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [(1, Duration::ZERO); 2]).swap_remove(0) };
+        let watches = watchers.into_iter().map(|(owner, count)| Sketch { count, ..asked(Verb::Watch, owner) });
+        let said = Sketch { next: number, ..asked(Verb::Note, holder) };
+        let release = Sketch { stance: Stance::Once, ..asked(Verb::Release, releases) };
+        let all: Vec<_> = [asked(Verb::Claim, holder)].into_iter().chain(watches).chain([said, release]).collect();
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }
@@ -194,7 +212,11 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         next: sketch.next,
         says: "".into(),
     };
-    if sketch.verb == Verb::Note { note(&sketch, asked).into() } else { asked.into() }
+    match sketch.verb {
+        Verb::Note => note(&sketch, asked).into(),
+        Verb::Watch => watch(&sketch, asked).into(),
+        _ => asked.into(),
+    }
 }
 
 /// What it tells in place of a hold count, where it can be of a semaphore.
@@ -208,6 +230,16 @@ fn note(sketch: &Sketch, asked: Asked) -> Asked {
     let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count % 2 * 10) };
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
     Asked { owner, says, count: u32::try_from(sketch.next % 3).unwrap(), grace: sketch.handover, ..asked }
+}
+
+/// Mostly of a client that hears what it is told.
+fn watch(sketch: &Sketch, asked: Asked) -> Asked {
+    let client = if sketch.owner % 4 == 3 { DEAF } else { CLIENT };
+    Asked {
+        owner: client.into(),
+        ttl: if sketch.count == 4 { Duration::ZERO } else { sketch.ttl.max(SHORT * 600) },
+        ..asked
+    }
 }
 
 /// Of several readers the last to end is told, so no two end at the same time, and none soon.
@@ -301,6 +333,10 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
         ) => one == other && holder == theirs && near(Some(*left), Some(*right)),
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
+        }
+        (Outcome::Watched { entries: one, registered }, Outcome::Watched { entries: other, registered: theirs }) => {
+            let same_entries = one.iter().zip(other).all(|(one, other)| same_entry(one, other));
+            registered == theirs && one.len() == other.len() && same_entries
         }
         (Outcome::Listed(one), Outcome::Listed(other))
         | (Outcome::Unlisted(one), Outcome::Unlisted(other))

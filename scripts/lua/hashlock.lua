@@ -7,6 +7,7 @@
 --        with a zero byte:
 --          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record
 --                  | 8 revoke | 9 enrol | 10 retire | 11 reset | 12 note | 13 scan
+--                  | 14 watch
 --                  64 is added where it is about no or several names, is a release that requeues
 --                  or whose owner may have a note, or is a claim with another hold count than 1, or
 --                  is shared, or is of a semaphore
@@ -44,6 +45,9 @@
 --          count   the number of the note: an earlier one of its owner does not replace a later one
 --          ballot  the token
 --          grace   how long ago the names were acquired
+--        of watch:
+--          owner   the client that is told when what is seen may have changed: see below
+--          ttl     for how long, unless it asks again; LONGEST_WATCH at most
 --        of scan:
 --          owner   where the page begins: '0', or what was told with the page before
 --          count   about how many keys it looks at
@@ -95,6 +99,10 @@
 --   P{name}:note    string, packed as '<I4ddI4s': kind 'QLN#', since when the name is held (ms of
 --                   TIME), token, number of the note, whose it is; then what that one says of
 --                   itself. Goes with the release, and with the key of the hold
+--   P{name}:watchers
+--                   sorted set: client -> until when, ms of TIME, it is told that what observers
+--                   see may have changed. Up to WATCHERS; expires with the last of them. Only
+--                   watch, note, and the release of an owner that has a note look at it
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -146,6 +154,8 @@
 --            holder's note: '{ms since it acquired} {token} {number} {what it says}'}. Where
 --            readers hold it: one of them, that was not revoked if there is any; how many; until the
 --            last of them ends. Of a gate the count is GATE and how many permits there are
+--   watch    {watched, 1 where all names have the client among their watchers, else 0, then as
+--            inspect}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was
@@ -165,8 +175,11 @@
 --            to register again
 --   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'
 --            a release has handed the name over to this owner, for so long
+--   'look {P{name}}'
+--            to who watches the name: a note of its holder was stored, or went with a release
 -- What may not be published (the user lacks the right to the channel) changes nothing else: who
--- waits asks later by itself. Nothing is handed over to who does not hear of it.
+-- waits asks later by itself, as does who watches. Nothing is handed over to who does not hear of
+-- it.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used
 -- again and again has its expiry set only every SPARE.
@@ -174,6 +187,8 @@
 -- No turn need be longer than LONGEST_NEED for whoever has it.
 local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
 local LONGEST_NEED = 2000
+-- How many watch a name at most, and for how long each without asking again, in ms.
+local WATCHERS, LONGEST_WATCH = 256, 60000
 -- How many readers that were released are remembered. How far from the head of the queue a reader
 -- looks for a writer, and how many readers are told at once that they may enter.
 local RELEASED, HEAD = 128, 128
@@ -648,15 +663,40 @@ local function dismiss(op, i, it)
   call('PEXPIRE', key, digits(math.max(last - now, KEEP)))
 end
 
+-- How many hear it; nil where it may not be published.
+local function publish(client, what)
+  local sent = try('PUBLISH', sub(KEYS[1], 1, -5) .. 'wake:' .. client, what)
+  if type(sent) ~= 'table' then return sent end
+  replies[2] = sent.err
+end
+
 -- Whether anybody hears it.
 local function wake(who, what)
   local client, number = string.match(who, '^(.*)/s?(%d+)$')
-  if not client then return false end
-  local channel = sub(KEYS[1], 1, -5) .. 'wake:'
-  local sent = try('PUBLISH', channel .. client, number .. ' ' .. what)
-  if type(sent) ~= 'table' then return sent > 0 end
-  replies[2] = sent.err
-  return false
+  return client and (publish(client, number .. ' ' .. what) or 0) > 0
+end
+
+-- Whoever watches the name is to look again. Those that nobody hears for have gone, and are
+-- forgotten. Whoever is not told, for whatever reason, looks now and then by itself.
+local function tell_watchers(lock)
+  local key = lock .. ':watchers'
+  local watching = try('ZRANGEBYSCORE', key, '(' .. digits(now), '+inf', 'LIMIT', 0, WATCHERS)
+  if watching.err then return end
+  for _, client in ipairs(watching) do
+    if publish(client, 'look ' .. lock) == 0 then try('ZREM', key, client) end
+  end
+end
+
+-- Whether the client is among those that watch the name from now on.
+local function begin_to_watch(lock, client, lasts)
+  local key = lock .. ':watchers'
+  -- First: without memory left Redis refuses a script's ZADD, unless the script has written before.
+  if type(try('ZREMRANGEBYSCORE', key, '-inf', digits(now))) == 'table' then return false end
+  local known, size = try('ZSCORE', key, client), try('ZCARD', key)
+  if type(known) ~= 'string' and (type(size) ~= 'number' or size >= WATCHERS) then return false end
+  if type(try('ZADD', key, digits(now + lasts), client)) == 'table' then return false end
+  if call('PTTL', key) < lasts then call('PEXPIRE', key, digits(lasts)) end
+  return true
 end
 
 local function queue(op, i)
@@ -1038,7 +1078,7 @@ function verbs.count(op)
 end
 
 function verbs.release(op)
-  local seen, mine, freed, me = look_all(op), {}, 0, acquisition(op.owner)
+  local seen, mine, noted, freed, me = look_all(op), {}, {}, 0, acquisition(op.owner)
   for i, it in ipairs(seen) do
     if it.holder == op.owner then
       if op.shared then
@@ -1051,7 +1091,10 @@ function verbs.release(op)
       end
       it.holder, mine[i], freed = nil, true, freed + 1
     end
-    if has_note(op.owner) and note(op, i, op.owner) then call('DEL', op.locks[i] .. ':note') end
+    if has_note(op.owner) and note(op, i, op.owner) then
+      call('DEL', op.locks[i] .. ':note')
+      noted[i] = mine[i]
+    end
   end
   rotate()
   for i, it in ipairs(seen) do
@@ -1075,6 +1118,7 @@ function verbs.release(op)
       if it.queued and registered(op, i, me) == op.owner then forget(op, i, me) end
     end
     if is_open(op, i, it) and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
+    if noted[i] then tell_watchers(op.locks[i]) end
   end
   return {'released', freed}
 end
@@ -1154,6 +1198,17 @@ function verbs.inspect(op)
   return reply
 end
 
+-- As inspect, beside which it writes nothing but who watches.
+function verbs.watch(op)
+  local reply, lasts, all = verbs.inspect(op), math.min(op.ttl, LONGEST_WATCH), 1
+  for _, lock in ipairs(op.locks) do
+    if not begin_to_watch(lock, op.owner, lasts) then all = 0 end
+  end
+  reply[1] = 'watched'
+  table.insert(reply, 2, all)
+  return reply
+end
+
 -- Nothing that decides anything reads it.
 function verbs.note(op)
   local owner, says = string.match(op.owner, '^([^\n]*)\n(.*)$')
@@ -1173,6 +1228,7 @@ function verbs.note(op)
     if not number or number <= op.count then
       local value = pack('<I4ddI4s', NOTE, now - op.grace, op.ballot, op.count, owner) .. says
       call('SET', key, value, 'PX', digits(it.ends - now + KEEP))
+      if has_note(owner) then tell_watchers(op.locks[i]) end
     end
   end
   return {'noted'}
@@ -1389,7 +1445,7 @@ end
 
 local WORDS = {
   'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'note',
-  'scan'
+  'scan', 'watch'
 }
 
 while at <= last do

@@ -85,14 +85,26 @@ impl Election {
     /// names; it may have lost its office by the time that this is read, so what must not be done
     /// by two needs the token all the same.
     ///
-    /// Each stream asks every node twice to four times a second, at random moments, while it is
-    /// polled; nodes do not push these changes. So a change is seen after some 250 ms on average,
-    /// later where a node hangs: up to the round timeout.
+    /// Nodes push that there may be something new, and the stream then asks them what it is: so a
+    /// change is seen about a round trip after a node knows of it. What was pushed is never taken
+    /// for true; an answer of a quorum is. A pushed message may be lost, so each stream also asks
+    /// every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
+    /// to four times a second: if this client's user may not subscribe to its channel
+    /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If
+    /// only the leader's user may not publish there, changes are seen after up to 5 s. A node that
+    /// hangs delays this by up to the round timeout.
+    ///
+    /// It asks only while it is polled. A stream that is not polled costs no node anything, and
+    /// goes on with what is true when it is polled again.
     ///
     /// It ends when the quorum is shut down, and when it is polled outside of a Tokio runtime.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves
+    /// nothing behind in the client; nodes forget it within 30 s.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

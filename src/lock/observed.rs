@@ -1,4 +1,4 @@
-//! Who leads, as somebody sees it who looks again and again.
+//! Who leads, as somebody sees it whom nodes tell when to look.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,15 @@ use super::inner::Inner;
 use super::mutex::QuorumLock;
 use crate::error::Result;
 use crate::host::sleep_until;
-use crate::node::Name;
-use crate::protocol::{Inspected, Survey};
+use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// Nodes are asked again after half of that, and up to as much more.
-const PACE: Duration = Duration::from_millis(500);
+/// Where nodes tell of changes, they are asked again after half of that, and up to as much more:
+/// what they tell can be lost.
+const RARELY: Duration = Duration::from_secs(5);
+
+/// The same where too few do.
+const OFTEN: Duration = Duration::from_millis(500);
 
 /// Somebody leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +32,14 @@ pub struct Leadership {
     pub value: String,
 }
 
-/// Looks who leads.
+/// Looks who leads: when nodes tell that it is worth it, and now and then. One look at a time,
+/// however many tell.
 pub(super) struct Observer {
     inner: Arc<Inner>,
-    name: Name,
+    observing: Observing,
     /// The token and the number of the value that were seen last.
     last: Option<(u64, u32)>,
-    /// When to look again.
+    /// When to look again, if no node tells before that.
     due: Tick,
 }
 
@@ -43,8 +47,9 @@ impl Observer {
     pub(super) fn new(lock: &QuorumLock) -> Result<Self> {
         let (inner, name) = lock.first()?;
         inner.usable()?;
+        let observing = Observing::begin(&inner.leases.voters.hints, name);
         let due = inner.host.now();
-        Ok(Self { inner, name, last: None, due })
+        Ok(Self { inner, observing, last: None, due })
     }
 
     pub(super) fn leaders(self) -> impl Stream<Item = Leadership> + Send + use<> {
@@ -66,12 +71,16 @@ impl Observer {
         }
     }
 
-    /// Asks the nodes, when that is due.
+    /// Asks the nodes, once that is worth it or due.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
-        sleep_until(host, self.due).await;
-        let survey = Survey::of(voters, &self.name, self.inner.rules.round_timeout).await;
-        let half = PACE / 2;
+        tokio::select! {
+            biased;
+            () = self.observing.news() => {}
+            () = sleep_until(host, self.due) => {}
+        }
+        let (survey, told) = self.observing.look(voters, self.inner.rules.round_timeout).await;
+        let half = if told { RARELY } else { OFTEN } / 2;
         let jitter = Backoff { min: half, max: half }.pause(0, Duration::ZERO, host.random());
         self.due = host.now() + half + jitter;
         Inspected::new(voters, &survey)

@@ -18,6 +18,8 @@ mod record;
 mod roster;
 mod store;
 mod waiting;
+mod watchers;
+mod watching;
 mod work;
 
 pub use record::KEEP;

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub use hint::{HandedOver, Hint, Listener};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Count, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
+    Claim, Count, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
 };
 pub use reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};

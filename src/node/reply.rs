@@ -213,6 +213,13 @@ pub enum Outcome {
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),
+    /// Watch: one entry for every name.
+    Watched {
+        /// What is seen.
+        entries: Vec<Inspection>,
+        /// Whether the node will tell when that may have changed, of each name.
+        registered: bool,
+    },
     /// Teach: done.
     Taught,
     /// Enrol: the servers are in the roster, which was this before.
@@ -253,6 +260,7 @@ impl Outcome {
             Self::Noted => "noted",
             Self::Scanned { .. } => "scanned",
             Self::Inspected(_) => "inspected",
+            Self::Watched { .. } => "watched",
             Self::Taught => "taught",
             Self::Listed(_) => "listed",
             Self::Unlisted(_) => "unlisted",

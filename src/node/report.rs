@@ -40,6 +40,7 @@ impl Outcome {
             | Self::Released { .. }
             | Self::Revoked { .. }
             | Self::Inspected(_)
+            | Self::Watched { .. }
             | Self::Taught
             | Self::Listed(_)
             | Self::Retired(_)

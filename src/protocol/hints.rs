@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::sync::Notify;
+
 use super::doubts::Doubts;
 use super::ear::Ear;
+use super::observers::Observers;
 use crate::host::Host;
-use crate::node::{HandedOver, Hint, Listener};
+use crate::node::{HandedOver, Hint, Listener, Name};
 
-/// All of a client's acquisitions that stand in line somewhere.
+/// All of a client's acquisitions that stand in line somewhere, and its observers.
 #[derive(Debug)]
 pub(crate) struct Hints {
     /// `host/pid/uuid`: unguessable, made once.
@@ -18,6 +21,7 @@ pub(crate) struct Hints {
     takes_back: OnceLock<Arc<dyn TakesBack>>,
     /// In order, so that all are woken in the order in which they came.
     ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
+    observers: Observers,
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
     members: Arc<Doubts>,
@@ -39,6 +43,7 @@ impl Hints {
             host,
             takes_back: OnceLock::new(),
             ears: Mutex::default(),
+            observers: Observers::default(),
             doubts: Arc::default(),
             pupils: Arc::default(),
             members: Arc::default(),
@@ -62,6 +67,21 @@ impl Hints {
         self.ears().remove(&number);
     }
 
+    /// One more watches a name: its number, and what it waits for.
+    pub(super) fn observe(&self, name: &Name) -> (u64, Arc<Notify>) {
+        self.observers.add(name)
+    }
+
+    /// It does not any more.
+    pub(super) fn observe_no_more(&self, name: &Name, number: u64) {
+        self.observers.remove(name, number);
+    }
+
+    /// The client's name.
+    pub(super) fn name(&self) -> &str {
+        &self.client
+    }
+
     /// The nodes that may have forgotten what they granted.
     pub(crate) fn doubts(&self) -> Arc<Doubts> {
         self.doubts.clone()
@@ -82,10 +102,16 @@ impl Hints {
         self.members.add(0, self.host.now());
     }
 
-    /// How many listen.
+    /// How many listen, and how many watch.
     #[cfg(feature = "unstable")]
     pub(crate) fn ears_in_use(&self) -> usize {
-        self.ears().len()
+        self.ears().len() + self.observers.len()
+    }
+
+    fn watched(&self, hint: &Hint, name: &Name) {
+        let mine = hint.address().is_some_and(|(client, _)| client == self.client);
+        let counter = if mine && self.observers.changed(name) { &self.heard } else { &self.wasted };
+        counter.increment(1);
     }
 
     fn give_back(&self, node: usize, granted: &HandedOver) {
@@ -108,6 +134,9 @@ impl Listener for Hints {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
+        if let Some(name) = &hint.changed {
+            return self.watched(hint, name);
+        }
         match self.ear(hint) {
             Some(ear) => {
                 self.heard.increment(1);
@@ -130,6 +159,7 @@ impl Listener for Hints {
     fn missed(&self, _node: usize) {
         let ears: Vec<_> = self.ears().values().cloned().collect();
         ears.iter().for_each(|ear| ear.ask_now(self.host.now()));
+        self.observers.all();
     }
 
     fn doubted(&self, node: usize) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{FutureExt, Stream, StreamExt};
 use quorumlock::{Leadership, MAX_VALUE, Quorum, Released};
 
-use crate::world::World;
+use crate::world::{Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -78,6 +78,68 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
     let order: Vec<_> = seen.iter().map(|seen| (seen.token, seen.value.clone())).collect();
     assert!(order.is_sorted() && order.len() > 3, "{order:?}");
     drop(leader);
+}
+
+/// Were it only asked for, each would be seen after more than two seconds, or with questions
+/// between.
+async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut leaders = observed(&other, "a");
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    next(&mut leaders).await;
+    let seen = async {
+        for number in 0..20 {
+            let value = number.to_string();
+            leader.proclaim(&value).await.unwrap();
+            until(&mut leaders, leader.token(), &value).await;
+        }
+    };
+    tokio::time::timeout(20 * SECOND, seen).await.expect("they are pushed");
+    // The hints of the last one may still be on their way.
+    tokio::time::timeout(SECOND, leaders.next()).await.unwrap_err();
+    let looks = || world.all().iter().map(|&node| world.looks(node)).max().unwrap();
+    let before = looks();
+    assert!(before <= 2 * 22 + 8, "two looks for each of 22 changes, and some by itself: {before}");
+    tokio::time::timeout(4 * SECOND, leaders.next()).await.unwrap_err();
+    assert!(looks() <= before + 2, "nothing happened, and {} looks", looks() - before);
+}
+
+async fn an_observer_leaves_nothing_in_its_client(world: impl World) {
+    let client = world.client().await;
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    for _ in 0..3 {
+        let mut leaders = observed(&client, "a");
+        next(&mut leaders).await;
+        assert!(client.in_use().2 > 0);
+    }
+    leader.resign().await.unwrap();
+    client.quiet().await;
+    assert_eq!(client.in_use(), (0, 0, 0));
+}
+
+/// Hints come twice, late, or not at all.
+#[tokio::test(start_paused = true)]
+async fn leaders_are_seen_in_their_order_whatever_becomes_of_hints() {
+    let world = Memory::start(3).await;
+    world.faults[0].double_hints(true);
+    world.faults[1].lose_hints(true);
+    world.faults[2].delay(Duration::ZERO, 70 * MS);
+    leaders_and_values_are_seen_in_their_order(world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_which_no_hint_comes_is_seen_all_the_same() {
+    let world = Memory::start(3).await;
+    world.faults.iter().for_each(|faults| faults.lose_hints(true));
+    let client = world.client().await;
+    let mut leaders = observed(&client, "a");
+    let leader = client.election("a").campaign(SECOND).await.unwrap();
+    until(&mut leaders, leader.token(), "").await;
+    for value in ["one", "two"] {
+        leader.proclaim(value).await.unwrap();
+        let seen = until(&mut leaders, leader.token(), value);
+        tokio::time::timeout(5 * SECOND + 10 * MS, seen).await.expect("it looks by itself");
+    }
 }
 
 async fn whoever_observes_later_begins_with_the_present_leader(world: impl World) {
@@ -170,6 +232,8 @@ both! {
     3 nodes:
         a_leader_is_seen_with_its_token_and_what_it_proclaims,
         leaders_and_values_are_seen_in_their_order,
+        changes_are_pushed_and_nodes_are_asked_for_them_alone,
+        an_observer_leaves_nothing_in_its_client,
         whoever_observes_later_begins_with_the_present_leader,
         an_election_is_the_lock_of_its_name,
         a_candidate_is_elected_when_the_leader_resigns,

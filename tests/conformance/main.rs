@@ -59,3 +59,4 @@ mod sets;
 mod shared;
 mod two_holders;
 mod waiting;
+mod watching;

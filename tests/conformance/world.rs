@@ -40,6 +40,8 @@ pub trait World: Sized {
     /// How many claims and releases a node was asked for; where that cannot be told apart, how many
     /// script calls.
     fn asked(&self, node: usize) -> u64;
+    /// How many looks at names a node was asked for.
+    fn looks(&self, node: usize) -> u64;
     /// The node hangs: it keeps its connections and answers nothing.
     fn hang(&self, node: usize);
     /// The node goes on.
@@ -167,6 +169,10 @@ impl World for Memory {
         self.faults[node].asked(Verb::Claim) + self.faults[node].asked(Verb::Release)
     }
 
+    fn looks(&self, node: usize) -> u64 {
+        self.faults[node].asked(Verb::Inspect) + self.faults[node].asked(Verb::Watch)
+    }
+
     fn hang(&self, node: usize) {
         self.faults[node].pause();
     }
@@ -192,6 +198,15 @@ impl World for Memory {
 /// Real redis-server processes.
 pub struct Redis {
     pub servers: Vec<Server>,
+}
+
+impl Redis {
+    /// How often a node has carried out a command.
+    fn calls(&self, node: usize, command: &str) -> u64 {
+        let stats = self.servers[node].command(&["INFO", "commandstats"]);
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
 }
 
 impl World for Redis {
@@ -239,9 +254,12 @@ impl World for Redis {
     }
 
     fn asked(&self, node: usize) -> u64 {
-        let stats = self.servers[node].command(&["INFO", "commandstats"]);
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+        self.calls(node, "evalsha")
+    }
+
+    /// Of whoever watches: only that adds who watches the name.
+    fn looks(&self, node: usize) -> u64 {
+        self.calls(node, "zadd")
     }
 
     fn forget_rosters(&self) {

@@ -15,6 +15,7 @@ mod held_names;
 mod holders;
 mod lessons;
 mod meters;
+mod observers;
 mod releases;
 mod revoking;
 mod rounds;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{HandedOver, Hint, Listener, Node, NodeState, NodeStatus, Operation, Request, Verb};
+use quorumlock::node::{HandedOver, Hint, Listener, Name, Node, NodeState, NodeStatus, Operation, Request, Verb};
 use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Lesson;
 use quorumlock::rules::roster::Roster;
@@ -335,6 +335,12 @@ impl Stage {
 
     pub fn hint_to(&self, node: usize, acquisition: &str, after: Duration) {
         self.listener(node).hint(node, &Hint::new(acquisition.into(), after));
+    }
+
+    /// A node says to this client's observers that a name is worth looking at.
+    pub fn changed(&self, node: usize, name: &str) {
+        let (listener, name) = (self.listener(node), Name::new("quorumlock:", name).unwrap());
+        listener.hint(node, &Hint::changed(listener.client(), name));
     }
 
     /// A node hands the name over.

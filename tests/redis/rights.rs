@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use quorumlock::{NodeState, Quorum, Released};
+use futures::StreamExt;
+use quorumlock::{Leader, NodeState, Quorum, Released};
 
 use crate::common::logs::Logs;
 use crate::common::server::Server;
-use crate::common::{eventually, servers};
+use crate::common::{eventually, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -86,4 +87,74 @@ async fn with_the_rights_that_the_readme_names_waiters_are_woken() {
     let [first, second] = clients(&servers, &["resetchannels", "&quorumlock:wake:*", "-@dangerous", "+info"]).await;
     assert_eq!(hand_over(&first, &second, "woken").await, Released::Released);
     assert!(!logs.text().contains("no wake-ups"), "{}", logs.text());
+}
+
+/// What this client sees of who leads, until it is this value.
+async fn seen(looks: &Quorum, leader: &Leader, value: &str) {
+    let mut leaders = looks.election("it").observe().unwrap().boxed();
+    let until = async {
+        while leaders.next().await.is_none_or(|seen| (seen.token, &*seen.value) != (leader.token(), value)) {}
+    };
+    tokio::time::timeout(30 * SECOND, until).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_channel_leaders_are_seen_and_nodes_are_asked_often() {
+    // Whoever listens elsewhere hears nothing that is logged first where nobody listens.
+    let _logs = Logs::capture();
+    let servers = servers(3).await;
+    let [leads, looks] = clients(&servers, &["resetchannels"]).await;
+    let leader = leads.election("it").campaign(SECOND).await.unwrap();
+    leader.proclaim("here").await.unwrap();
+    seen(&looks, &leader, "here").await;
+    let mut leaders = looks.election("it").observe().unwrap().boxed();
+    let changes = async {
+        for value in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            leader.proclaim(value).await.unwrap();
+            while leaders.next().await.is_none_or(|seen| seen.value != value) {}
+        }
+    };
+    // Half a second each at most, and more than two if it asked as seldom as where nodes push.
+    tokio::time::timeout(12 * SECOND, changes).await.unwrap();
+    let registered = servers[0].command(&["EXISTS", "quorumlock:{it}:watchers"]);
+    assert_eq!(registered, "0", "nobody could tell it");
+    leader.resign().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_that_may_not_publish_proclaims_and_is_seen() {
+    // Whoever listens elsewhere hears nothing that is logged first where nobody listens.
+    let _logs = Logs::capture();
+    let servers = servers(3).await;
+    let [leads] = clients(&servers, &["resetchannels"]).await;
+    let looks = unguarded(&servers).connect().await.unwrap();
+    let mut leaders = looks.election("it").observe().unwrap().boxed();
+    let leader = leads.election("it").campaign(SECOND).await.unwrap();
+    let watched = || servers.iter().all(|server| server.command(&["ZCARD", "quorumlock:{it}:watchers"]) == "1");
+    let seen = async {
+        while leaders.next().await.is_none_or(|seen| seen.token != leader.token()) {}
+        assert!(watched(), "whom nobody may tell is kept all the same");
+        leader.proclaim("here").await.unwrap();
+        while leaders.next().await.is_none_or(|seen| seen.value != "here") {}
+    };
+    tokio::time::timeout(30 * SECOND, seen).await.unwrap();
+    assert!(watched());
+    assert_eq!(leader.resign().await.unwrap(), Released::Released);
+}
+
+/// Another program's key is in that place.
+#[tokio::test]
+async fn where_nobody_can_be_kept_who_watches_leaders_are_seen() {
+    let servers = servers(3).await;
+    let [leads, looks] = clients(&servers, &["allchannels"]).await;
+    for server in &servers {
+        server.command(&["SET", "quorumlock:{it}:watchers", "another's"]);
+    }
+    let leader = leads.election("it").campaign(SECOND).await.unwrap();
+    for value in ["1", "2"] {
+        leader.proclaim(value).await.unwrap();
+        seen(&looks, &leader, value).await;
+    }
+    assert_eq!(servers[0].command(&["GET", "quorumlock:{it}:watchers"]), "another's");
+    assert_eq!(leader.resign().await.unwrap(), Released::Released);
 }

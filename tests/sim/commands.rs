@@ -348,6 +348,9 @@ impl Core {
 
 /// What the script publishes.
 fn published(hint: &Hint, number: u64) -> String {
+    if let Some(name) = &hint.changed {
+        return format!("look {}", name.key());
+    }
     let after = hint.after.as_millis();
     let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
         return format!("{number} {after}");
@@ -403,6 +406,10 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
         }
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
+        }
+        Outcome::Watched { entries, registered } => {
+            let told = ["watched".into(), i64::from(*registered).into()];
+            told.into_iter().chain(entries.iter().flat_map(inspected)).collect()
         }
     };
     Value::Array(parts)

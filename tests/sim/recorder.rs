@@ -144,6 +144,7 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
         Ok(
             Outcome::Inspected(_)
+            | Outcome::Watched { .. }
             | Outcome::Counted
             | Outcome::Noted
             | Outcome::Scanned { .. }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::line::Line;
 use super::readers::Readers;
 use super::record::{KEEP, far};
+use super::watchers::Watchers;
 use super::{LONGEST_TURN, millis};
 use crate::node::operation::{Note, Operation};
 use crate::node::reply::Description;
@@ -70,6 +71,7 @@ pub(super) struct Entry {
     /// What some owner said of itself, and when that was told.
     note: Option<(Note, Duration)>,
     pub(super) readers: Readers,
+    pub(super) watchers: Watchers,
     /// Of a semaphore's gate, how many permits that has.
     permits: Option<u32>,
     /// When the fence is forgotten.
@@ -149,6 +151,7 @@ impl Entry {
     /// Forgets what has ended. Whether nothing is left.
     pub(super) fn expire(&mut self, now: Duration) -> bool {
         self.line.expire(now);
+        self.watchers.expire(now);
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
         // Later than that it is only where the node's clock was set back.
@@ -163,10 +166,10 @@ impl Entry {
         }
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
         if self.expires <= now {
-            let line = std::mem::take(&mut self.line);
-            *self = Self { line, ..Self::default() };
+            let (line, watchers) = (std::mem::take(&mut self.line), std::mem::take(&mut self.watchers));
+            *self = Self { line, watchers, ..Self::default() };
         }
-        self.expires.is_zero() && self.line.first().is_none()
+        self.expires.is_zero() && self.line.first().is_none() && self.watchers.is_empty()
     }
 
     /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered
@@ -278,12 +281,19 @@ impl Entry {
         }
     }
 
-    /// Keeps what its holder says of itself, unless that was overtaken.
-    pub(super) fn describe(&mut self, note: &Note, now: Duration) {
+    /// Keeps what its holder says of itself, unless that was overtaken. Whether it was kept.
+    pub(super) fn describe(&mut self, note: &Note, now: Duration) -> bool {
         let later = |(known, _): &(Note, Duration)| known.owner == note.owner && known.number > note.number;
-        if !self.note.as_ref().is_some_and(later) {
+        let kept = !self.note.as_ref().is_some_and(later);
+        if kept {
             self.note = Some((note.clone(), now));
         }
+        kept
+    }
+
+    /// Whether what `owner` says of itself is kept.
+    pub(super) fn is_described_by(&self, owner: &str) -> bool {
+        self.note.as_ref().is_some_and(|(note, _)| *note.owner == *owner)
     }
 
     /// What its holder says of itself.

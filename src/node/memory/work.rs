@@ -41,6 +41,7 @@ impl Store {
             Operation::Reset => work.store.roster.reset(now),
             Operation::Note(note) => work.note(note),
             Operation::Scan(_) => work.scan(),
+            Operation::Watch(watch) => work.watch(watch),
         }
     }
 }
@@ -253,7 +254,11 @@ impl Work<'_> {
             return lost;
         }
         let now = self.now;
-        note.names.iter().for_each(|name| self.entry(name).describe(note, now));
+        for name in note.names.iter() {
+            if self.entry(name).describe(note, now) {
+                self.tell_watchers(name, &note.owner);
+            }
+        }
         Outcome::Noted
     }
 
@@ -284,11 +289,15 @@ impl Work<'_> {
         let mut held = 0;
         for name in release.names.iter() {
             let entry = self.entry(name);
+            let described = entry.is_described_by(&release.owner);
             let freed = entry.release(&release.owner, release.ballot, precise);
             let shared = Operation::is_shared(&release.owner);
             let fence = if shared { entry.readers.fence } else { entry.fence };
             self.store.record.heard(fence, precise);
             self.queue_after_release(release, name, freed);
+            if freed && described {
+                self.tell_watchers(name, &release.owner);
+            }
             held += u32::from(freed);
         }
         Outcome::Released { held }
@@ -341,7 +350,7 @@ impl Work<'_> {
         Outcome::Inspected(names.iter().map(|name| self.look(name)).collect())
     }
 
-    fn look(&self, name: &Name) -> Inspection {
+    pub(super) fn look(&self, name: &Name) -> Inspection {
         // To look at a name makes no entry of it.
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;

@@ -11,7 +11,7 @@ mod verb;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach};
+pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach, Watch};
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
@@ -50,6 +50,8 @@ pub enum Operation {
     Note(Note),
     /// Tell a page of the names that are held.
     Scan(Scan),
+    /// Look at the names, and be told when what is seen may have changed.
+    Watch(Watch),
 }
 
 impl Operation {
@@ -83,6 +85,7 @@ impl Operation {
             Self::Reset => Verb::Reset,
             Self::Note(_) => Verb::Note,
             Self::Scan(_) => Verb::Scan,
+            Self::Watch(_) => Verb::Watch,
         }
     }
 
@@ -96,7 +99,8 @@ impl Operation {
             | Self::Release(Release { names, .. })
             | Self::Inspect(names)
             | Self::Revoke(Revoke { names, .. })
-            | Self::Note(Note { names, .. }) => names,
+            | Self::Note(Note { names, .. })
+            | Self::Watch(Watch { names, .. }) => names,
             Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
     }
@@ -117,7 +121,8 @@ impl Operation {
             | Self::Enrol(_)
             | Self::Retire
             | Self::Reset
-            | Self::Scan(_) => None,
+            | Self::Scan(_)
+            | Self::Watch(_) => None,
         }
     }
 
@@ -137,7 +142,8 @@ impl Operation {
             | Self::Retire
             | Self::Reset
             | Self::Note(_)
-            | Self::Scan(_) => None,
+            | Self::Scan(_)
+            | Self::Watch(_) => None,
         }
     }
 
@@ -205,6 +211,7 @@ from_bodies!(
     Enrol(Enrolment),
     Note(Note),
     Scan(Scan),
+    Watch(Watch),
 );
 
 #[cfg(test)]

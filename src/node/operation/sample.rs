@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan};
+use super::bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Watch};
 use super::name::Name;
 use super::stance::Stance;
 use super::verb::Verb;
@@ -44,6 +44,7 @@ impl Claim {
                 Note { names, owner, token, number: 1, age: Duration::ZERO, says: "hello".into() }.into()
             }
             Verb::Scan => Scan { from: Scan::FIRST.into(), keys: 100 }.into(),
+            Verb::Watch => Watch { names: self.names, client: "host/1/uuid".into(), lasts: Watch::LONGEST }.into(),
         }
     }
 }

@@ -30,11 +30,13 @@ pub enum Verb {
     Note,
     /// Tell a page of the names that are held.
     Scan,
+    /// Look, and be told when what is seen may have changed.
+    Watch,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Claim,
         Self::Renew,
         Self::Count,
@@ -48,6 +50,7 @@ impl Verb {
         Self::Reset,
         Self::Note,
         Self::Scan,
+        Self::Watch,
     ];
 
     /// The verb's name in the script and in metrics.
@@ -67,6 +70,7 @@ impl Verb {
             Self::Reset => "reset",
             Self::Note => "note",
             Self::Scan => "scan",
+            Self::Watch => "watch",
         }
     }
 }
@@ -79,7 +83,7 @@ mod tests {
     fn verbs_are_words_of_the_script_and_of_metrics() {
         let words = [
             "claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset",
-            "note", "scan",
+            "note", "scan", "watch",
         ];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }

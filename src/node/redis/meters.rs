@@ -25,6 +25,7 @@ const fn answers(verb: Verb) -> &'static [&'static str] {
         Verb::Reset => &["reset"],
         Verb::Note => &["noted", "lost"],
         Verb::Scan => &["scanned"],
+        Verb::Watch => &["watched"],
     }
 }
 
@@ -118,6 +119,7 @@ mod tests {
             (Verb::Renew, Outcome::Healed),
             (Verb::Release, Outcome::Released { held: 1 }),
             (Verb::Inspect, Outcome::Inspected(Vec::new())),
+            (Verb::Watch, Outcome::Watched { entries: Vec::new(), registered: true }),
         ] {
             assert!(counted(verb, outcome.as_str()), "{outcome:?}");
         }

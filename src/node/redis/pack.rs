@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::node::operation::{Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb};
+use crate::node::operation::{
+    Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
+};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -121,6 +123,7 @@ impl<'a> Fields<'a> {
             Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
             Operation::Note(note) => Self::of_note(note),
             Operation::Scan(Scan { from, keys }) => Self { count: *keys, ..Self::by(from) },
+            Operation::Watch(Watch { client, lasts, .. }) => Self { ttl: *lasts, ..Self::by(client) },
             Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset => NOTHING,
         }
     }
@@ -211,6 +214,7 @@ const fn verb(verb: Verb) -> u8 {
         Verb::Reset => 11,
         Verb::Note => 12,
         Verb::Scan => 13,
+        Verb::Watch => 14,
     }
 }
 
@@ -354,6 +358,10 @@ mod tests {
             (
                 Operation::Scan(Scan { from: "17".into(), keys: 3 }),
                 "4d 0000000000000000 0000000000000000 313700 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+            ),
+            (
+                Operation::Watch(Watch { names: two.clone(), client: "c/1/x".into(), lasts: ttl }),
+                "4e 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Inspect(two),

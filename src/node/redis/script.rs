@@ -170,9 +170,10 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             left: remaining(items.get(2)?)??,
             other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
         }),
-        (Verb::Inspect, "inspected") => {
-            let entries = items.get(1..)?.chunks(8).map(inspection).collect::<Option<Vec<_>>>()?;
-            (entries.len() == operation.names().len()).then_some(Outcome::Inspected(entries))
+        (Verb::Inspect, "inspected") => Some(Outcome::Inspected(inspections(items.get(1..)?, operation)?)),
+        (Verb::Watch, "watched") => {
+            let registered = number(items.get(1)?)? > 0;
+            Some(Outcome::Watched { entries: inspections(items.get(2..)?, operation)?, registered })
         }
         (Verb::Teach, "taught") => Some(Outcome::Taught),
         (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
@@ -206,6 +207,11 @@ fn roster(items: &[Value]) -> Option<Roster> {
 
 /// Ends the owner of a hold that was revoked, as the script stores it. Owners end with a digit.
 const REVOKED: char = '!';
+
+fn inspections(items: &[Value], operation: &Operation) -> Option<Vec<Inspection>> {
+    let entries = items.chunks(8).map(inspection).collect::<Option<Vec<_>>>()?;
+    (entries.len() == operation.names().len()).then_some(entries)
+}
 
 fn inspection(items: &[Value]) -> Option<Inspection> {
     let [holder, count, left, mark, waiting, turn, turn_left, says] = items else { return None };
