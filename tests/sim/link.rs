@@ -201,8 +201,7 @@ impl Core {
 
     fn delay(&mut self, process: usize, node: usize, late: bool) -> Micros {
         let same = self.processes[process].region == self.servers[node].region;
-        let base = if same { self.plan.near } else { self.plan.far };
-        let delay = base.mul_f64(0.7 + 0.6 * self.dice.share());
+        let delay = self.plan.way(node, same).mul_f64(0.7 + 0.6 * self.dice.share());
         if !late {
             return micros(delay).max(1);
         }

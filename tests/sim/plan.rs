@@ -122,6 +122,8 @@ pub struct Plan {
     /// One way, within a region and to another.
     pub near: Duration,
     pub far: Duration,
+    /// Nodes that are further away than that from everybody, and how far one way.
+    pub distant: Vec<(usize, Duration)>,
     /// How often a message is late for no reason, and how late.
     pub tail: f64,
     pub longest_delay: Duration,
@@ -172,6 +174,7 @@ impl Plan {
             max_ttl,
             near: MS,
             far: MS,
+            distant: Vec::new(),
             tail: 0.0,
             longest_delay: ttl,
             node_timeout: SECOND,
@@ -223,6 +226,7 @@ impl Plan {
             max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
             near,
             far,
+            distant: Vec::new(),
             tail: dice.pick(&[0.0, 0.001, 0.01]),
             longest_delay: dice.log(ttl / 2, 3 * ttl).min(4 * SECOND),
             node_timeout: ttl.mul_f64(0.2 + dice.share()).clamp(40 * MS, SECOND),
@@ -250,10 +254,42 @@ impl Plan {
         let mut faces = own.fork();
         plan.sets = faces.pick(&[0.0, 0.2, 0.5]);
         plan.readers = faces.pick(&[0.0, 0.0, 0.3, 0.7]);
+        let distant = faces.fork();
         if plan.in_turn.is_none() {
             Lists::draw(&mut plan, own);
         }
+        if plan.mixed.is_none() {
+            plan.draw_distant(distant);
+        }
         plan
+    }
+
+    /// In some worlds one node or two are on another continent. Leases there last for several round
+    /// trips, and nodes may take as long for an answer.
+    fn draw_distant(&mut self, mut dice: Dice) {
+        if !dice.chance(0.15) {
+            return;
+        }
+        let many = self.nodes.min(1 + dice.index(2));
+        let first = dice.index(self.nodes);
+        let far = |nth| ((first + nth) % self.nodes, dice.log(80 * MS, 250 * MS));
+        self.distant = (0..many).map(far).collect();
+        let longest = self.farthest();
+        self.ttl = Duration::from_millis(dice.log(12 * longest, 24 * longest).as_millis() as u64);
+        self.max_ttl = self.max_ttl.max(self.ttl);
+        self.node_timeout = longest.mul_f64(4.0 + 4.0 * dice.share());
+        self.length = self.length.max(8 * self.ttl);
+    }
+
+    /// How long a message is on its way at most, but for one that is late.
+    pub fn farthest(&self) -> Duration {
+        self.distant.iter().map(|&(_, far)| far).chain([self.near, self.far]).max().unwrap_or(self.far)
+    }
+
+    /// How far a node is, of a process in its region or in another.
+    pub fn way(&self, node: usize, same: bool) -> Duration {
+        let distant = self.distant.iter().find(|(far, _)| *far == node).map(|&(_, far)| far);
+        distant.unwrap_or(if same { self.near } else { self.far })
     }
 
     pub fn draw_clocks(&mut self, dice: &mut Dice) {
@@ -351,7 +387,9 @@ impl Plan {
     pub fn patience(&self) -> Duration {
         // Or until what clients of another list enrolled has expired.
         let lists = if self.mixed.is_some() { Lists::lasts(self.max_ttl) } else { Duration::ZERO };
-        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists
+        // Where nodes are distant, for those who are before it: an ask, another and a release.
+        let ways = if self.distant.is_empty() { 0 } else { 8 * self.clients as u32 };
+        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists + ways * self.farthest()
     }
 
     /// How far a node's clock is stepped at most, on average: further than any hold lasts.

@@ -152,7 +152,7 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
     // A place that was taken while its owner left it stays for as long as nodes keep one, by the
     // slowest clock, and the way there.
-    let place = micros(patience(plan.ttl).mul_f64(1.005) + plan.far * 2);
+    let place = micros(patience(plan.ttl).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;
     world.run(limit, || held().is_none() && waiting().is_none()).await;
     held().into_iter().for_each(|node| world.record(What::KeyLeft { node }));

@@ -515,6 +515,27 @@ pub fn stalled_between_two_writes(script: &mut Script) {
     script.plan.lists.push(vec![0, 1, 2]);
 }
 
+/// A client of the first list looks while entries of another vouch for its list, and stands still
+/// before it writes. When it goes on those have ended, one of the second list has the name, and the
+/// node that they share does not answer it for a while.
+pub fn stalled_between_a_look_and_its_write(script: &mut Script) {
+    script.world(5, 1, 3_000, 5_000);
+    script.plan.lists = vec![vec![2, 3, 4], vec![2, 3, 4], vec![0, 1, 2]];
+    script.at(3_000, Cue::Kill(0));
+    script.jitter = 0;
+    script.at(22_000, Cue::Starts);
+    let nth = script.dice.between(3, 25) as u32;
+    script.once_answered(Verb::Other, 1, Answer::Other, nth, pause(1, 20_000));
+    script.at(40_000, Cue::Starts);
+    script.asks(40_500, 2, asks_for(1_400, 20_000));
+    script.at(41_700, Cue::Cut { process: 1, node: 2, ways: [true; 2], last: millis(4_000) });
+    for at in [22_100, 42_200, 43_500, 44_300, 45_000, 47_500] {
+        script.asks(at, 1, asks_for(2_500, 1_000));
+    }
+    script.at(65_000, Cue::Kill(2));
+    script.plan.lists.push(vec![0, 1, 2]);
+}
+
 /// With the shortest locks entries end soonest: whoever holds one for long keeps the other list out
 /// all the time, whatever restarts.
 pub fn the_shortest_max_ttl(script: &mut Script) {

@@ -113,6 +113,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::a_successor_is_told_by_who_has_short_locks),
     scene!(lists::who_was_refused_comes_back_from_elsewhere),
     scene!(lists::stalled_between_two_writes),
+    scene!(lists::stalled_between_a_look_and_its_write),
     scene!(lists::the_shortest_max_ttl),
     scene!(sets::a_set_among_locks_on_its_names),
     scene!(sets::sets_that_overlap),
