@@ -266,6 +266,12 @@ impl LockGuard {
         }
     }
 
+    /// Gives it back, and waits for nothing: nobody has had it.
+    pub(crate) fn give_back(mut self) {
+        self.holds = false;
+        drop(self.lease.0.undo());
+    }
+
     async fn confirmed(&self, cleanup: &Cleanup, until: Tick) -> Result<Released> {
         if !can_wait() {
             return Err(no_runtime());

@@ -381,7 +381,7 @@ impl QuorumLock {
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         if self.inner.shut.is_cancelled() {
-            drop(guard);
+            guard.give_back();
             drop(open);
             return Err(Error::closed());
         }

@@ -9,7 +9,9 @@ use super::quorum::Quorum;
 use super::scoped::under;
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
+use crate::host::sleep_until;
 use crate::lease::{Lease, LockGuard, Released};
+use crate::protocol::{Inspected, Survey};
 
 /// Something to be done once in each period, by whoever of many comes first: a report, a clean-up,
 /// an invoice run.
@@ -90,12 +92,13 @@ impl Once {
         Self { lock: self.lock.describe(note) }
     }
 
-    /// A permit, if nobody has had one in this period; `None` otherwise, and where others claim it at
-    /// this moment. One round trip; nobody is waited for.
+    /// A permit, if nobody has had one in this period; `None` otherwise. One round trip for whoever
+    /// gets it, and one more where the name is held, to see whether a quorum names the holder.
     ///
-    /// Where several claim at the same moment, it may be that none of them wins a quorum and all get
-    /// `None`: the period has not begun then, and the next claim may win. If such a caller dies
-    /// before what it was granted is given back, its nodes grant nothing until the period ends.
+    /// Where several claim at the same moment, none of them may win a quorum. They give back what
+    /// they were granted and try again after a random while, for two round timeouts at most: so the
+    /// work of a period is not skipped because many came for it at once. If such a caller dies before
+    /// it has given that back, its node grants nothing until the period ends.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, so that nobody can tell; `Config` for a bad name or
@@ -104,7 +107,28 @@ impl Once {
     /// # Cancel safety
     /// Safe: what was granted is given back in the background, and the period has not begun.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
-        Ok(self.lock.try_acquire().await?.map(|guard| OncePermit { guard }))
+        let (inner, _) = self.lock.first()?;
+        let end = inner.host.now() + inner.rules.round_timeout * 2;
+        for tries in 1.. {
+            if let Some(guard) = self.lock.try_acquire().await? {
+                return Ok(Some(OncePermit { guard }));
+            }
+            let pause = inner.rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
+            let next = inner.host.now() + pause;
+            if self.is_had().await? || next >= end {
+                break;
+            }
+            sleep_until(&inner.host, next).await;
+        }
+        Ok(None)
+    }
+
+    /// Whether a quorum says who has it, or had it in this period.
+    async fn is_had(&self) -> Result<bool> {
+        let (inner, name) = self.lock.first()?;
+        let voters = &inner.leases.voters;
+        let survey = Survey::of(voters, &name, inner.rules.round_timeout).await;
+        Ok(Inspected::new(voters, &survey).holder().is_some())
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the

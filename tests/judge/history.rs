@@ -108,6 +108,18 @@ pub enum What {
         /// Whose claims it came from, if that is known.
         owner: Option<Owner>,
     },
+    /// What it got is the first of a period.
+    First {
+        process: u16,
+        lease: u32,
+        name: u8,
+        period: Micros,
+    },
+    /// It undid its period: others may be the first.
+    Undone {
+        process: u16,
+        lease: u32,
+    },
     /// What it got is one of so many permits, as far as it knows: no more of them are held together.
     Counted {
         process: u16,

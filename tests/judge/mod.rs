@@ -9,6 +9,7 @@ mod beliefs;
 pub mod history;
 mod line;
 mod nodes;
+mod periods;
 mod processes;
 mod rounds;
 mod rule;
@@ -24,6 +25,7 @@ use beliefs::{Beliefs, Lease};
 use history::{Answer, Event, Memory, Micros, Op, Verb, What};
 use line::Line;
 use nodes::Nodes;
+use periods::Periods;
 use processes::Processes;
 use rounds::Rounds;
 use rule::Verdict;
@@ -87,6 +89,7 @@ struct Judge {
     rounds: Option<Rounds>,
     nodes: Nodes,
     line: Line,
+    periods: Periods,
     tally: Tally,
     verdict: Verdict,
 }
@@ -111,6 +114,14 @@ impl Judge {
             What::Acquired { process, ask, name, lease, token, until, shared, owner } => {
                 asks.acquired(now, ask, processes, verdict);
                 self.acquired(lease, Lease::new(process, name, token, now, until).of(owner, shared));
+            }
+            What::First { lease, name, period, .. } => {
+                self.periods.first(now, name, (lease, period), verdict);
+                self.keeps(lease, true);
+            }
+            What::Undone { lease, .. } => {
+                self.periods.undone(lease);
+                self.keeps(lease, false);
             }
             What::Counted { lease, permits, .. } => self.beliefs.counted(lease, permits),
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
@@ -157,6 +168,13 @@ impl Judge {
             rounds.acquired(owner);
         }
         self.bounded(now, number);
+    }
+
+    /// What this lease came from is to stay with the nodes.
+    fn keeps(&mut self, lease: u32, keeps: bool) {
+        if let (Some(rounds), Some(owner)) = (&mut self.rounds, self.beliefs.owner(lease)) {
+            rounds.keeps(owner, keeps);
+        }
     }
 
     fn held(&mut self, now: Micros, number: u32, until: Micros) {

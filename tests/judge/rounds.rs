@@ -32,6 +32,8 @@ struct Claimed {
     acquired: bool,
     granted: u64,
     released: u64,
+    /// Nodes are to hold what they granted it until its period is over.
+    keeps: bool,
     ended: bool,
 }
 
@@ -214,10 +216,15 @@ impl Rounds {
         }
     }
 
+    /// What it was granted is to stay with the nodes, or not any more.
+    pub fn keeps(&mut self, owner: Owner, keeps: bool) {
+        self.owners.entry(owner).or_default().keeps = keeps;
+    }
+
     /// At the end: whatever was granted has been released.
     pub fn never_released(&self, processes: &Processes, verdict: &mut Verdict) {
         let kept = |(_, claimed): &(&Owner, &Claimed)| {
-            claimed.granted & !claimed.released != 0 && !processes.is_dead(claimed.process)
+            claimed.granted & !claimed.released != 0 && !claimed.keeps && !processes.is_dead(claimed.process)
         };
         let mut forgotten: Vec<_> = self.owners.iter().filter(kept).collect();
         forgotten.sort_unstable_by_key(|(owner, _)| **owner);

@@ -7,6 +7,8 @@ pub enum Rule {
     TwoBelievers,
     /// More permits of a semaphore are held together than whoever got the last of them knows of.
     TooMany,
+    /// Two were the first of one period, which was not undone.
+    TwiceAPeriod,
     /// Who believed later has no higher token.
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
@@ -47,6 +49,7 @@ impl Rule {
         match self {
             Self::TwoBelievers => "two_believers",
             Self::TooMany => "too_many",
+            Self::TwiceAPeriod => "twice_a_period",
             Self::TokenOrder => "token_order",
             Self::StaleWrite => "stale_write",
             Self::HolderRefused => "holder_refused",

@@ -44,6 +44,10 @@ impl fmt::Display for Line<'_> {
                     name(n)
                 )
             }
+            What::First { process, lease, name: n, period } => {
+                write!(f, "p{process}  lease {lease} is the first on {} in {period} us", name(n))
+            }
+            What::Undone { process, lease } => write!(f, "p{process}  undoes the period of lease {lease}"),
             What::Counted { process, lease, permits } => {
                 write!(f, "p{process}  lease {lease} is one of {permits} permits")
             }

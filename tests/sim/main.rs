@@ -22,6 +22,7 @@ mod in_turn;
 mod judge;
 mod link;
 mod lists;
+mod once;
 mod permits;
 mod plan;
 mod process;

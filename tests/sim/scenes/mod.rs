@@ -4,6 +4,7 @@
 mod doubt;
 mod handover;
 mod lists;
+mod once;
 pub mod part;
 mod permits;
 mod proxies;
@@ -127,6 +128,10 @@ pub static SCENES: &[Scene] = &[
     scene!(permits::whoever_has_the_gate_dies),
     scene!(permits::there_are_more_permits_than_before),
     scene!(permits::waits_with_fewer_permits_than_there_are),
+    scene!(once::done_before_others_come_whose_clocks_differ),
+    scene!(once::renewed_before_it_is_done),
+    scene!(once::many_claim_a_period_at_once),
+    scene!(once::who_was_not_first_keeps_no_period),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

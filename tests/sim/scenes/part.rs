@@ -32,6 +32,8 @@ pub struct Part {
     pub shared: bool,
     /// How many permits it asks for, and of how many; it asks for no lock then.
     pub permits: Option<(u32, u32)>,
+    /// It claims a period, and is the first or not; dropped means that it undoes it.
+    pub once_per: Option<Duration>,
 }
 
 impl Default for Part {
@@ -50,6 +52,7 @@ impl Default for Part {
             names: &[0],
             shared: false,
             permits: None,
+            once_per: None,
         }
     }
 }
@@ -125,6 +128,9 @@ impl Client {
         let round = part.round_timeout.unwrap_or((part.ttl.unwrap_or(ttl) / 3).min(Duration::from_secs(2)));
         if let Some((many, of)) = part.permits {
             return self.play_permits(part, many, of, round).await;
+        }
+        if let Some(period) = part.once_per {
+            return self.play_once(part, period, round).await;
         }
         let ask = self.ask_for(part.names, part.shared, &part.options(ttl), round, part.timeout, part.must);
         let acquired = match part.once {

@@ -1,0 +1,62 @@
+//! What is done once a period, by processes whose clocks differ.
+
+use super::part::Part;
+use super::script::{NEVER, Script, millis};
+use crate::cue::Cue;
+
+const PERIOD: u64 = 20_000;
+
+fn claims(hold: u64) -> Part {
+    Part { once_per: Some(millis(PERIOD)), hold: millis(hold), ..Part::default() }
+}
+
+/// The first is done within a second. The clocks of the others are half a minute late, or early: they
+/// come in what is another period for them.
+pub fn done_before_others_come_whose_clocks_differ(script: &mut Script) {
+    script.world(3, 3, 2_000, 3_000);
+    for (process, by_ms) in [(1, -30_000), (2, 30_000)] {
+        script.at(0, Cue::StepWall { process, by_ms });
+    }
+    let hold = script.about(50, 400);
+    script.asks(200, 0, Part { must: true, ..claims(hold) });
+    for nth in 0..6u64 {
+        let at = script.about(1_200 + nth * 300, 300);
+        script.asks(at, 1 + nth as usize % 2, claims(50));
+    }
+}
+
+/// What takes so long that it is renewed is done once as well: renewals do not end the period.
+pub fn renewed_before_it_is_done(script: &mut Script) {
+    script.world(3, 3, 2_000, 3_000);
+    let hold = script.about(2_000, 1_000);
+    script.asks(200, 0, Part { must: true, ..claims(hold) });
+    for nth in 0..6u64 {
+        let at = script.about(4_000 + nth * 1_500, 1_000);
+        script.asks(at, 1 + nth as usize % 2, claims(50));
+    }
+}
+
+/// Many claim at the same moment, and their messages cross.
+pub fn many_claim_a_period_at_once(script: &mut Script) {
+    script.world(5, 5, 2_000, 3_000);
+    script.jitter = 3;
+    let undoes = script.dice.chance(0.5);
+    for process in 0..5 {
+        let hold = script.about(20, 200);
+        script.asks(200, process, Part { dropped: undoes, ..claims(hold) });
+    }
+    for process in 0..5 {
+        let at = script.about(1_500, 500);
+        script.asks(at, process, claims(50));
+    }
+}
+
+/// Who reaches one node only claims the period, and has nothing. Another, which needs that node, is
+/// the first then.
+pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.hold_back(0, &[1, 2], 0..3_000, NEVER);
+    script.hold_back(1, &[1], 0..6_000, NEVER);
+    script.asks(100, 0, claims(50));
+    script.asks(3_500, 1, Part { must: true, ..claims(50) });
+}
