@@ -78,13 +78,16 @@ struct Revoked {
     below: u64,
     /// When that must be over.
     by: Micros,
+    /// What was acquired before a step of a clock that the revoker cannot know of may be left out.
+    unknown: Option<Micros>,
 }
 
 impl Revoked {
     /// A node that forgets after that forgets this as well: lower tokens may come again.
     fn concerns(&self, lease: &Lease, forgot: &[Micros]) -> bool {
         let forgotten = forgot.iter().any(|&at| self.began <= at && at < lease.from);
-        self.name == lease.name && (lease.from < self.began || lease.token < self.below && !forgotten)
+        let left_out = self.unknown.is_some_and(|stepped| lease.from < stepped);
+        self.name == lease.name && !left_out && (lease.from < self.began || lease.token < self.below && !forgotten)
     }
 }
 
@@ -141,9 +144,9 @@ impl Beliefs {
         self.revoking.insert((process, name), ballot);
     }
 
-    pub fn revoked(&mut self, process: u16, name: u8, began: Micros, by: Micros) {
+    pub fn revoked(&mut self, process: u16, name: u8, began: Micros, by: Micros, unknown: Option<Micros>) {
         let below = self.revoking.get(&(process, name)).copied().unwrap_or(0);
-        self.revoked.push(Revoked { name, began, below, by });
+        self.revoked.push(Revoked { name, began, below, by, unknown });
     }
 
     /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was

@@ -8,6 +8,7 @@ mod asks;
 mod beliefs;
 pub mod history;
 mod line;
+mod newcomers;
 mod nodes;
 mod periods;
 mod processes;
@@ -24,6 +25,7 @@ use asks::Asks;
 use beliefs::{Beliefs, Lease};
 use history::{Answer, Event, Memory, Micros, Op, Verb, What};
 use line::Line;
+use newcomers::Newcomers;
 use nodes::Nodes;
 use periods::Periods;
 use processes::Processes;
@@ -63,6 +65,8 @@ pub struct Configured {
     pub nodes: usize,
     /// At how many parts per million of true time its clock ran.
     pub rate: u64,
+    /// The longest ttl of any client of its nodes, as it was told.
+    pub max_ttl: Micros,
     /// Processes of one camp may vote together. While those of another are enrolled they are kept
     /// out.
     pub camp: u8,
@@ -71,8 +75,9 @@ pub struct Configured {
 /// Judges a history, whose events are in the order of their times.
 pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
     let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.camp).collect();
+    let longest = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).collect();
     let rounds = watched.map(|world| Rounds::new(world.clients));
-    let mut judge = Judge { asks: Asks::new(camps), rounds, ..Judge::default() };
+    let mut judge = Judge { asks: Asks::new(camps), rounds, newcomers: Newcomers::new(longest), ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
         judge.verdict.at = at;
         judge.look(event.at, event.what);
@@ -88,6 +93,7 @@ struct Judge {
     storage: Storage,
     rounds: Option<Rounds>,
     nodes: Nodes,
+    newcomers: Newcomers,
     line: Line,
     periods: Periods,
     tally: Tally,
@@ -135,7 +141,12 @@ impl Judge {
                 tally.losses += 1;
                 self.ended(now, lease, expired);
             }
-            What::Revoked { process, name, began, by } => self.beliefs.revoked(process, name, began, by),
+            What::Revoked { process, name, began, by } => {
+                let unknown = self.newcomers.unknown_step(process, began);
+                self.beliefs.revoked(process, name, began, by, unknown);
+            }
+            What::ClockStepped { node, by_ms } => self.newcomers.stepped(now, node, by_ms),
+            What::Connected { process, node } => self.newcomers.connected(now, process, node),
             What::Wrote { lease, taken, checked, .. } => {
                 if let Some(written) = self.beliefs.get(lease) {
                     self.storage.wrote(lease, written, taken, checked, verdict);

@@ -43,6 +43,7 @@ const fn event(at: Micros, what: What) -> Event {
 pub fn judge_the_judge() {
     of_holders();
     of_nodes();
+    of_newcomers();
     of_lists();
 }
 
@@ -55,7 +56,7 @@ fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &s
 
 /// Two processes over one node each, of these camps.
 fn watched(camps: [u8; 2]) -> Watched {
-    Watched { clients: camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, camp }).to_vec() }
+    Watched { clients: camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, max_ttl: 300, camp }).to_vec() }
 }
 
 /// What processes tell.
@@ -166,6 +167,30 @@ fn of_nodes() {
     finds(&[&took, &dies], None, "a place of who died, and from whom another took the name");
     let dies = [&did(30, claim, Answer::Granted)[..], &[event(40, What::Killed { process: 0 })]].concat();
     finds(&[&[asked(claim), asked(Op { sent: 35, ..revoke })], &dies], None, "the same, of who held it");
+}
+
+/// Who takes a name away and cannot know that a clock was set forward.
+fn of_newcomers() {
+    let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
+    let until = 97_010;
+    let by = What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until, shared: false, owner: None };
+    let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, by)]].concat();
+    let given_up =
+        [&[Holder(0).released(1_000), asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
+    let stepped = |at, by_ms| event(at, What::ClockStepped { node: 0, by_ms });
+    let met = |at| event(at, What::Connected { process: 1, node: 0 });
+    let revoked = |began| event(began + 1, What::Revoked { process: 1, name: 0, began, by: began + 100 });
+    let goes_on = Some(Rule::RevokedGoesOn);
+    let finds = |happened: &[Event], rule, why: &str| {
+        let parts = [&held, happened, &[Holder(0).held(900)], &given_up].concat();
+        finds(Some(watched([0; 2])), &parts, rule, why);
+    };
+    finds(&[stepped(30, 500), met(40), revoked(50)], None, "it connected after the step");
+    finds(&[met(25), stepped(30, 500), revoked(50)], goes_on, "it was there when the clock was stepped");
+    finds(&[met(25), stepped(30, 500), met(40), revoked(50)], goes_on, "it only connected again after the step");
+    finds(&[stepped(30, 500), met(40), revoked(330)], goes_on, "the step is longer ago than anything is held");
+    finds(&[stepped(30, -500), met(40), revoked(50)], goes_on, "the clock was set back: that ends nothing early");
+    finds(&[met(40), revoked(50)], goes_on, "no clock was stepped");
 }
 
 /// Who may be kept out by clients of another list.

@@ -50,8 +50,9 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
     let history = std::mem::take(&mut core.history);
     let told = |number: usize| {
         let Process { rate, deployment, .. } = core.processes[number];
-        let nodes = plan.configuration(number, deployment).list.len();
-        Configured { nodes, rate, camp: plan.camp(deployment) }
+        let deployed = plan.configuration(number, deployment);
+        let (nodes, max_ttl) = (deployed.list.len(), micros(deployed.max_ttl));
+        Configured { nodes, rate, max_ttl, camp: plan.camp(deployment) }
     };
     let clients = (0..core.processes.len()).map(told).collect();
     let faults = std::mem::take(&mut core.faults);

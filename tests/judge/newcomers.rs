@@ -1,0 +1,44 @@
+//! What a client cannot know: "what happened to a node before it first connected, if no trace is
+//! left: a stepped clock" ("What is not promised" in docs/protocol.md). The node may have ended
+//! early what it granted before that, so a client that takes the name away may not hear of it.
+
+use std::collections::BTreeMap;
+
+use super::history::Micros;
+
+#[derive(Debug, Default)]
+pub struct Newcomers {
+    /// By process: nothing that was granted before a step is held longer than this after it.
+    max_ttl: Vec<Micros>,
+    /// Nodes whose clocks were set forward, and when.
+    steps: Vec<(u8, Micros)>,
+    /// When a process first connected to a node.
+    met: BTreeMap<(u16, u8), Micros>,
+}
+
+impl Newcomers {
+    pub fn new(max_ttl: Vec<Micros>) -> Self {
+        Self { max_ttl, ..Self::default() }
+    }
+
+    pub fn stepped(&mut self, now: Micros, node: u8, by_ms: i64) {
+        if by_ms > 0 {
+            self.steps.push((node, now));
+        }
+    }
+
+    pub fn connected(&mut self, now: Micros, process: u16, node: u8) {
+        self.met.entry((process, node)).or_insert(now);
+    }
+
+    /// The last step that this process cannot know of, and that may still matter to what began then:
+    /// it connected after the step, which was less than `max_ttl` ago.
+    pub fn unknown_step(&self, process: u16, began: Micros) -> Option<Micros> {
+        let longest = self.max_ttl.get(usize::from(process)).copied()?;
+        let unknown = |&&(node, at): &&(u8, Micros)| {
+            let met = self.met.get(&(process, node));
+            met.is_some_and(|met| (at..=began).contains(met)) && began < at + longest
+        };
+        self.steps.iter().filter(unknown).map(|&(_, at)| at).max()
+    }
+}
