@@ -73,6 +73,10 @@ impl QuorumLock {
         Self { names, rules: Arc::new(rules), ..self }
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// Its quorum, and its first name.
     pub(super) fn first(&self) -> Result<(Arc<Inner>, Name)> {
         let names = self.names.as_ref().map_err(Error::config)?;

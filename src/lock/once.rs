@@ -8,7 +8,7 @@ use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use super::scoped::under;
 use crate::config::LockOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::sleep_until;
 use crate::lease::{Lease, LockGuard, Released};
 use crate::protocol::{Inspected, Survey};
@@ -17,8 +17,9 @@ use crate::protocol::{Inspected, Survey};
 /// an invoice run.
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit, and everybody else `None` until the
-/// period is over: `period` after the nodes granted the claim, by each node's own clock. No client's
-/// wall clock matters. Nobody waits.
+/// period is over: `period` after the nodes granted the claim, by each node's own clock. (A permit
+/// that lives long is renewed, and the rest of its period is counted by its holder's monotonic clock
+/// then, which may run apart from the nodes' by 1 %.) No client's wall clock matters. Nobody waits.
 ///
 /// **At most once a period:** a process that gets the permit and dies has used it. One whose work
 /// failed gives it back by [`undo`](OncePermit::undo), and the next caller may try.
@@ -39,7 +40,8 @@ use crate::protocol::{Inspected, Survey};
 /// **Not promised:** nodes that restart without their data, or are replaced, forget who did it. As
 /// long as a quorum remembers, nobody else gets a permit. Where so many forget within one period
 /// that a quorum does not know, the next caller gets one before its time. Let the servers persist
-/// (`appendonly yes`) where that matters.
+/// (`appendonly yes`) where that matters. The same holds for nodes whose clocks are set forward
+/// within a period; where they are set back, it lasts longer.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -101,33 +103,42 @@ impl Once {
     /// it has given that back, its node grants nothing until the period ends.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, so that nobody can tell; `Config` for a bad name or
+    /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one
+    /// by then: the work may not have been done. `Unavailable` if too few nodes could vote, so that nobody can tell; `Config` for a bad name or
     /// period, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: what was granted is given back in the background, and the period has not begun.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
-        let (inner, _) = self.lock.first()?;
-        let end = inner.host.now() + inner.rules.round_timeout * 2;
+        let (inner, name) = self.lock.first()?;
+        let rules = self.lock.rules();
+        let mut end = None;
         for tries in 1.. {
             if let Some(guard) = self.lock.try_acquire().await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            let pause = inner.rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
-            let next = inner.host.now() + pause;
-            if self.is_had().await? || next >= end {
+            if self.is_had().await? {
+                return Ok(None);
+            }
+            let now = inner.host.now();
+            if now >= *end.get_or_insert(now + rules.round_timeout * 2) {
                 break;
             }
-            sleep_until(&inner.host, next).await;
+            // Drawn when all is known: nodes that hang make all who try equally late.
+            let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
+            sleep_until(&inner.host, now + pause).await;
         }
-        Ok(None)
+        let message = format!(
+            "no quorum says who has {name:?} in this period: callers split the votes, or one died with some of them; try again"
+        );
+        Err(Error::new(ErrorKind::Contended, message))
     }
 
     /// Whether a quorum says who has it, or had it in this period.
     async fn is_had(&self) -> Result<bool> {
         let (inner, name) = self.lock.first()?;
         let voters = &inner.leases.voters;
-        let survey = Survey::of(voters, &name, inner.rules.round_timeout).await;
+        let survey = Survey::of(voters, &name, self.lock.rules().round_timeout).await;
         Ok(Inspected::new(voters, &survey).holder().is_some())
     }
 
@@ -237,7 +248,7 @@ impl OncePermit {
         self.guard.lease()
     }
 
-    /// It is done: nobody else does it until the period is over. Asks no node. `AlreadyExpired` if
+    /// It is done: nobody else does it until the period is over. Waits for no node. `AlreadyExpired` if
     /// the permit had been lost before; nobody else got one unless nodes forgot or somebody forced
     /// it.
     ///

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorumlock::{LostReason, MAX_PERIOD, Once, Quorum, QuorumBuilder, Released};
+use quorumlock::{LostReason, MAX_PERIOD, Once, OncePermit, Quorum, QuorumBuilder, Released};
 use tokio::time::Instant;
 
 use crate::common::eventually;
@@ -152,6 +152,13 @@ async fn a_permit_that_is_lost_is_used_unless_it_is_undone(world: impl World) {
     assert!(is_done(&two.once("a", HOUR)).await);
 }
 
+fn unless_split(claim: quorumlock::Result<Option<OncePermit>>) -> Option<OncePermit> {
+    match claim {
+        Err(error) if error.is_contended() => None,
+        claim => claim.unwrap(),
+    }
+}
+
 async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing(world: impl World) {
     let mut clients = Vec::new();
     for _ in 0..5 {
@@ -160,7 +167,7 @@ async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothin
     let winner = Mutex::new(Vec::new());
     eventually("one of them wins", async || {
         let claims = clients.iter().map(|client| client.once("a", HOUR)).collect::<Vec<_>>();
-        let won = join_all(claims.iter().map(Once::claim)).await.into_iter().filter_map(Result::unwrap);
+        let won = join_all(claims.iter().map(Once::claim)).await.into_iter().filter_map(unless_split);
         let won: Vec<_> = won.collect();
         assert!(won.len() <= 1, "{won:?}");
         let wins = !won.is_empty();
@@ -170,6 +177,18 @@ async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothin
     .await;
     drop(winner);
     assert!(is_done(&clients[0].once("a", HOUR)).await);
+}
+
+/// One of three nodes has a grant of somebody who died, and another hangs.
+async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) {
+    let client = client(&world).await;
+    world.take(0, "a").await;
+    world.hang(1);
+    let error = client.once("a", HOUR).claim().await.unwrap_err();
+    assert!(error.is_contended() || error.is_unavailable(), "{error}");
+    world.resume(1);
+    eventually("the next one wins", async || client.once("a", HOUR).claim().await.is_ok_and(|permit| permit.is_some()))
+        .await;
 }
 
 async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
@@ -234,6 +253,7 @@ both! {
         work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_done,
         a_permit_that_is_lost_is_used_unless_it_is_undone,
         of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing,
+        what_nobody_is_known_to_have_is_not_said_to_be_done,
         a_claim_is_one_call_a_node_and_its_end_none,
         a_bad_period_or_name_is_refused_and_no_node_is_asked,
         whoever_is_forced_out_makes_room_for_the_next_in_the_period,

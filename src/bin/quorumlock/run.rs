@@ -215,15 +215,22 @@ async fn under_lock(
 ) -> Outcome {
     let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
     let held = match unless_told(signals, waiting).await {
+        // Of what is done once: it may not have been done.
+        Ok(held) if args.once_per.is_some() => held?,
         Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)))?,
         Err(signal) => return Ok(process::ended_by(signal)),
     };
     let Some(held) = held else { return Ok(skipped(args, quorum).await) };
     match command_under(args, held.view(), grace, signals).await {
-        Ok(Ended::Itself(status)) => {
-            kept(args.at_least, &held.view(), signals).await?;
-            released(held, status).await
-        }
+        Ok(Ended::Itself(status)) => match kept(args.at_least, &held.view(), signals).await {
+            Ok(()) => released(held, status).await,
+            Err(lost) => {
+                if !status.success() {
+                    given_back(held).await;
+                }
+                Err(lost)
+            }
+        },
         stopped => {
             given_back(held).await;
             Err(match stopped {
