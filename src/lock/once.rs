@@ -104,8 +104,9 @@ impl Once {
     ///
     /// # Errors
     /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one
-    /// by then: the work may not have been done. `Unavailable` if too few nodes could vote, so that nobody can tell; `Config` for a bad name or
-    /// period, or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// by then: the work may not have been done. `Unavailable` if too few nodes could vote, so that
+    /// nobody can tell; `Config` for a bad name or period, or outside of a Tokio runtime; `Closed`
+    /// after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: what was granted is given back in the background, and the period has not begun.

@@ -109,12 +109,12 @@ impl Beliefs {
         self.live.push(number);
     }
 
-    /// What was acquired is one of so many permits.
     /// Whose claims a lease came from, if that is known.
     pub fn owner(&self, number: u32) -> Option<Owner> {
         self.leases.get(&number)?.owner
     }
 
+    /// What was acquired is one of so many permits.
     pub fn counted(&mut self, number: u32, permits: u32) {
         self.leases.get_mut(&number).into_iter().for_each(|lease| lease.permits = permits);
     }

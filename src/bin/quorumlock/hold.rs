@@ -90,7 +90,7 @@ impl Held {
         }
     }
 
-    /// What is released by being dropped, and what is not.
+    /// Whether nodes hold it on when it is dropped.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(self, Self::Once(_))
     }
