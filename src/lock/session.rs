@@ -240,6 +240,12 @@ impl Session {
         self.core.locks.until_lost().await
     }
 
+    /// Waits until the session is over: why it was lost, or `None` where it was revoked.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        self.core.locks.outcome().await
+    }
+
     /// A token that is cancelled when the session is lost, for whatever takes one; as
     /// [`Lease::cancellation`](crate::Lease::cancellation). It is not cancelled by a revocation.
     #[must_use]

@@ -1,0 +1,308 @@
+//! Many readers, or one writer.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::confirmed::confirmed;
+use super::lease::Lease;
+use super::quorum::Quorum;
+use super::worker::Worker;
+use crate::config::LockOptions;
+use crate::error::{Error, Result};
+use crate::lease::Released;
+use crate::lock::{QuorumRwLock as Lock, ReadGuard as Reader, WriteGuard as Writer};
+
+/// A lock on a name that many readers hold together, or one writer alone:
+/// [`quorumlock::QuorumRwLock`](crate::QuorumRwLock) for threads.
+///
+/// Cheap to clone, `Send` and `Sync`.
+///
+/// # Examples
+/// ```
+/// # fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let prices = quorum.rw_lock("prices");
+/// let one = prices.read(Duration::from_secs(5))?;
+/// let other = prices.read(Duration::from_secs(5))?;
+/// assert!(prices.try_write()?.is_none());
+/// one.release()?;
+/// other.release()?;
+/// let writer = prices.write(Duration::from_secs(5))?;
+/// let reader = writer.downgrade()?;
+/// assert!(reader.is_held());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct QuorumRwLock {
+    lock: Lock,
+    worker: Arc<Worker>,
+}
+
+impl Quorum {
+    /// The reader-writer lock on `name`: see [`Quorum::rw_lock`](crate::Quorum::rw_lock).
+    #[must_use]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> QuorumRwLock {
+        QuorumRwLock { lock: self.0.quorum.rw_lock(name), worker: self.0.clone() }
+    }
+
+    /// The reader-writer lock on `name` with options of its own.
+    ///
+    /// # Errors
+    /// As [`lock_with`](Self::lock_with).
+    pub fn rw_lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumRwLock> {
+        Ok(QuorumRwLock { lock: self.0.quorum.rw_lock_with(name, options)?, worker: self.0.clone() })
+    }
+}
+
+impl QuorumRwLock {
+    /// Acquires it as a reader, waiting for `timeout` at most: see
+    /// [`QuorumRwLock::read`](crate::QuorumRwLock::read).
+    ///
+    /// # Errors
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
+    pub fn read(&self, timeout: Duration) -> Result<ReadGuard> {
+        self.worker.wait(self.lock.read(timeout))?.map(|guard| self.reader(guard))
+    }
+
+    /// Acquires it as the writer, waiting for `timeout` at most: see
+    /// [`QuorumRwLock::write`](crate::QuorumRwLock::write).
+    ///
+    /// # Errors
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
+    pub fn write(&self, timeout: Duration) -> Result<WriteGuard> {
+        self.worker.wait(self.lock.write(timeout))?.map(|guard| self.writer(guard))
+    }
+
+    /// Makes one try to read, and waits for nobody. `None` means that a writer holds it or waits;
+    /// an error means that nobody can tell.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
+    pub fn try_read(&self) -> Result<Option<ReadGuard>> {
+        let guard = self.worker.wait(self.lock.try_read())??;
+        Ok(guard.map(|guard| self.reader(guard)))
+    }
+
+    /// Makes one try to write, and waits for nobody. `None` means that somebody else holds it or is
+    /// about to; an error means that nobody can tell.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
+    pub fn try_write(&self) -> Result<Option<WriteGuard>> {
+        let guard = self.worker.wait(self.lock.try_write())??;
+        Ok(guard.map(|guard| self.writer(guard)))
+    }
+
+    /// Runs `body` while it is held as a reader, as [`QuorumLock::run`](super::QuorumLock::run)
+    /// does.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::run`](super::QuorumLock::run).
+    pub fn run_read<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
+        let guard = self.read(timeout)?;
+        let output = body(&guard);
+        guard.ensure(Duration::ZERO)?;
+        confirmed(guard.release());
+        Ok(output)
+    }
+
+    /// Runs `body` while it is held as the writer, as [`QuorumLock::run`](super::QuorumLock::run)
+    /// does.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::run`](super::QuorumLock::run).
+    pub fn run_write<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
+        let guard = self.write(timeout)?;
+        let output = body(&guard);
+        guard.ensure(Duration::ZERO)?;
+        confirmed(guard.release());
+        Ok(output)
+    }
+
+    /// As [`run_read`](Self::run_read), for a body that can fail: one `Result`, with the errors of
+    /// both. The lock is released whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run_read`](Self::run_read), turned into the body's kind of error, and what the body
+    /// returns.
+    pub fn try_run_read<T, E: From<Error>>(
+        &self,
+        timeout: Duration,
+        body: impl FnOnce(&Lease) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_read(timeout, body)?
+    }
+
+    /// As [`run_write`](Self::run_write), for a body that can fail: one `Result`, with the errors
+    /// of both. The lock is released whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run_write`](Self::run_write), turned into the body's kind of error, and what the body
+    /// returns.
+    pub fn try_run_write<T, E: From<Error>>(
+        &self,
+        timeout: Duration,
+        body: impl FnOnce(&Lease) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_write(timeout, body)?
+    }
+
+    fn reader(&self, guard: Reader) -> ReadGuard {
+        ReadGuard::new(guard, self.worker.clone())
+    }
+
+    fn writer(&self, guard: Writer) -> WriteGuard {
+        WriteGuard::new(guard, self.worker.clone())
+    }
+}
+
+impl fmt::Debug for QuorumRwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.lock, f)
+    }
+}
+
+/// A [`QuorumRwLock`] held as a reader. It is renewed as long as this lives, and released when it is
+/// dropped.
+///
+/// # Examples
+/// ```
+/// # fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let reader = quorum.rw_lock("prices").read(Duration::from_secs(5))?;
+/// reader.ensure(Duration::from_secs(1))?;
+/// reader.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct ReadGuard {
+    // Dropped before the runtime that sends its release.
+    guard: Reader,
+    lease: Lease,
+}
+
+impl ReadGuard {
+    fn new(guard: Reader, worker: Arc<Worker>) -> Self {
+        let lease = Lease::new(guard.lease(), worker);
+        Self { guard, lease }
+    }
+
+    /// A view that can be given away; it does not keep the lock.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn release(self) -> Result<Released> {
+        let Self { guard, lease } = self;
+        lease.worker().wait(guard.release())?
+    }
+
+    /// Always refused: see [`ReadGuard::upgrade`](crate::ReadGuard::upgrade).
+    ///
+    /// # Errors
+    /// `Config`, and nothing changes.
+    pub fn upgrade(&self) -> Result<WriteGuard> {
+        self.guard.upgrade().map(|guard| WriteGuard::new(guard, self.lease.worker().clone()))
+    }
+}
+
+impl Deref for ReadGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for ReadGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.guard, f)
+    }
+}
+
+/// A [`QuorumRwLock`] held as the writer. It is renewed as long as this lives, and released when it
+/// is dropped.
+///
+/// # Examples
+/// ```
+/// # fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let prices = quorum.rw_lock("prices");
+/// let writer = prices.write(Duration::from_secs(5))?;
+/// let reader = writer.downgrade()?;
+/// // It sees what the writer wrote: nobody else wrote since.
+/// assert!(prices.try_write()?.is_none());
+/// reader.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct WriteGuard {
+    // Dropped before the runtime that sends its release.
+    guard: Writer,
+    lease: Lease,
+}
+
+impl WriteGuard {
+    fn new(guard: Writer, worker: Arc<Worker>) -> Self {
+        let lease = Lease::new(guard.lease(), worker);
+        Self { guard, lease }
+    }
+
+    /// A view that can be given away; it does not keep the lock.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn release(self) -> Result<Released> {
+        let Self { guard, lease } = self;
+        lease.worker().wait(guard.release())?
+    }
+
+    /// Becomes a reader, without a moment in which another writer could enter: see
+    /// [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    ///
+    /// # Errors
+    /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade), and `Config` within a Tokio
+    /// runtime. Then the lock is released.
+    pub fn downgrade(self) -> Result<ReadGuard> {
+        let Self { guard, lease } = self;
+        let worker = lease.worker();
+        let reader = worker.wait(guard.downgrade())??;
+        Ok(ReadGuard::new(reader, worker.clone()))
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for WriteGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.guard, f)
+    }
+}
