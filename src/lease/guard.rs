@@ -140,6 +140,24 @@ impl Lease {
         self.0.lost_error()
     }
 
+    /// Says something else of its holder from now on, and waits until a quorum has stored it.
+    pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
+        let held = &self.0;
+        let until = held.round_timeout();
+        let telling = held.say(says)?;
+        match before(held.host(), until, telling.confirmed()).await {
+            Some(true) => Ok(()),
+            _ if !self.is_held() => Err(self.lost_error()),
+            _ => {
+                let message = format!("what was said of {} was not stored by a quorum", listed(held.grant.names()));
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
+            }
+        }
+    }
+
     /// The same, where it must not keep anything of the lock.
     pub(crate) fn downgrade(&self) -> WeakLease {
         WeakLease(Arc::downgrade(&self.0))
@@ -286,24 +304,6 @@ impl LockGuard {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
             Some(Freed::Unknown) | None => Err(self.unconfirmed()),
-        }
-    }
-
-    /// Says something else of its holder from now on, and waits until a quorum has stored it.
-    pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
-        let held = &self.lease.0;
-        let until = held.round_timeout();
-        let telling = held.say(says)?;
-        match before(held.host(), until, telling.confirmed()).await {
-            Some(true) => Ok(()),
-            _ if !self.is_held() => Err(self.lost_error()),
-            _ => {
-                let message = format!("what was said of {} was not stored by a quorum", listed(self.0.grant.names()));
-                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
-            }
         }
     }
 
