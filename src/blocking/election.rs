@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::confirmed::confirmed;
-use super::leader::Leader;
+use super::leader::{Leader, LeaderLease};
 use super::leaders::Leaders;
 use super::quorum::Quorum;
 use super::worker::Worker;
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::{Election as Contest, Quorum as Nodes};
+use crate::lock::Election as Contest;
 
 /// An election: at most one leads at a time, and everybody else can see who does and what it
 /// proclaimed. [`quorumlock::Election`](crate::Election) for threads.
@@ -43,7 +43,7 @@ pub struct Election {
 }
 
 impl Quorum {
-    /// The election on `name`: see [`Quorum::election`](Nodes::election).
+    /// The election on `name`: see [`Quorum::election`](crate::Quorum::election).
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election { election: self.0.quorum.election(name), worker: self.0.clone() }
@@ -70,9 +70,18 @@ impl Election {
         Ok(Leader::new(office, self.worker.clone()))
     }
 
+    /// Waits until this caller leads, for as long as its options say: by default 10 s.
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign).
+    pub fn campaign_default(&self) -> Result<Leader> {
+        let office = self.worker.wait(self.election.campaign_default())??;
+        Ok(Leader::new(office, self.worker.clone()))
+    }
+
     /// Waits until this caller leads, runs `body`, and resigns.
     ///
-    /// A thread cannot be stopped: a body that runs for long asks its leader
+    /// A thread cannot be stopped: a body that runs for long asks what it is given
     /// ([`ensure`](crate::Lease::ensure), [`lost`](super::Lease::lost)) whether to go on. If the
     /// body panics, the office is given up in the background.
     ///
@@ -91,7 +100,7 @@ impl Election {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&Leader) -> T) -> Result<T> {
+    pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&LeaderLease) -> T) -> Result<T> {
         let leader = self.campaign(timeout)?;
         let output = body(&leader);
         leader.ensure(Duration::ZERO)?;
@@ -107,7 +116,7 @@ impl Election {
     pub fn try_run<T, E: From<Error>>(
         &self,
         timeout: Duration,
-        body: impl FnOnce(&Leader) -> Result<T, E>,
+        body: impl FnOnce(&LeaderLease) -> Result<T, E>,
     ) -> Result<T, E> {
         self.run(timeout, body)?
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::quorum::Quorum;
 use super::worker::Worker;
 use crate::error::Result;
-use crate::lock::{HeldNames as Names, Quorum as Nodes};
+use crate::lock::HeldNames as Names;
 use crate::protocol::Inspected;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
@@ -25,7 +25,7 @@ pub struct HeldNames {
 }
 
 impl Quorum {
-    /// Looks for all names that anybody holds: see [`Quorum::held_names`](Nodes::held_names).
+    /// Looks for all names that anybody holds: see [`Quorum::held_names`](crate::Quorum::held_names).
     ///
     /// # Examples
     /// ```

@@ -2,10 +2,10 @@
 
 use super::quorum::Quorum;
 use crate::error::Result;
-use crate::lock::{Members, Quorum as Nodes, Reset, Retired};
+use crate::lock::{Members, Reset, Retired};
 
 impl Quorum {
-    /// Asks all nodes which servers vote: see [`Quorum::members`](Nodes::members).
+    /// Asks all nodes which servers vote: see [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are part
@@ -23,10 +23,10 @@ impl Quorum {
         self.0.wait(self.0.quorum.members())?
     }
 
-    /// Retires a node, by its address: see [`Quorum::retire`](Nodes::retire).
+    /// Retires a node, by its address: see [`Quorum::retire`](crate::Quorum::retire).
     ///
     /// # Errors
-    /// As [`Quorum::retire`](Nodes::retire), and `Config` within a Tokio runtime; then nothing was
+    /// As [`Quorum::retire`](crate::Quorum::retire), and `Config` within a Tokio runtime; then nothing was
     /// sent.
     ///
     /// # Examples
@@ -42,7 +42,7 @@ impl Quorum {
         self.0.wait(self.0.quorum.retire(node))?
     }
 
-    /// Takes the retirement of a node back, by its address: see [`Quorum::reset`](Nodes::reset).
+    /// Takes the retirement of a node back, by its address: see [`Quorum::reset`](crate::Quorum::reset).
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
@@ -51,10 +51,10 @@ impl Quorum {
     }
 
     /// Teaches all nodes of `pupils` which tokens the nodes of this quorum have dealt: see
-    /// [`Quorum::teach`](Nodes::teach). **All clients of this one must have stopped.**
+    /// [`Quorum::teach`](crate::Quorum::teach). **All clients of this one must have stopped.**
     ///
     /// # Errors
-    /// As [`Quorum::teach`](Nodes::teach), and `Config` within a Tokio runtime; then nothing was
+    /// As [`Quorum::teach`](crate::Quorum::teach), and `Config` within a Tokio runtime; then nothing was
     /// sent.
     pub fn teach(&self, pupils: &Self) -> Result<u64> {
         self.0.wait(self.0.quorum.teach(&pupils.0.quorum))?

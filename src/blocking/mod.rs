@@ -56,7 +56,7 @@ mod worker;
 pub use election::Election;
 pub use guard::LockGuard;
 pub use held_names::HeldNames;
-pub use leader::Leader;
+pub use leader::{Leader, LeaderLease};
 pub use leaders::Leaders;
 pub use lease::Lease;
 pub use lock::QuorumLock;

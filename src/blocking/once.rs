@@ -12,7 +12,7 @@ use super::worker::{Worker, refuse_within_a_runtime};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
-use crate::lock::{Once as Job, OncePermit as Permit, Quorum as Nodes};
+use crate::lock::{Once as Job, OncePermit as Permit};
 
 /// Something to be done once in each period, by whoever of many comes first:
 /// [`quorumlock::Once`](crate::Once) for threads, which says what is promised and how to choose a
@@ -43,7 +43,7 @@ pub struct Once {
 }
 
 impl Quorum {
-    /// What is to be done once in each `period`, under `name`: see [`Quorum::once`](Nodes::once).
+    /// What is to be done once in each `period`, under `name`: see [`Quorum::once`](crate::Quorum::once).
     #[must_use]
     pub fn once(&self, name: impl AsRef<str>, period: Duration) -> Once {
         Once { job: self.0.quorum.once(name, period), worker: self.0.clone() }

@@ -78,6 +78,22 @@ impl QuorumRwLock {
         self.worker.wait(self.lock.write(timeout))?.map(|guard| self.writer(guard))
     }
 
+    /// Acquires it as a reader, waiting for as long as its options say: by default 10 s.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_default(&self) -> Result<ReadGuard> {
+        self.worker.wait(self.lock.read_default())?.map(|guard| self.reader(guard))
+    }
+
+    /// Acquires it as the writer, waiting for as long as its options say: by default 10 s.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_default(&self) -> Result<WriteGuard> {
+        self.worker.wait(self.lock.write_default())?.map(|guard| self.writer(guard))
+    }
+
     /// Makes one try to read, and waits for nobody. `None` means that a writer holds it or waits;
     /// an error means that nobody can tell.
     ///

@@ -10,7 +10,7 @@ use super::quorum::Quorum;
 use super::worker::Worker;
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::{Quorum as Nodes, QuorumSemaphore as Semaphore};
+use crate::lock::QuorumSemaphore as Semaphore;
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder. [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
@@ -41,14 +41,14 @@ pub struct QuorumSemaphore {
 }
 
 impl Quorum {
-    /// The semaphore on `name` with so many permits: see [`Quorum::semaphore`](Nodes::semaphore).
+    /// The semaphore on `name` with so many permits: see [`Quorum::semaphore`](crate::Quorum::semaphore).
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         QuorumSemaphore { semaphore: self.0.quorum.semaphore(name, permits), worker: self.0.clone() }
     }
 
     /// The semaphore on `name` with options of its own: see
-    /// [`Quorum::semaphore_with`](Nodes::semaphore_with).
+    /// [`Quorum::semaphore_with`](crate::Quorum::semaphore_with).
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.

@@ -11,7 +11,7 @@ use super::quorum::Quorum;
 use super::worker::Worker;
 use crate::error::{NodeReport, Result};
 use crate::lease::Released;
-use crate::lock::{Quorum as Nodes, Session as Lease};
+use crate::lock::Session as Lease;
 use crate::rules::LostReason;
 
 thread_local! {
@@ -59,7 +59,7 @@ pub struct Session {
 
 impl Quorum {
     /// The session of this quorum that has this [`id`](Session::id), for other code of the process:
-    /// see [`Quorum::join_session`](Nodes::join_session).
+    /// see [`Quorum::join_session`](crate::Quorum::join_session).
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         let session = self.0.quorum.join_session(id)?;
@@ -70,6 +70,14 @@ impl Quorum {
 impl Session {
     pub(super) const fn new(session: Lease, worker: Arc<Worker>) -> Self {
         Self { session, worker }
+    }
+
+    pub(super) fn not_lost(&self) -> Result<()> {
+        self.session.not_lost()
+    }
+
+    pub(super) fn end(&self) {
+        self.session.end();
     }
 
     /// By this, other code of the same process finds the session: [`Quorum::join_session`] on the

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::confirmed::confirmed;
 use super::quorum::Quorum;
 use super::session::Session;
 use super::worker::Worker;
 use crate::config::LockOptions;
-use crate::error::Result;
-use crate::lock::{Quorum as Nodes, SessionBuilder as Builder};
+use crate::error::{Error, Result};
+use crate::lock::SessionBuilder as Builder;
 
 /// Options of a session, on the way to [`grant`](Self::grant).
 ///
@@ -32,7 +33,7 @@ pub struct SessionBuilder {
 }
 
 impl Quorum {
-    /// A session, which owns many locks: see [`Quorum::session`](Nodes::session).
+    /// A session, which owns many locks: see [`Quorum::session`](crate::Quorum::session).
     /// [`grant`](SessionBuilder::grant) begins it.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder { builder: self.0.quorum.session(), worker: self.0.clone() }
@@ -62,6 +63,69 @@ impl SessionBuilder {
         let Self { builder, worker } = self;
         let session = worker.wait(builder.grant(timeout))??;
         Ok(Session::new(session, worker))
+    }
+
+    /// Begins the session, waiting for as long as its options say: by default 10 s.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant).
+    pub fn grant_default(self) -> Result<Session> {
+        let Self { builder, worker } = self;
+        let session = worker.wait(builder.grant_default())??;
+        Ok(Session::new(session, worker))
+    }
+
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it, for all
+    /// its handles, also where the body panics.
+    ///
+    /// A thread cannot be stopped: a body that runs for long asks its session
+    /// ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether to go on. Where somebody else
+    /// revokes it, the body goes on, and finds it ended.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. A
+    /// revocation that no quorum confirms is not an error here.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// quorum.session().try_run(5 * second, |session| session.lock(["chunk/1", "chunk/2"], 5 * second))?;
+    /// assert!(quorum.lock("chunk/1").try_acquire()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<T>(self, timeout: Duration, body: impl FnOnce(&Session) -> T) -> Result<T> {
+        let session = Ending(self.grant(timeout)?);
+        let output = body(&session.0);
+        session.0.not_lost()?;
+        confirmed(session.0.revoke());
+        Ok(output)
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// session is revoked whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    pub fn try_run<T, E: From<Error>>(
+        self,
+        timeout: Duration,
+        body: impl FnOnce(&Session) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(timeout, body)?
+    }
+}
+
+/// A session that ends for all its handles when this is dropped.
+struct Ending(Session);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
