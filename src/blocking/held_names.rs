@@ -25,7 +25,8 @@ pub struct HeldNames {
 }
 
 impl Quorum {
-    /// Looks for all names that anybody holds: see [`Quorum::held_names`](crate::Quorum::held_names).
+    /// Looks for all names that anybody holds: see
+    /// [`Quorum::held_names`](crate::Quorum::held_names).
     ///
     /// # Examples
     /// ```

@@ -46,8 +46,8 @@ impl LeaderLease {
     /// [`LeaderLease::proclaim`](crate::LeaderLease::proclaim).
     ///
     /// # Errors
-    /// As [`LeaderLease::proclaim`](crate::LeaderLease::proclaim), and `Config` within a Tokio runtime; then
-    /// nothing was sent.
+    /// As [`LeaderLease::proclaim`](crate::LeaderLease::proclaim), and `Config` within a Tokio
+    /// runtime; then nothing was sent.
     pub fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         self.lease.worker().wait(self.view.proclaim(value))?
     }

@@ -8,8 +8,8 @@ impl Quorum {
     /// Asks all nodes which servers vote: see [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
-    /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are part
-    /// of the result.
+    /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
+    /// part of the result.
     ///
     /// # Examples
     /// ```
@@ -26,8 +26,8 @@ impl Quorum {
     /// Retires a node, by its address: see [`Quorum::retire`](crate::Quorum::retire).
     ///
     /// # Errors
-    /// As [`Quorum::retire`](crate::Quorum::retire), and `Config` within a Tokio runtime; then nothing was
-    /// sent.
+    /// As [`Quorum::retire`](crate::Quorum::retire), and `Config` within a Tokio runtime; then
+    /// nothing was sent.
     ///
     /// # Examples
     /// ```
@@ -42,7 +42,8 @@ impl Quorum {
         self.0.wait(self.0.quorum.retire(node))?
     }
 
-    /// Takes the retirement of a node back, by its address: see [`Quorum::reset`](crate::Quorum::reset).
+    /// Takes the retirement of a node back, by its address: see
+    /// [`Quorum::reset`](crate::Quorum::reset).
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
@@ -54,8 +55,8 @@ impl Quorum {
     /// [`Quorum::teach`](crate::Quorum::teach). **All clients of this one must have stopped.**
     ///
     /// # Errors
-    /// As [`Quorum::teach`](crate::Quorum::teach), and `Config` within a Tokio runtime; then nothing was
-    /// sent.
+    /// As [`Quorum::teach`](crate::Quorum::teach), and `Config` within a Tokio runtime; then
+    /// nothing was sent.
     pub fn teach(&self, pupils: &Self) -> Result<u64> {
         self.0.wait(self.0.quorum.teach(&pupils.0.quorum))?
     }

@@ -43,7 +43,8 @@ pub struct Once {
 }
 
 impl Quorum {
-    /// What is to be done once in each `period`, under `name`: see [`Quorum::once`](crate::Quorum::once).
+    /// What is to be done once in each `period`, under `name`: see
+    /// [`Quorum::once`](crate::Quorum::once).
     #[must_use]
     pub fn once(&self, name: impl AsRef<str>, period: Duration) -> Once {
         Once { job: self.0.quorum.once(name, period), worker: self.0.clone() }

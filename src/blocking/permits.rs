@@ -15,7 +15,8 @@ use crate::rules::LostReason;
 ///
 /// All but [`lost`](Self::lost) it has from [`quorumlock::PermitsLease`](crate::PermitsLease):
 /// [`permits`](crate::PermitsLease::permits), [`is_held`](crate::PermitsLease::is_held),
-/// [`ensure`](crate::PermitsLease::ensure) and so on. It keeps the quorum's thread, not the permits.
+/// [`ensure`](crate::PermitsLease::ensure) and so on. It keeps the quorum's thread, not the
+/// permits.
 ///
 /// # Examples
 /// ```

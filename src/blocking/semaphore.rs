@@ -41,7 +41,8 @@ pub struct QuorumSemaphore {
 }
 
 impl Quorum {
-    /// The semaphore on `name` with so many permits: see [`Quorum::semaphore`](crate::Quorum::semaphore).
+    /// The semaphore on `name` with so many permits: see
+    /// [`Quorum::semaphore`](crate::Quorum::semaphore).
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         QuorumSemaphore { semaphore: self.0.quorum.semaphore(name, permits), worker: self.0.clone() }
@@ -68,8 +69,8 @@ impl QuorumSemaphore {
     /// [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire).
     ///
     /// # Errors
-    /// As [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire), and `Config` within a Tokio
-    /// runtime.
+    /// As [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire), and `Config` within a
+    /// Tokio runtime.
     pub fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let guard = self.worker.wait(self.semaphore.acquire(many, timeout))??;
         Ok(PermitsGuard::new(guard, self.worker.clone()))
@@ -85,8 +86,8 @@ impl QuorumSemaphore {
     }
 
     /// Takes `many` permits if they are free, and waits for nobody. `None` means that fewer are
-    /// free, or that others wait for some or acquire them at this moment; an error means that nobody
-    /// can tell.
+    /// free, or that others wait for some or acquire them at this moment; an error means that
+    /// nobody can tell.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote; else as [`acquire`](Self::acquire).

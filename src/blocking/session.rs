@@ -91,8 +91,8 @@ impl Session {
     /// [`Session::lock`](crate::Session::lock).
     ///
     /// # Errors
-    /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. What was held
-    /// before is held still, unless the session is lost.
+    /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. What was
+    /// held before is held still, unless the session is lost.
     pub fn lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>, timeout: Duration) -> Result<()> {
         self.worker.wait(self.session.lock(names, timeout))?
     }
@@ -109,8 +109,8 @@ impl Session {
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
-    /// As [`Session::unlock`](crate::Session::unlock). `Config` within a Tokio runtime; then nothing
-    /// was freed.
+    /// As [`Session::unlock`](crate::Session::unlock). `Config` within a Tokio runtime; then
+    /// nothing was freed.
     pub fn unlock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Released> {
         self.worker.wait(self.session.unlock(names))?
     }

@@ -53,8 +53,8 @@ impl SessionBuilder {
         Self { builder: self.builder.options(options), ..self }
     }
 
-    /// Begins the session, as soon as a quorum of nodes votes; waits for that for `timeout` at most:
-    /// see [`SessionBuilder::grant`](crate::SessionBuilder::grant).
+    /// Begins the session, as soon as a quorum of nodes votes; waits for that for `timeout` at
+    /// most: see [`SessionBuilder::grant`](crate::SessionBuilder::grant).
     ///
     /// # Errors
     /// As [`SessionBuilder::grant`](crate::SessionBuilder::grant), and `Config` within a Tokio
@@ -75,8 +75,8 @@ impl SessionBuilder {
         Ok(Session::new(session, worker))
     }
 
-    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it, for all
-    /// its handles, also where the body panics.
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it, for
+    /// all its handles, also where the body panics.
     ///
     /// A thread cannot be stopped: a body that runs for long asks its session
     /// ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether to go on. Where somebody else
@@ -93,7 +93,8 @@ impl SessionBuilder {
     /// use std::time::Duration;
     ///
     /// let second = Duration::from_secs(1);
-    /// quorum.session().try_run(5 * second, |session| session.lock(["chunk/1", "chunk/2"], 5 * second))?;
+    /// let chunks = ["chunk/1", "chunk/2"];
+    /// quorum.session().try_run(5 * second, |session| session.lock(chunks, 5 * second))?;
     /// assert!(quorum.lock("chunk/1").try_acquire()?.is_some());
     /// # Ok(())
     /// # }
