@@ -172,8 +172,9 @@ impl Election {
     ///
     /// Nodes push that there may be something new, and the stream then asks them what it is: so a
     /// change is seen about a round trip after a node knows of it. What was pushed is never taken
-    /// for true; an answer of a quorum is. A pushed message may be lost, so each stream also asks
-    /// every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
+    /// for true; an answer of a quorum is. Looks begin 30 ms apart at least, however much is pushed. A
+    /// pushed message may be lost, and a node pushes at most 1,000 in one call; so each stream also
+    /// asks every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
     /// to four times a second: if this client's user may not subscribe to its channel
     /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If
     /// only the leader's user may not publish there, changes are seen after up to 5 s. A node that

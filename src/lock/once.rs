@@ -100,7 +100,8 @@ impl Once {
     /// Where several claim at the same moment, none of them may win a quorum. They give back what
     /// they were granted and try again after a random while, for two round timeouts at most: so the
     /// work of a period is not skipped because many came for it at once. If such a caller dies before
-    /// it has given that back, its node grants nothing until the period ends.
+    /// it has given that back, its node grants nothing until the period ends. A node that is gone gets
+    /// it back within a minute after it has come back, as long as this process lives.
     ///
     /// # Errors
     /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one

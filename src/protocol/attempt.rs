@@ -10,7 +10,7 @@ use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
 use super::places::Places;
-use super::release::{Cleanup, Whom};
+use super::release::{Cleanup, Undoing, Whom};
 use super::round::Round;
 use super::voters::Voters;
 use super::who::Who;
@@ -269,9 +269,14 @@ impl<'a> Attempt<'a> {
             let next = self.next(ballot);
             let release = Release { stance, ballot, next, ..Release::of(&last) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
-            let cleanup = Cleanup::start_for(self.voters, release, whom, waits);
+            let cleanup = Cleanup::start_for(self.voters, self.undoing(release), whom, waits);
             self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
         }
+    }
+
+    /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
+    const fn undoing(&self, release: Release) -> Undoing {
+        Undoing { release, lease: self.limits.validity.ttl() }
     }
 
     /// What a reader gives up is handed over to nobody: others may read still.
@@ -329,7 +334,8 @@ impl Drop for Attempt<'_> {
             let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
             let release = Release::of(last);
             let next = self.next(ballot);
-            let cleanup = Cleanup::start(self.voters, Release { ballot, next, ..release }, whom);
+            let undoing = self.undoing(Release { ballot, next, ..release });
+            let cleanup = Cleanup::start(self.voters, undoing, whom);
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }

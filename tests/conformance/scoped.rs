@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::common::logs::Logs;
 use crate::common::{PATIENCE, eventually};
-use crate::world::World;
+use crate::world::{Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_millis(1_500);
@@ -286,6 +286,37 @@ async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
     world.freed("a").await;
 }
 
+/// What the body gave away does not keep it.
+async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World) {
+    let client = world.client().await;
+    let (gives, mut given) = tokio::sync::mpsc::unbounded_channel::<Session>();
+    let endless = async |session: Session| {
+        session.lock(["a"], 5 * SECOND).await.unwrap();
+        gives.send(session).unwrap();
+        pending::<()>().await;
+    };
+    let session = tokio::select! {
+        _ = client.session().run(5 * SECOND, endless) => unreachable!("it is endless"),
+        session = given.recv() => session.unwrap(),
+    };
+    assert!(!session.is_alive());
+    world.freed("a").await;
+}
+
+/// While it keeps its thread, nobody renews anything and nobody drops it.
+#[tokio::test]
+async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
+    let world = Redis::start(3).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(SECOND / 4)).await;
+    for face in FACES {
+        let late = async { std::thread::sleep(SECOND / 2) };
+        assert!(face.run(&client, 5 * SECOND, late).await.unwrap_err().is_lost(), "{face:?}");
+        let late = async { Ok(std::thread::sleep(SECOND / 2)) };
+        let ran = face.try_run(&client, 5 * SECOND, late).await;
+        assert!(matches!(&ran, Err(Failed::Lock(error)) if error.is_lost()), "{face:?}: {ran:?}");
+    }
+}
+
 /// Work may be spawned: its future is `Send`.
 async fn a_task_of_its_own_runs_a_body(world: impl World) {
     let client = world.client().await;
@@ -339,6 +370,7 @@ both! {
         what_a_body_was_given_keeps_nothing_when_it_has_ended,
         a_leaders_body_proclaims,
         a_body_that_revokes_its_session_goes_on,
+        who_drops_a_body_ends_its_session_for_all_its_handles,
         a_task_of_its_own_runs_a_body,
         what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say,
         a_session_waits_for_a_quorum_for_as_long_as_its_options_say;

@@ -132,6 +132,7 @@ pub static SCENES: &[Scene] = &[
     scene!(once::renewed_before_it_is_done),
     scene!(once::many_claim_a_period_at_once),
     scene!(once::who_was_not_first_keeps_no_period),
+    scene!(once::who_splits_the_votes_for_a_period_tries_again),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
