@@ -16,7 +16,9 @@
 //! **Within a Tokio runtime every call is refused** with a `Config` error, in
 //! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html) too: a call
 //! that waits would keep the runtime's thread from everything else. There is
-//! [`quorumlock::Quorum`](crate::Quorum) for those. Dropping quorums and guards is fine everywhere.
+//! [`quorumlock::Quorum`](crate::Quorum) for those. What a call would have used up, as
+//! [`LockGuard::release`] does, is released in the background then. Dropping quorums and guards is
+//! fine everywhere, and so is what asks no node, such as [`Session::held`].
 //!
 //! # Examples
 //! ```
