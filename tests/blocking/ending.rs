@@ -10,7 +10,8 @@ use quorumlock::LostReason;
 use quorumlock::blocking::Quorum;
 
 use crate::common::PATIENCE;
-use crate::world::{HOUR, SECOND, World, eventually};
+use crate::common::server::Server;
+use crate::world::{HOUR, SECOND, World, eventually, freed, lasting};
 
 /// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
 type Kept = (&'static str, Box<dyn Send>);
@@ -69,7 +70,16 @@ fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
         eventually("it has its thread", || threads() > 0);
         drop(last);
         eventually(what, || threads() == 0);
-        drop(servers);
+        all_is_released(&servers);
+    }
+}
+
+fn all_is_released(servers: &[Server]) {
+    if !servers.is_empty() {
+        let other = Quorum::connect(lasting(servers)).unwrap();
+        for name in ["lock", "permits/0", "leader", "session", "read", "written"] {
+            freed(&other, name);
+        }
     }
 }
 

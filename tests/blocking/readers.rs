@@ -91,6 +91,7 @@ fn a_thread_learns_that_it_was_lost_or_was_not(world: &World) {
     let lease = reader.lease();
     let watch = thread::spawn(move || lease.lost(Duration::MAX));
     reader.release().unwrap();
+    eventually("the watch ends", || watch.is_finished());
     assert_eq!(watch.join().unwrap().unwrap(), None, "it was released");
     let error = lock.run_write(PATIENCE, |lease| {
         client.revoke("a").unwrap();

@@ -71,6 +71,7 @@ fn a_thread_learns_that_they_were_lost_or_were_not(world: &World) {
     let lease = guard.lease();
     let watch = thread::spawn(move || lease.lost(Duration::MAX));
     guard.release().unwrap();
+    eventually("the watch ends", || watch.is_finished());
     assert_eq!(watch.join().unwrap().unwrap(), None, "they were released");
     let error = semaphore.run(2, PATIENCE, |lease| {
         client.revoke("a/1").unwrap();

@@ -8,7 +8,7 @@ use quorumlock::blocking::{Quorum, Session};
 use quorumlock::{Error, LostReason, Released};
 
 use crate::common::PATIENCE;
-use crate::world::{MS, SECOND, World, freed, is_free};
+use crate::world::{MS, SECOND, World, eventually, freed, is_free};
 
 const NO_NAMES: [&str; 0] = [];
 
@@ -69,6 +69,7 @@ fn a_thread_learns_that_a_session_was_lost_or_was_not(world: &World) {
         move || session.lost(Duration::MAX)
     });
     revoked.revoke().unwrap();
+    eventually("the watch ends", || watch.is_finished());
     assert_eq!(watch.join().unwrap().unwrap(), None, "it was revoked");
     let lost = brief();
     lost.lock(["a", "b"], SECOND).unwrap();
