@@ -7,11 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use quorumlock::LostReason;
-use quorumlock::blocking::Quorum;
+use quorumlock::blocking::{Quorum, Session};
 
 use crate::common::PATIENCE;
-use crate::common::server::Server;
-use crate::world::{HOUR, SECOND, World, eventually, freed, lasting};
+use crate::world::{HOUR, SECOND, World, eventually, freed, is_free, lasting, servers};
 
 /// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
 type Kept = (&'static str, Box<dyn Send>);
@@ -20,8 +19,6 @@ fn kept(quorum: &Quorum) -> Vec<Kept> {
     let guard = quorum.lock("lock").acquire(SECOND).unwrap();
     let permits = quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap();
     let leader = quorum.election("leader").campaign(SECOND).unwrap();
-    let session = quorum.session().grant(PATIENCE).unwrap();
-    session.lock(["session"], SECOND).unwrap();
     vec![
         ("a lock", Box::new(quorum.lock("free"))),
         ("a lease", Box::new(guard.lease())),
@@ -33,7 +30,7 @@ fn kept(quorum: &Quorum) -> Vec<Kept> {
         ("a lease of permits", Box::new(permits.lease())),
         ("permits", Box::new(permits)),
         ("a builder of sessions", Box::new(quorum.session())),
-        ("a session", Box::new(session)),
+        ("a session", Box::new(session(quorum))),
         ("an election", Box::new(quorum.election("free"))),
         ("a lease of an office", Box::new(leader.lease())),
         ("a leader", Box::new(leader)),
@@ -70,16 +67,7 @@ fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
         eventually("it has its thread", || threads() > 0);
         drop(last);
         eventually(what, || threads() == 0);
-        all_is_released(&servers);
-    }
-}
-
-fn all_is_released(servers: &[Server]) {
-    if !servers.is_empty() {
-        let other = Quorum::connect(lasting(servers)).unwrap();
-        for name in ["lock", "permits/0", "leader", "session", "read", "written"] {
-            freed(&other, name);
-        }
+        drop(servers);
     }
 }
 
@@ -117,4 +105,36 @@ fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
     let told = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("no thread stayed"), "{told}\n{failed}");
+}
+
+/// What holds a name: the name, and what acquires it.
+type Holder = (&'static str, fn(&Quorum) -> Box<dyn Send>);
+
+fn session(quorum: &Quorum) -> Session {
+    let session = quorum.session().grant(PATIENCE).unwrap();
+    session.lock(["session"], SECOND).unwrap();
+    session
+}
+
+/// The runtime that sends the release ends with it.
+#[test]
+fn what_is_dropped_last_of_all_is_released() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let holders: [Holder; 6] = [
+        ("lock", |quorum| Box::new(quorum.lock("lock").acquire(SECOND).unwrap())),
+        ("read", |quorum| Box::new(quorum.rw_lock("read").read(SECOND).unwrap())),
+        ("written", |quorum| Box::new(quorum.rw_lock("written").write(SECOND).unwrap())),
+        ("permits/0", |quorum| Box::new(quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap())),
+        ("leader", |quorum| Box::new(quorum.election("leader").campaign(SECOND).unwrap())),
+        ("session", |quorum| Box::new(session(quorum))),
+    ];
+    for _ in 0..10 {
+        for (name, hold) in holders {
+            let held = hold(&Quorum::connect(lasting(&servers)).unwrap());
+            assert!(!is_free(&other, name), "{name}");
+            drop(held);
+            freed(&other, name);
+        }
+    }
 }
