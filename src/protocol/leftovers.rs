@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -29,9 +30,9 @@ pub(crate) trait Leftover: fmt::Debug + Send + Sync {
     /// How often it was tried.
     fn tries(&self) -> u32;
 
-    /// Whether it has been tried for as long as a lease lasts, and nodes may hold what it is for far
-    /// longer.
-    fn has_time(&self) -> bool;
+    /// For how long it has been tried, where that is longer than a lease lasts: nodes may hold what it
+    /// is for far longer.
+    fn overtime(&self) -> Option<Duration>;
 }
 
 /// Where they wait until they are tried again.

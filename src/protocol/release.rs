@@ -56,6 +56,7 @@ pub(crate) struct Cleanup {
     whom: Whom,
     /// Whoever keeps its place in line, until it has gone or has the lock.
     waits: Weak<InLine>,
+    began: Tick,
     /// When whatever was left behind has expired by itself.
     until: Tick,
     /// When a lease of it would have ended. That is earlier where nodes keep it for longer.
@@ -126,6 +127,7 @@ impl Cleanup {
             voters: Arc::downgrade(voters),
             whom,
             waits,
+            began: now,
             until: now + release.ttl,
             lease: now + lease,
             release: Release { grace: voters.grace(), ..release },
@@ -222,8 +224,9 @@ impl Leftover for Cleanup {
         self.state().tries
     }
 
-    fn has_time(&self) -> bool {
-        self.voters.upgrade().is_some_and(|voters| voters.host.now() >= self.lease)
+    fn overtime(&self) -> Option<Duration> {
+        let now = self.voters.upgrade()?.host.now();
+        (now >= self.lease).then(|| now.since(self.began))
     }
 }
 

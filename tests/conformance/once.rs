@@ -206,8 +206,8 @@ async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl W
     assert!(client.once("a", HOUR).claim().await.unwrap().is_some());
 }
 
-/// A node hangs for the whole period in which it was asked for by those who were refused. All the
-/// time a plain lock's ttl lasts they are sent to it often, and later once or twice a minute.
+/// A node hangs while those were refused who asked it too. For as long as a ttl lasts the releases
+/// are sent to it often, and in the end once or twice a minute.
 #[tokio::test(start_paused = true)]
 async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     let world = Memory::start(3).await;
@@ -221,7 +221,7 @@ async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     assert!(soon > 1, "{soon}");
     tokio::time::sleep(30 * 60 * SECOND).await;
     let rarely = released() - soon;
-    assert!((29..=62).contains(&rarely), "{rarely} in half an hour");
+    assert!((25..=70).contains(&rarely), "{rarely} in half an hour");
     world.resume(2);
     client.quiet().await;
 }

@@ -39,7 +39,8 @@ async fn read_and_written(locks: &dyn LockProvider) {
     assert!(prices.try_write().await.unwrap().is_none());
     assert!(prices.write(Duration::ZERO).await.unwrap_err().is_timeout());
     let read = prices.run_read(5 * SECOND, |lease| async move { lease.token() }).await.unwrap();
-    (one.release().await.unwrap(), other.release().await.unwrap());
+    one.release().await.unwrap();
+    other.release().await.unwrap();
     let written = prices.try_run_write(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
     assert!(read < written);
     let read = prices.try_run_read(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();

@@ -311,7 +311,10 @@ async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
     for face in FACES {
         let late = async { std::thread::sleep(SECOND / 2) };
         assert!(face.run(&client, 5 * SECOND, late).await.unwrap_err().is_lost(), "{face:?}");
-        let late = async { Ok(std::thread::sleep(SECOND / 2)) };
+        let late = async {
+            std::thread::sleep(SECOND / 2);
+            Ok(())
+        };
         let ran = face.try_run(&client, 5 * SECOND, late).await;
         assert!(matches!(&ran, Err(Failed::Lock(error)) if error.is_lost()), "{face:?}: {ran:?}");
     }
