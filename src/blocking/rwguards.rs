@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::lease::Released;
 use crate::lock::{ReadGuard as Reader, WriteGuard as Writer};
 
-/// A [`QuorumRwLock`](super::QuorumRwLock) held as a reader. It is renewed as long as this lives, and released when it
-/// is dropped.
+/// A [`QuorumRwLock`](super::QuorumRwLock) held as a reader. It is renewed as long as this lives,
+/// and released when it is dropped.
 ///
 /// # Examples
 /// ```
@@ -76,8 +76,8 @@ impl fmt::Debug for ReadGuard {
     }
 }
 
-/// A [`QuorumRwLock`](super::QuorumRwLock) held as the writer. It is renewed as long as this lives, and released when it
-/// is dropped.
+/// A [`QuorumRwLock`](super::QuorumRwLock) held as the writer. It is renewed as long as this lives,
+/// and released when it is dropped.
 ///
 /// # Examples
 /// ```
