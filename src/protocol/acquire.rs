@@ -323,7 +323,7 @@ impl Claimant<'_> {
             if decision.is_some() || (!changed && until == limit) {
                 return decision;
             }
-            lifts = attempt.lifts_early_at();
+            lifts = attempt.lifts_after(self.voters.host.now());
         }
     }
 
