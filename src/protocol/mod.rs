@@ -3,6 +3,7 @@
 mod acquire;
 mod attempt;
 mod census;
+mod defeat;
 mod doubts;
 mod ear;
 pub(crate) mod enrol;

@@ -158,7 +158,10 @@ impl<V: Votes> Acquisition<V> {
         }
         let voters = electorate.of(tally.granted(), ask.t0);
         let open = electorate.of(tally.unheard().without(tally.silent_nodes()), ask.t0);
-        let decision = match tally.verdict()? {
+        let Some(verdict) = tally.verdict() else {
+            return (tally.may_lift() && self.may_lift()).then_some(Decision::Lift);
+        };
+        let decision = match verdict {
             Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, voters))
             }

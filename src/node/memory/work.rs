@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::entry::{Entry, Hold, Kept};
 use super::millis;
 use super::store::Store;
+use crate::node::inspection::Inspection;
 use crate::node::operation::{
     Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
 };
-use crate::node::reply::{Inspection, Outcome};
+use crate::node::reply::Outcome;
 
 impl Store {
     /// Carries out one operation at the node's time `now`, which is the time since any fixed

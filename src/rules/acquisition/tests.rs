@@ -72,6 +72,20 @@ fn stale_ballots_are_lifted_three_times() {
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
+/// Of nodes that others share, fences rise faster than a far node answers.
+#[test]
+fn a_ballot_is_lifted_before_a_far_node_has_answered_and_not_once_more_than_it_may() {
+    let mut acquisition = acquisition(1_000);
+    for ballot in 0..3 {
+        ask(&mut acquisition, 0, ballot, &[Vote::Granted, Vote::Stale]);
+        assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Lift));
+    }
+    ask(&mut acquisition, 0, 3, &[Vote::Granted, Vote::Stale]);
+    assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far one may grant it");
+    acquisition.last_mut().unwrap().votes.count(2, Vote::Granted);
+    assert!(matches!(acquisition.decide(at(2), &Handovers::default()), Some(Decision::Won(_))));
+}
+
 #[test]
 fn what_an_earlier_ask_may_have_left_is_not_forgotten_when_the_last_was_never_sent() {
     let mut acquisition = acquisition(1_000);
