@@ -104,6 +104,12 @@ impl Lease {
         watch::lost(&*self.0).await
     }
 
+    /// Waits until the lock is over: why it was lost, or `None` where it was released.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        watch::outcome(&*self.0).await
+    }
+
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled
     /// by a release.
     ///

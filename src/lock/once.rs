@@ -277,4 +277,10 @@ impl OncePermit {
     pub async fn undo(self) -> Result<Released> {
         self.guard.undo().await
     }
+
+    /// The same, and waits for nothing.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn give_back(self) {
+        self.guard.give_back();
+    }
 }

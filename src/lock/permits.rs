@@ -104,6 +104,12 @@ impl PermitsLease {
         self.0.locks.until_lost().await
     }
 
+    /// Waits until they are over: why they were lost, or `None` where they were released.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        self.0.locks.outcome().await
+    }
+
     /// A token that is cancelled when they are lost, for whatever takes one; as
     /// [`Lease::cancellation`](crate::Lease::cancellation).
     #[must_use]
