@@ -191,7 +191,10 @@ pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};
 pub use rules::{LostReason, NodeSet};
 
-// Its examples compile.
+// Their examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/migrating.md")]
+struct Migrating;

@@ -20,6 +20,7 @@ use crate::node::vote::told;
 use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
+use crate::rules::waiting::gathering;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
@@ -158,8 +159,20 @@ impl<'a> Attempt<'a> {
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
+            None if self.lifts_at(&handed).is_some_and(|at| now >= at) => Some(Decision::Lift),
             decision => decision,
         }
+    }
+
+    /// From when on all are asked with a higher ballot though some have not answered, if that is
+    /// worth it: those that are no further away than a quorum usually is have had their time.
+    pub(super) fn lifts_early_at(&self) -> Option<Tick> {
+        self.lifts_at(&self.handed())
+    }
+
+    fn lifts_at(&self, handed: &Handovers) -> Option<Tick> {
+        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
+        self.t0().filter(|_| may).map(|t0| t0 + gathering(self.voters.round_trip(), 0, 0))
     }
 
     fn handed(&self) -> Handovers {

@@ -180,6 +180,12 @@ impl Voters {
         self.ballots.seen(fence, self.host.wall());
     }
 
+    /// Whether a fence is so far ahead of the wall clock that it must not become that of nodes which
+    /// do not have it, unless there is no other way.
+    pub(super) fn is_far(&self, fence: u64) -> bool {
+        Ballots::is_far(fence, self.host.wall())
+    }
+
     /// The place in all queues of an acquisition that begins now, in microseconds: by the nodes'
     /// clocks, so that a client whose wall clock is wrong is neither before nor behind all others.
     /// Of the nodes whose clock is known the median counts, of two in the middle the lower one.

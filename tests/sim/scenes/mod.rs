@@ -119,6 +119,7 @@ pub static SCENES: &[Scene] = &[
     scene!(sets::a_set_among_locks_on_its_names),
     scene!(sets::sets_that_overlap),
     scene!(sets::who_waits_for_a_set_dies),
+    scene!(sets::sets_that_overlap_beside_a_far_node),
     scene!(readers::readers_among_writers),
     scene!(readers::a_writer_among_readers),
     scene!(readers::a_reader_that_died_among_others),
