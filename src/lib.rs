@@ -183,6 +183,7 @@ pub use lock::{
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
+pub use node::redis::Transport;
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;
