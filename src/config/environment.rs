@@ -140,7 +140,11 @@ mod tests {
             ("QUORUMLOCK_TTL", "1ms", "QUORUMLOCK_TTL is 1 ms; use 100 ms to 24 h"),
             ("QUORUMLOCK_TIMEOUT", "secret", "QUORUMLOCK_TIMEOUT: not a duration"),
             ("QUORUMLOCK_MAX_TTL", "secret", "QUORUMLOCK_MAX_TTL: not a duration"),
-            ("QUORUMLOCK_TRANSPORT", "secret", "QUORUMLOCK_TRANSPORT: no transport has that name; use fred or redis-rs"),
+            (
+                "QUORUMLOCK_TRANSPORT",
+                "secret",
+                "QUORUMLOCK_TRANSPORT: no transport has that name; use fred or redis-rs",
+            ),
             (
                 "QUORUMLOCK_NODES",
                 "redis://eu,secret",

@@ -234,7 +234,9 @@ mod tests {
     #[test]
     fn a_configuration_is_read_from_what_serde_reads() {
         let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
-        let config = read(r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "nodes": [{"url": "redis://eu"}]}"#).unwrap();
+        let config =
+            read(r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "nodes": [{"url": "redis://eu"}]}"#)
+                .unwrap();
         assert_eq!(config.transport, Some(Transport::Fred));
         assert_eq!((config.ttl, config.key_prefix.as_deref()), (Some(Duration::from_secs(90)), Some("app:")));
         assert_eq!(config.addresses().unwrap(), ["redis://eu"]);

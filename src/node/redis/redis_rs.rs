@@ -16,7 +16,6 @@ use futures::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisResult, Value as RedisValue};
 use tokio::task::coop::unconstrained;
-use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
@@ -24,7 +23,7 @@ use crate::node::reply::{Fault, FaultKind};
 use driver::Driver;
 use errors::{fault, refused_by, unusable};
 use pushes::Pushes;
-use socket::{Log, Socket};
+use socket::{Log, Socket, within};
 
 /// Dials a server with redis-rs.
 #[derive(Debug)]
@@ -68,8 +67,8 @@ impl RedisRsConnection {
         let pushes = Arc::<Pushes>::default();
         let greeting = greeting(endpoint);
         let opened = MultiplexedConnection::new_with_config(&greeting, socket, config(&pushes));
-        let late = |_| Fault::new(FaultKind::Down, "connected, but no answer to HELLO in time");
-        let opened = timeout(step, opened).await.map_err(late)?;
+        let late = || Fault::new(FaultKind::Down, "connected, but no answer to HELLO in time");
+        let opened = within(step, opened).await.ok_or_else(late)?;
         let (client, work) = opened.map_err(|error| unusable(endpoint, &error, &log))?;
         let driver = Arc::new(Driver::new(work.boxed(), log.clone()));
         Ok(Self { client, driver, pushes, log, timeout: step })
@@ -83,10 +82,10 @@ impl RedisRsConnection {
     ) -> Answer<U> {
         let (driver, limit) = (self.driver.clone(), self.timeout);
         let answer = async move {
-            match timeout(limit, driver.driven(pin!(reply))).await {
-                Ok(Ok(reply)) => read(reply),
-                Ok(Err(error)) => Err(fault(&error)),
-                Err(_) => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
+            match within(limit, driver.driven(pin!(reply))).await {
+                Some(Ok(reply)) => read(reply),
+                Some(Err(error)) => Err(fault(&error)),
+                None => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
             }
         };
         started(answer.boxed())

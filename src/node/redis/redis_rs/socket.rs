@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -111,8 +110,11 @@ impl Stream {
             Address::Tcp { host, port, tls: true } => Self::tls(host, *port, step).await,
             #[cfg(unix)]
             Address::Unix { path } => {
-                let opened = timeout(step, UnixStream::connect(path)).await;
-                opened.map_err(|_| down("the socket did not accept within node_timeout"))?.map(Self::Unix).map_err(failed)
+                let opened = within(step, UnixStream::connect(path)).await;
+                opened
+                    .ok_or_else(|| down("the socket did not accept within node_timeout"))?
+                    .map(Self::Unix)
+                    .map_err(failed)
             }
             #[cfg(not(unix))]
             Address::Unix { .. } => Err(down("there are no Unix sockets here")),
@@ -124,15 +126,27 @@ impl Stream {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| down("TLS failed: no certificate is for a host of such a name"))?;
         let stream = tcp(host, port, step).await?;
-        let agreed = timeout(step.saturating_mul(2), connector.connect(name, stream)).await;
-        let agreed = agreed.map_err(|_| down("no TLS connection in time; does this port speak TLS?"))?;
+        let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
+        let agreed = agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS?"))?;
         agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(|error| down(told(&error, true)))
     }
 }
 
+/// What `future` comes to, if it does so in time.
+///
+/// # Cancel safety
+/// That of `future`.
+pub(super) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = tokio::time::sleep(limit) => None,
+    }
+}
+
 async fn tcp(host: &str, port: u16, step: Duration) -> Result<TcpStream, Fault> {
-    let connected = timeout(step, TcpStream::connect((host, port))).await;
-    let stream = connected.map_err(|_| down("no TCP connection within node_timeout"))?.map_err(failed)?;
+    let connected = within(step, TcpStream::connect((host, port))).await;
+    let stream = connected.ok_or_else(|| down("no TCP connection within node_timeout"))?.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
 }
