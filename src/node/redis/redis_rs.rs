@@ -198,3 +198,6 @@ fn understood(value: RedisValue) -> Value {
         _ => Value::Null,
     }
 }
+
+#[cfg(test)]
+mod tests;
