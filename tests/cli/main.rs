@@ -23,6 +23,7 @@ mod shared;
 mod status;
 mod teaching;
 mod terminal;
+mod transport;
 mod unlisted;
 mod unwell;
 mod usage;

@@ -14,6 +14,7 @@ mod rights;
 mod rolling;
 mod sessions;
 mod teaching;
+mod transport;
 mod upgrade;
 
 use std::time::Duration;

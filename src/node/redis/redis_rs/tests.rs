@@ -239,3 +239,13 @@ fn words_of_redis_rs_are_left_out_of_what_servers_said() {
     let other = RedisError::from((ErrorKind::Client, "whatever"));
     assert!(fault(&other).to_string().contains("whatever"));
 }
+
+#[tokio::test]
+async fn replies_that_are_nested_without_end_or_are_endless_are_garbled_and_overflow_no_stack() {
+    for endless in ["*1\r\n".repeat(10_000), "*9999999999999\r\n".repeat(200), "%1\r\n".repeat(10_000)] {
+        let (connection, mut server) = connected(SECOND).await;
+        let asked = connection.send("ASK", &[]);
+        server.write_all(endless.as_bytes()).await.unwrap();
+        assert_eq!(kind(asked.await), FaultKind::Garbled);
+    }
+}
