@@ -41,11 +41,32 @@ async fn the_transport_is_fred_unless_the_command_line_the_environment_or_the_fi
         let (name, fred) = (transport.name(), transport == Transport::Fred);
         let file = folder.path().join(name);
         std::fs::write(&file, format!("transport = \"{name}\"\n")).unwrap();
-        assert_eq!(over_fred(|command| drop(command.args(["--transport", name]))).await, fred);
-        assert_eq!(over_fred(|command| drop(command.env("QUORUMLOCK_TRANSPORT", name))).await, fred);
-        assert_eq!(over_fred(|command| drop(command.arg("--config").arg(&file))).await, fred);
+        assert_eq!(
+            over_fred(|command| {
+                command.args(["--transport", name]);
+            })
+            .await,
+            fred
+        );
+        assert_eq!(
+            over_fred(|command| {
+                command.env("QUORUMLOCK_TRANSPORT", name);
+            })
+            .await,
+            fred
+        );
+        assert_eq!(
+            over_fred(|command| {
+                command.arg("--config").arg(&file);
+            })
+            .await,
+            fred
+        );
         assert!(
-            over_fred(|command| drop(command.env("QUORUMLOCK_TRANSPORT", name).args(["--transport", "fred"]))).await
+            over_fred(|command| {
+                command.env("QUORUMLOCK_TRANSPORT", name).args(["--transport", "fred"]);
+            })
+            .await
         );
     }
 }

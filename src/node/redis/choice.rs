@@ -15,9 +15,25 @@ const NAMES: &str = "use fred or redis-rs";
 
 /// The client library that carries bytes to and from Redis nodes.
 ///
-/// Locks are the same over each: connections, timeouts, checks and batches are this library's own.
-/// Both speak RESP3 over TCP, TLS and Unix sockets. As a text, as in configurations: `fred` and
-/// `redis-rs`.
+/// Locks are the same over each: connections, timeouts, checks and batches are this library's own,
+/// and clients of one lock may have different ones. All speak RESP3, with users, passwords and
+/// databases, over TCP, TLS (rustls with ring, the system's certificates) and Unix sockets. As a
+/// text, as in configurations: `fred` and `redis-rs`.
+///
+/// # Which to take
+///
+/// [`Fred`](Self::Fred) unless you have a reason: it needs no feature and has been in use here for
+/// longer. [`RedisRs`](Self::RedisRs), with the feature `redis-rs`,
+///
+/// * where the client's CPU or latency matters: a call wakes two tasks fewer. `quorumlock bench
+///   cost` measures both in turn;
+/// * where your program has the crate `redis` 1 anyway;
+/// * where dependencies must have had a release lately: fred's last one was in February 2025;
+/// * where nodes are trusted less: it refuses replies that are nested deep, which end a program over
+///   fred.
+///
+/// fred stays among the dependencies then: the feature adds ten crates, among them `arcstr`, by
+/// whose `impl PartialEq<ArcStr> for Arc<str>` comparisons with `text.into()` may need a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
