@@ -23,7 +23,7 @@ const NAMES: &str = "use fred or redis-rs";
 /// # Which to take
 ///
 /// [`Fred`](Self::Fred) unless you have a reason: it needs no feature and has been in use here for
-/// longer. [`RedisRs`](Self::RedisRs), with the feature `redis-rs`,
+/// longer. `RedisRs`, with the feature `redis-rs`,
 ///
 /// * where the client's CPU or latency matters: a call wakes two tasks fewer. `quorumlock bench
 ///   cost` measures both in turn;

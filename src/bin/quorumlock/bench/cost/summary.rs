@@ -13,8 +13,11 @@ use crate::output::{self, grouped, table};
 const HEADING: [&str; 9] =
     ["phase", "pairs a second", "p50", "p99", "node CPU", "of plain", "commands a node", "client CPU", "of plain"];
 
+/// One figure of what was spent.
+type Figure = fn(&Spent) -> f64;
+
 /// What transports are compared by.
-const FIGURES: [(&str, fn(&Spent) -> f64); 4] = [
+const FIGURES: [(&str, Figure); 4] = [
     ("p50", |spent| spent.latency(0.5)),
     ("p99", |spent| spent.latency(0.99)),
     ("client CPU", Spent::client_cpu),
@@ -92,7 +95,7 @@ impl Summary {
         ]
     }
 
-    fn multiple(&self, phase: Phase, total: &Round, figure: fn(&Spent) -> f64) -> String {
+    fn multiple(&self, phase: Phase, total: &Round, figure: Figure) -> String {
         self.spread(|round| round.to_floor(phase, figure), total)
     }
 
@@ -104,7 +107,7 @@ impl Summary {
         format!("{all:.2} ({least:.2} to {most:.2})")
     }
 
-    fn by_round(&self, phase: Phase, figure: fn(&Spent) -> f64) -> Vec<f64> {
+    fn by_round(&self, phase: Phase, figure: Figure) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| round.to_floor(phase, figure)).collect()
     }
 
