@@ -1,4 +1,5 @@
 //! One connection of redis-rs to a server that the test plays.
+#![allow(clippy::disallowed_methods, reason = "these are tests")]
 
 use std::future::poll_fn;
 
