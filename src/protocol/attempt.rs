@@ -10,7 +10,7 @@ use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
 use super::places::Places;
-use super::release::{Cleanup, Whom};
+use super::release::{Cleanup, Undoing, Whom};
 use super::round::Round;
 use super::voters::Voters;
 use super::who::Who;
@@ -20,6 +20,7 @@ use crate::node::vote::told;
 use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
+use crate::rules::waiting::gathering;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
@@ -158,8 +159,20 @@ impl<'a> Attempt<'a> {
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
+            None if self.lifts_at(&handed).is_some_and(|at| now >= at) => Some(Decision::Lift),
             decision => decision,
         }
+    }
+
+    /// From when on all are asked with a higher ballot though some have not answered, if that is
+    /// worth it: those that are no further away than a quorum usually is have had their time.
+    pub(super) fn lifts_early_at(&self) -> Option<Tick> {
+        self.lifts_at(&self.handed())
+    }
+
+    fn lifts_at(&self, handed: &Handovers) -> Option<Tick> {
+        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
+        self.t0().filter(|_| may).map(|t0| t0 + gathering(self.voters.round_trip(), 0, 0))
     }
 
     fn handed(&self) -> Handovers {
@@ -269,9 +282,14 @@ impl<'a> Attempt<'a> {
             let next = self.next(ballot);
             let release = Release { stance, ballot, next, ..Release::of(&last) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
-            let cleanup = Cleanup::start_for(self.voters, release, whom, waits);
+            let cleanup = Cleanup::start_for(self.voters, self.undoing(release), whom, waits);
             self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
         }
+    }
+
+    /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
+    const fn undoing(&self, release: Release) -> Undoing {
+        Undoing { release, lease: self.limits.validity.ttl() }
     }
 
     /// What a reader gives up is handed over to nobody: others may read still.
@@ -329,7 +347,8 @@ impl Drop for Attempt<'_> {
             let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
             let release = Release::of(last);
             let next = self.next(ballot);
-            let cleanup = Cleanup::start(self.voters, Release { ballot, next, ..release }, whom);
+            let undoing = self.undoing(Release { ballot, next, ..release });
+            let cleanup = Cleanup::start(self.voters, undoing, whom);
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }
