@@ -94,7 +94,7 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
         server.command(&["ACL", "SETUSER", SECRET, "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
     }
     let url = |server: &Server| format!("redis://{SECRET}:{SECRET}@127.0.0.1:{}", server.port());
-    let builder = Quorum::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
+    let builder = common::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
     let quorum = builder.ttl(SECOND).connect().await.unwrap();
 
     holds_and_waits(&quorum).await;
@@ -104,7 +104,7 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
     loses(&quorum, &servers, &spare).await;
     grants_late(&quorum, &servers).await;
     splits().await;
-    let guarded = Quorum::builder().node(spare[0].url()).connect().await.unwrap();
+    let guarded = common::builder().node(spare[0].url()).connect().await.unwrap();
     assert!(guarded.lock(name("fresh")).try_acquire().await.unwrap_err().is_unavailable());
     quorum.inspect(&name("looked at")).await.unwrap();
     servers[2].kill();

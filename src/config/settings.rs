@@ -8,7 +8,7 @@ use super::options::LockOptions;
 use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
-use crate::node::redis::Endpoint;
+use crate::node::redis::{Endpoint, Transport};
 use crate::rules::roster::PROTOCOL;
 use crate::words::exact;
 
@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) key_format: Option<String>,
     pub(crate) client_name: String,
     pub(crate) max_ttl: Duration,
+    pub(crate) transport: Transport,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
@@ -42,6 +43,7 @@ impl Default for Settings {
             key_format: None,
             client_name: "quorumlock".to_owned(),
             max_ttl: 60 * SECOND,
+            transport: Transport::default(),
             node_timeout: 2 * SECOND,
             connect_timeout: 10 * SECOND,
             max_waiters: 65_536,

@@ -14,7 +14,7 @@ use crate::lease::Leases;
 use crate::node::hint::channel;
 use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
-use crate::node::redis::{self, Fred, RedisNode, Registry};
+use crate::node::redis::{self, RedisNode, Registry, Transport};
 use crate::node::{MemoryNode, Node};
 use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Members, Voters};
 
@@ -37,9 +37,10 @@ impl QuorumBuilder {
     /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
     /// Neither is ever shown.
     ///
-    /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep,
-    /// can fill this process's memory or end it by a stack overflow: redis-protocol 6, which fred
-    /// reads replies with, bounds neither.
+    /// Nodes are trusted. One that sends replies without end can fill this process's memory, and over
+    /// fred one that sends arrays nested some hundreds deep can end it by a stack overflow:
+    /// redis-protocol 6, which fred reads replies with, bounds neither. redis-rs refuses what is
+    /// nested more than a hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.addresses.push(address.into());
         self
@@ -148,6 +149,13 @@ impl QuorumBuilder {
         self
     }
 
+    /// The client library to reach Redis nodes with. Default [`Transport::Fred`]; which to take when
+    /// is told [there](Transport).
+    pub const fn transport(mut self, transport: Transport) -> Self {
+        self.settings.transport = transport;
+        self
+    }
+
     /// How long one node may take for one answer, and for each step of connecting to it. Default 2
     /// s, for nodes whose round trip is a second at most. After three timeouts in a row its
     /// connection is made anew.
@@ -197,7 +205,7 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        let dialer = |endpoint| -> Arc<dyn Dialer> { Arc::new(Fred::new(endpoint)) };
+        let dialer = |endpoint| self.settings.transport.dialer(endpoint);
         let dialers = self.settings.endpoints()?.into_iter().map(dialer).collect();
         let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
         self.dial(rules, host, dialers, |_, node| Arc::new(node))

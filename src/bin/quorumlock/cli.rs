@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use quorumlock::Transport;
 use tracing::level_filters::LevelFilter;
 
 use crate::duration;
@@ -96,6 +97,10 @@ pub(crate) struct Nodes {
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
+    /// The client library to reach the nodes with: fred, or redis-rs where this command was built
+    /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) transport: Option<Transport>,
     /// How long to wait for a quorum of nodes [default: 10s; of `run` its timeout, which bounds it]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
