@@ -82,7 +82,7 @@ impl Held {
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
-        voters.meters.held();
+        voters.meters.held(rules.class);
         let mut state = held.state();
         held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), held.expires());
         // What was handed over has its full time by a renewal only.
@@ -189,7 +189,7 @@ impl Held {
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
         // from being told, and no node from being asked to release.
         self.freed(since);
-        self.leases.voters.meters.lost(reason);
+        self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
@@ -294,7 +294,7 @@ impl Held {
 
     /// It is not held any more, for the metrics.
     fn freed(&self, since: Tick) {
-        self.leases.voters.meters.freed(self.now().since(since));
+        self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
     /// No timer and no hint does anything from now on, and whoever watches for its end is told when

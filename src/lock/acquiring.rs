@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::inner::Inner;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metrics::Ended;
+use crate::metrics::{Class, Ended};
 use crate::node::Name;
 use crate::protocol::{Claimant, Grant, Open, Patience, Who};
 use crate::rules::Tick;
@@ -27,13 +27,15 @@ impl Inner {
         patience: Patience,
         hold: impl FnOnce(Grant, Open) -> Result<T>,
     ) -> Result<T> {
-        self.timed(async { self.try_until(wanted, patience).await.and_then(|(grant, open)| hold(grant, open)) }).await
+        let class = wanted.rules.class;
+        self.timed(class, async { self.try_until(wanted, patience).await.and_then(|(grant, open)| hold(grant, open)) })
+            .await
     }
 
     /// Acquires something as `work` does. It ends with the quorum, and its latency is recorded.
-    pub(super) async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn timed<T>(&self, class: Class, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
-        let mut timing = Timing { inner: self, since: self.host.now(), outcome: Ended::Cancelled };
+        let mut timing = Timing { inner: self, class, since: self.host.now(), outcome: Ended::Cancelled };
         let acquired = tokio::select! {
             biased;
             () = self.shut.cancelled() => Err(Error::closed()),
@@ -58,13 +60,15 @@ impl Inner {
 /// An acquisition's latency, recorded however it ends.
 struct Timing<'a> {
     inner: &'a Inner,
+    class: Class,
     since: Tick,
     outcome: Ended,
 }
 
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
-        self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
+        let took = self.inner.host.now().since(self.since);
+        self.inner.leases.voters.meters.acquire(self.class, self.outcome, took);
     }
 }
 

@@ -114,7 +114,7 @@ impl QuorumSemaphore {
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
-        let taken = self.inner.0.timed(taking.until(end)).await;
+        let taken = self.inner.0.timed(self.rules.class, taking.until(end)).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
         self.guard(many, holding)
     }
@@ -144,7 +144,7 @@ impl QuorumSemaphore {
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
         let taking = self.taking(many)?;
-        let taken = self.inner.0.timed(taking.at_once()).await;
+        let taken = self.inner.0.timed(self.rules.class, taking.at_once()).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
         holding.map(|holding| self.guard(many, holding)).transpose()
     }

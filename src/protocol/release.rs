@@ -242,6 +242,7 @@ mod tests {
 
     use super::*;
     use crate::host::{Host, TokioTime};
+    use crate::metrics::Meters;
     use crate::node::{Fault, Name, Node, NodeState, NodeStatus, Request};
     use crate::protocol::Hints;
 
@@ -274,10 +275,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_releases_are_tried_again_than_there_is_room_for_wherever_they_wait() {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Hints::new("client".to_owned(), host.clone());
+        let meters = Meters::new("default".into(), 1, 2);
+        let hints = Hints::new("client".to_owned(), host.clone(), meters.hints());
         let (sender, mut leftovers) = mpsc::channel(2);
         let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
-        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender, members));
+        let nodes: Vec<Arc<dyn Node>> = vec![Arc::new(Mute("mute".into()))];
+        let voters = Arc::new(Voters::new(nodes, host, hints, sender, members, meters));
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters))).collect();
         let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
         assert!(leftovers.try_recv().is_err(), "two have room");

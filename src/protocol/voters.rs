@@ -45,6 +45,7 @@ impl Voters {
         hints: Arc<Hints>,
         leftovers: mpsc::Sender<Arc<dyn Leftover>>,
         members: Members,
+        meters: Meters,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
@@ -55,7 +56,7 @@ impl Voters {
             nodes,
             size,
             host,
-            meters: Meters::new(),
+            meters,
             ballots: Ballots::default(),
             hints,
             members,

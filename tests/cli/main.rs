@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alerts;
 mod bench;
 mod demo;
 mod elect;
