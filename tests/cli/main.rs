@@ -15,6 +15,7 @@ mod metrics;
 mod once;
 mod password_file;
 mod permits;
+mod prometheus;
 mod release;
 mod retiring;
 mod run;

@@ -14,7 +14,7 @@ pub(crate) fn free_port() -> u16 {
 /// The body of a page, empty if nobody serves it.
 pub(crate) fn page(port: u16, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
