@@ -148,6 +148,7 @@ mod lease;
 mod lock;
 pub mod metrics;
 mod protocol;
+mod spans;
 mod words;
 
 #[cfg(feature = "blocking")]

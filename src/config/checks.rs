@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub(crate) period: Option<Duration>,
     /// Their class in metrics.
     pub(crate) class: Class,
+    /// Whether their spans have their names.
+    pub(crate) trace_name: bool,
 }
 
 impl Rules {
@@ -145,6 +147,7 @@ impl LockOptions {
             max_rounds: self.max_rounds,
             period: None,
             class: Class::named(self.metrics_class.as_deref().unwrap_or_default()),
+            trace_name: self.trace_name,
         })
     }
 }

@@ -27,6 +27,7 @@ pub struct LockOptions {
     pub(super) wait: Option<Duration>,
     pub(super) max_rounds: Option<u32>,
     pub(super) metrics_class: Option<Arc<str>>,
+    pub(super) trace_name: bool,
 }
 
 impl LockOptions {
@@ -146,6 +147,15 @@ impl LockOptions {
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.metrics_class = Some(class.into());
+        self
+    }
+
+    /// Whether the lock's name is in the field `name` of its [spans](crate#tracing). Default off:
+    /// names may be secret, and traces are often kept elsewhere. (Messages about a lost lock name
+    /// it in any case.)
+    #[must_use]
+    pub const fn trace_name(mut self, on: bool) -> Self {
+        self.trace_name = on;
         self
     }
 }

@@ -220,11 +220,11 @@ impl Held {
         Some((renewing, until))
     }
 
-    /// Takes note of what a renewal came to.
-    fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
+    /// Takes note of what a renewal came to, and returns that.
+    fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
         if state.follows {
-            return;
+            return Renewed::Over;
         }
         let now = self.now();
         // A node may not be listed any more.
@@ -253,13 +253,15 @@ impl Held {
             }
             Renewed::Lost(reason) => {
                 self.ended_by(state, reason);
-                return self.leases.voters.meters.renewed(renewed);
+                self.leases.voters.meters.renewed(renewed);
+                return renewed;
             }
             Renewed::Over => {}
         }
         // Outside of the lock, and when all is done: a recorder may block or panic.
         drop(state);
         self.leases.voters.meters.renewed(renewed);
+        renewed
     }
 
     pub(super) fn lost_error(&self) -> Error {
@@ -403,7 +405,7 @@ impl Timed for Held {
             let Some((renewing, until)) = held.upgrade().and_then(|held| held.send_renewal()) else { return };
             let verdict = renewing.verdict(until).await;
             if let Some(held) = held.upgrade() {
-                held.renewed(&renewing, verdict);
+                renewing.span.end(held.renewed(&renewing, verdict).as_str());
             }
         }
         .boxed()

@@ -418,7 +418,9 @@ impl Timed for Locks {
             let Some(batch) = locks.upgrade().and_then(|locks| locks.send_renewals()) else { return };
             let mut ended = Vec::new();
             let note = |sent, renewing: &Renewing, renewal, again| {
-                ended.extend(locks.upgrade().map(|locks| locks.renewed(sent, renewing, renewal, again)));
+                let renewed = locks.upgrade().map(|locks| locks.renewed(sent, renewing, renewal, again));
+                renewing.span.end(renewed.map_or("over", |renewed| renewed.as_str()));
+                ended.extend(renewed);
             };
             let failed = batch.heard(&voters.host, note).await;
             if let Some(locks) = locks.upgrade() {

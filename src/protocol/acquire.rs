@@ -23,6 +23,7 @@ use crate::node::{Mode, Name, Outcome, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
+use crate::spans::Spanned;
 use crate::words::listed;
 
 /// How long to go on.
@@ -273,11 +274,14 @@ impl Claimant<'_> {
     /// what is handed over meanwhile.
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
-            let round = attempt.ask(self.stance(ticket, patience))?;
+            let span = Spanned::round();
+            let round = attempt.ask(self.stance(ticket, patience), &span)?;
             let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
             let took = self.note_round_trip(attempt, &round);
-            self.voters.meters.round(named(decision, verdict), round.look(ClaimTally::is_split), took);
+            let ended = named(decision, verdict);
+            self.voters.meters.round(ended, round.look(ClaimTally::is_split), took);
+            span.end(ended.as_str());
             match decision {
                 Some(Decision::Won(won)) => {
                     if won.handed_over {

@@ -8,10 +8,11 @@ use super::ear::Releases;
 use super::in_line::InLine;
 use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
-use super::voters::Voters;
-use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Stance};
+use super::voters::{Asked, Voters};
+use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
 use crate::rules::tally::Freed;
 use crate::rules::{NodeSet, ReleaseTally, Tick};
+use crate::spans::Spanned;
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,7 @@ pub(crate) struct Cleanup {
     until: Tick,
     state: Mutex<State>,
     decided: Notify,
+    pub(super) span: Spanned,
     _open: Open,
 }
 
@@ -70,7 +72,7 @@ impl Cleanup {
     /// lives.
     pub(super) fn start_for(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
         let cleanup = Self::new(voters, release, whom, waits);
-        voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
+        voters.ask_within(&cleanup.span, whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
         cleanup
     }
 
@@ -83,8 +85,8 @@ impl Cleanup {
         let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
         let start = |(release, insist)| Self::new(voters, release, whom(insist), Weak::new());
         let cleanups: Vec<_> = releases.map(start).collect();
-        let asked = |cleanup: &Arc<Self>| -> (Arc<Operation>, Arc<dyn Sink>) {
-            (Arc::new(cleanup.release.clone().into()), cleanup.clone())
+        let asked = |cleanup: &Arc<Self>| -> Asked {
+            (cleanup.span.clone(), Arc::new(cleanup.release.clone().into()), cleanup.clone())
         };
         voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
         cleanups
@@ -107,6 +109,7 @@ impl Cleanup {
             release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
+            span: Spanned::release(),
             _open: voters.open_cleanup(),
         })
     }
@@ -166,6 +169,17 @@ impl Cleanup {
         again
     }
 
+    /// Ends the span once it is clear whether a quorum had held the names. Another try is not seen.
+    fn traced(&self) {
+        if let Some(freed) = self.span.is_on().then(|| self.state().tally.verdict()).flatten() {
+            self.span.end(match freed {
+                Freed::Held => "released",
+                Freed::Gone => "gone",
+                Freed::Unknown => "unconfirmed",
+            });
+        }
+    }
+
     /// Has it tried again after a while, if there are not too many already.
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
@@ -210,6 +224,7 @@ impl Sink for Cleanup {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let again = self.note(node, &reply);
         self.decided.notify_one();
+        self.traced();
         let Some(voters) = self.voters.upgrade() else { return };
         if held(&reply) == Some(true) && self.whom.unheard.contains(node) {
             voters.meters.late_grant();

@@ -97,6 +97,18 @@ pub enum Renewed {
     Over,
 }
 
+impl Renewed {
+    /// What it came to, as traces call it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Extended { .. } => "extended",
+            Self::Lost(_) => "lost",
+            Self::Unclear { .. } => "unclear",
+            Self::Over => "over",
+        }
+    }
+}
+
 /// One lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenure {

@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_file_that_node_exporter_would_not_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let said = |name: &str| Textfile::check(&folder.path().join(name)).err().map(|failure| failure.to_string());
+        let said = |name: &str| Textfile::check(&folder.path().join(name)).err().map(|failure| format!("{failure:?}"));
         assert_eq!(said("nightly.prom"), None);
         for name in ["nightly", "nightly.txt", ".prom", "a b.prom", "none/nightly.prom"] {
             assert!(said(name).is_some_and(|said| said.contains("--metrics-textfile")), "{name}");
