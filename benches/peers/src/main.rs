@@ -1,29 +1,72 @@
+//! Measures quorumlock beside other locks over Redis, and beside floors: what any lock must cost
+//! that asks five nodes at once. All of it runs on the same servers, in turn, in one process on one
+//! thread; compare what one run prints and nothing else.
+
 mod contender;
+mod plots;
+mod reach;
+mod relay;
+mod scenario;
 mod servers;
 mod stage;
+mod table;
 mod turn;
-use contender::Kind;
-use stage::Stage;
-use turn::Work;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Parser;
+
+use contender::{Kind, Result};
+use scenario::Scenario;
+use table::Report;
+
+#[derive(Parser)]
+#[command(about)]
+struct Args {
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scenario::ALL)]
+    scenario: Vec<Scenario>,
+    /// A share of the usual number of pairs: 0.1 for a glance
+    #[arg(long, default_value_t = 1.0)]
+    share: f64,
+    /// Only those whose name contains this, beside the floor by hand
+    #[arg(long)]
+    only: Option<String>,
+    /// Adds rows that another program measured: a file as --json writes it
+    #[arg(long)]
+    with: Vec<PathBuf>,
+    /// Writes all rows as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Writes plots into this folder
+    #[arg(long)]
+    plots: Option<PathBuf>,
+}
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> contender::Result<()> {
-    let mut stage = Stage::set(5)?;
-    for (what, work) in [("fresh", Work::Fresh { pairs: 1000 }), ("again", Work::Again { pairs: 1000 }), ("crowd", Work::Crowd { tasks: 256, each: 20 })] {
-        let turns = stage.compare(&Kind::ALL, 5, |_| work).await?;
-        println!("== {what}");
-        for t in &turns {
-            print!("{:24}", t.kind.name());
-            for f in ["pair_p50_ms", "pair_p99_ms", "pairs_per_second", "client_cpu_us", "node_cpu_us", "script_calls_a_node", "commands_a_node"] {
-                let mut v: Vec<f64> = t.rounds.iter().map(|r| r[f]).collect();
-                v.sort_by(f64::total_cmp);
-                let mut h: Vec<f64> = t.rounds.iter().zip(&turns[0].rounds).map(|(r, h)| r[f] / h[f]).collect();
-                h.sort_by(f64::total_cmp);
-                if v.is_empty() { print!(" -"); continue; }
-                print!(" {f}={:.3} ({:.2})", v[v.len() / 2], h[h.len() / 2]);
-            }
-            println!(" {:?}", t.failed);
-        }
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let mut report = Report::default();
+    let wanted = |kind: &Kind| {
+        *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| kind.name().contains(part.as_str()))
+    };
+    let kinds: Vec<_> = Kind::ALL.into_iter().filter(wanted).collect();
+    for scenario in &args.scenario {
+        let began = Instant::now();
+        scenario.measure(&kinds, args.share, &mut report).await?;
+        eprintln!("({scenario:?}: {:.0} s)", began.elapsed().as_secs_f64());
     }
+    for file in &args.with {
+        let other: Report = serde_json::from_slice(&std::fs::read(file)?)?;
+        report.rows.extend(other.rows);
+    }
+    if let Some(file) = &args.json {
+        std::fs::write(file, serde_json::to_vec_pretty(&report)?)?;
+    }
+    if let Some(folder) = &args.plots {
+        plots::write(&report, folder)?;
+    }
+    reach::tell(&report);
     Ok(())
 }

@@ -28,13 +28,6 @@ pub enum Work {
 }
 
 impl Work {
-    pub const fn pairs(self) -> u32 {
-        match self {
-            Self::Fresh { pairs } | Self::Again { pairs } => pairs,
-            Self::Crowd { tasks, each } => tasks * each,
-        }
-    }
-
     /// A tenth of it, to warm up.
     const fn tenth(self) -> Self {
         match self {
@@ -72,6 +65,11 @@ pub async fn measured(lock: &Arc<Lock>, work: Work, servers: &mut [Server]) -> R
     figures.insert("client_cpu_us", micros(client) / pairs);
     figures.extend(of_nodes(&before, &after, pairs));
     Ok(figures)
+}
+
+/// Does the work, and returns how long pairs took.
+pub async fn unmeasured(lock: &Arc<Lock>, work: Work) -> Result<Figures> {
+    Ok(latencies(&done(lock, work).await?))
 }
 
 /// Until `length` is over, a pair at a time; those that failed count in `failed`.

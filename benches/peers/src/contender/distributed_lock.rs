@@ -1,11 +1,14 @@
 //! <https://crates.io/crates/distributed-lock-redis>: over fred 9.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
-use distributed_lock_redis::RedisLockProvider;
+use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 
 use super::{Result, TTL, Took};
+
+/// Before it is asked again for a lock that somebody else holds.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub struct DistributedLock(RedisLockProvider);
 
@@ -22,5 +25,16 @@ impl DistributedLock {
         let acquired = Instant::now();
         handle.release().await?;
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
+    }
+
+    /// It does not try again by itself.
+    pub async fn wanted(&self, name: &str) -> Result<RedisLockHandle> {
+        let lock = self.0.create_lock(name);
+        loop {
+            if let Some(handle) = lock.try_acquire().await? {
+                return Ok(handle);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }

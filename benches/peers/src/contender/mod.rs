@@ -137,6 +137,16 @@ impl Lock {
         }
     }
 
+    /// Acquires a name that others want too. The floors do not wait.
+    pub async fn wanted(&self, name: &str) -> Result<Held> {
+        match self {
+            Self::Ours(ours) => Ok(Held::Ours(ours.wanted(name).await?)),
+            Self::Rslock(lock) => Ok(Held::Rslock(lock.wanted(name).await?)),
+            Self::DistributedLock(lock) => Ok(Held::DistributedLock(lock.wanted(name).await?)),
+            _ => Err("a floor does not wait for a lock".into()),
+        }
+    }
+
     /// Does what `work` says. All but the hand-written floor have tasks that read and write in the
     /// background; that one does both in here.
     pub async fn drive<T>(&self, work: impl Future<Output = T>) -> Result<T> {
@@ -153,6 +163,24 @@ impl Lock {
             Self::Fred(floor) => floor.close().await,
             _ => {}
         }
+    }
+}
+
+/// A lock that is held.
+pub enum Held {
+    Ours(quorumlock::LockGuard),
+    Rslock(::rslock::LockGuard),
+    DistributedLock(distributed_lock_redis::RedisLockHandle),
+}
+
+impl Held {
+    pub async fn release(self) -> Result<()> {
+        match self {
+            Self::Ours(guard) => drop(guard.release().await?),
+            Self::Rslock(guard) => guard.release().await,
+            Self::DistributedLock(handle) => distributed_lock_core::traits::LockHandle::release(handle).await?,
+        }
+        Ok(())
     }
 }
 

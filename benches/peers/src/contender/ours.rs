@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{Quorum, QuorumBuilder};
+use quorumlock::{LockGuard, Quorum, QuorumBuilder};
 
 use super::{Result, Took};
 
@@ -31,6 +31,10 @@ impl Ours {
         let acquired = Instant::now();
         guard.release().await?;
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
+    }
+
+    pub async fn wanted(&self, name: &str) -> Result<LockGuard> {
+        Ok(self.0.lock(name).acquire(TIMEOUT).await?)
     }
 
     pub async fn close(self) {

@@ -20,4 +20,9 @@ impl Rslock {
         lock.release().await;
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
     }
+
+    /// It tries again after a random pause of up to 200 ms.
+    pub async fn wanted(&self, name: &str) -> Result<rslock::LockGuard> {
+        Ok(self.0.acquire(name, TTL).await?)
+    }
 }
