@@ -15,7 +15,7 @@ use crate::common::{servers, unguarded};
 /// How often each operation is done. Not too often: a node's record is written by time.
 const TIMES: u32 = 200;
 /// Of a lock that is renewed while it is watched.
-const BRIEF: Duration = Duration::from_millis(300);
+const BRIEF: Duration = Duration::from_millis(200);
 
 /// Prints a line `commands.NAME = N` and one `script_calls.NAME = N` for each operation.
 pub async fn told() {
@@ -103,7 +103,7 @@ impl Stage<'_> {
         let options = LockOptions::default().ttl(BRIEF);
         let held = self.quorum.lock_with("renewed", &options).unwrap().acquire(PATIENCE).await.unwrap();
         let before = self.counts();
-        while self.counts().script_calls < before.script_calls + 10 {
+        while self.counts().script_calls < before.script_calls + 20 {
             tokio::time::sleep(BRIEF / 20).await;
         }
         let renewals = u32::try_from(self.counts().script_calls - before.script_calls).unwrap();
@@ -129,7 +129,7 @@ impl Stage<'_> {
         let after = self.counts();
         let each = |after: u64, before: u64| (after - before) as f64 / f64::from(times);
         println!("commands.{name} = {:.3}", each(after.commands, before.commands));
-        println!("script_calls.{name} = {:.3}", each(after.script_calls, before.script_calls));
+        println!("script_calls.{name} = {:.4}", each(after.script_calls, before.script_calls));
     }
 
     fn counts(&self) -> Counts {
