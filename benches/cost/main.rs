@@ -6,6 +6,8 @@
 //! in each run: one thread, a clock that stands still, and random numbers from a fixed seed. The
 //! script runs them under valgrind with two numbers, and what both have in common falls out.
 //!
+//! `times` prints what the core takes on this machine, which no check compares.
+//!
 //! `commands` prints how many commands and script calls one server carries out for each operation,
 //! by the server's own count.
 #![allow(
@@ -20,6 +22,7 @@
 mod commands;
 mod host;
 mod instant;
+mod times;
 
 #[path = "../../tests/common/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
@@ -49,13 +52,15 @@ fn main() {
         Some("lone") => still(lone(pairs)),
         Some("crowd") => still(crowd(pairs)),
         Some("commands") => real(commands::told()),
+        Some("times") => real(times::told()),
         // As `cargo bench` calls it: each of them once.
         None => {
             still(lone(pairs));
             still(crowd(1));
             real(commands::told());
+            real(times::told());
         }
-        Some(other) => panic!("lone N, crowd N or commands, and not {other}"),
+        Some(other) => panic!("lone N, crowd N, commands or times, and not {other}"),
     }
 }
 
