@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use fred::prelude::*;
 use fred::types::config::Config;
+use futures::future::{join_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::{Result, Scripts, TTL, Took, owner, quorum};
@@ -15,12 +16,7 @@ pub struct FredFloor {
 
 impl FredFloor {
     pub async fn connect(ports: &[u16], scripts: &Scripts) -> Result<Self> {
-        let mut clients = Vec::new();
-        for port in ports {
-            let client = Builder::from_config(Config::from_url(&format!("redis://127.0.0.1:{port}"))?).build()?;
-            client.init().await?;
-            clients.push(client);
-        }
+        let clients = try_join_all(ports.iter().map(|&port| connected(port))).await?;
         Ok(Self { clients, scripts: scripts.clone() })
     }
 
@@ -51,8 +47,12 @@ impl FredFloor {
     }
 
     pub async fn close(self) {
-        for client in self.clients {
-            let _ = client.quit().await;
-        }
+        join_all(self.clients.iter().map(Client::quit)).await;
     }
+}
+
+async fn connected(port: u16) -> Result<Client> {
+    let client = Builder::from_config(Config::from_url(&format!("redis://127.0.0.1:{port}"))?).build()?;
+    client.init().await?;
+    Ok(client)
 }

@@ -55,6 +55,9 @@ impl Scripts {
     }
 }
 
+/// How long one may take to end.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -158,11 +161,15 @@ impl Lock {
 
     /// Ends it: no task or connection of it is left to disturb what is measured next.
     pub async fn close(self) {
-        match self {
-            Self::Ours(ours) => ours.close().await,
-            Self::Fred(floor) => floor.close().await,
-            _ => {}
-        }
+        let closed = async {
+            match self {
+                Self::Ours(ours) => ours.close().await,
+                Self::Fred(floor) => floor.close().await,
+                _ => {}
+            }
+        };
+        // A node that does not answer would be waited for.
+        let _ = timeout(CLOSING, closed).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use futures::future::try_join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, Value, cmd};
@@ -15,11 +16,10 @@ pub struct RedisFloor {
 
 impl RedisFloor {
     pub async fn connect(ports: &[u16], scripts: &Scripts) -> Result<Self> {
-        let mut connections = Vec::new();
-        for port in ports {
-            let client = Client::open(format!("redis://127.0.0.1:{port}"))?;
-            connections.push(client.get_multiplexed_async_connection().await?);
-        }
+        let connect = async |&port: &u16| {
+            Client::open(format!("redis://127.0.0.1:{port}"))?.get_multiplexed_async_connection().await
+        };
+        let connections = try_join_all(ports.iter().map(connect)).await?;
         Ok(Self { connections, scripts: scripts.clone() })
     }
 
