@@ -3,6 +3,7 @@
 //! thread; compare what one run prints and nothing else.
 
 mod contender;
+mod markdown;
 mod plots;
 mod reach;
 mod relay;
@@ -42,6 +43,12 @@ struct Args {
     /// Writes plots into this folder
     #[arg(long)]
     plots: Option<PathBuf>,
+    /// Writes the part of benches/README.md that shows a run
+    #[arg(long, requires = "date")]
+    markdown: Option<PathBuf>,
+    /// The day of the run, as that part says it
+    #[arg(long)]
+    date: Option<String>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -66,6 +73,9 @@ async fn main() -> Result<()> {
     }
     if let Some(folder) = &args.plots {
         plots::write(&report, folder)?;
+    }
+    if let Some(file) = &args.markdown {
+        std::fs::write(file, markdown::written(&report, args.date.as_deref().unwrap_or_default()))?;
     }
     reach::tell(&report);
     Ok(())

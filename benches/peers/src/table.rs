@@ -65,6 +65,11 @@ impl Report {
         median.is_finite().then_some(median)
     }
 
+    /// Why there are no figures, if there are none.
+    pub fn failed(&self, scenario: &str, at: Option<f64>, contender: &str) -> Option<String> {
+        self.row(scenario, at, contender)?.failed.clone()
+    }
+
     /// A figure as a multiple of the hand-written floor's, round by round.
     pub fn to_floor(&self, scenario: &str, at: Option<f64>, contender: &str, name: &str) -> Option<f64> {
         self.row(scenario, at, contender)?.figures.get(name)?.to_floor
@@ -72,9 +77,23 @@ impl Report {
 
     /// A scenario's points for one contender, in order.
     pub fn series(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
-        let of = |row: &&Row| row.scenario == scenario && row.contender == contender;
-        let point = |row: &Row| Some((row.at?, row.figures.get(name)?.median));
-        self.rows.iter().filter(of).filter_map(point).filter(|(_, value)| value.is_finite()).collect()
+        self.points(scenario, contender, name, |figure| figure.median)
+    }
+
+    /// The same, of the round in which each was least: the machine did least beside it.
+    pub fn least(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
+        self.points(scenario, contender, name, |figure| figure.lowest)
+    }
+
+    /// The same, of the round in which each was highest.
+    pub fn most(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
+        self.points(scenario, contender, name, |figure| figure.highest)
+    }
+
+    fn points(&self, scenario: &str, contender: &str, name: &str, of: fn(&Figure) -> f64) -> Vec<(f64, f64)> {
+        let wanted = |row: &&Row| row.scenario == scenario && row.contender == contender;
+        let point = |row: &Row| Some((row.at?, of(row.figures.get(name)?)));
+        self.rows.iter().filter(wanted).filter_map(point).filter(|(_, value)| value.is_finite()).collect()
     }
 }
 

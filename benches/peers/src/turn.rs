@@ -72,14 +72,20 @@ pub async fn unmeasured(lock: &Arc<Lock>, work: Work) -> Result<Figures> {
     Ok(latencies(&done(lock, work).await?))
 }
 
+/// One pair, of a name that is used once.
+pub async fn first(lock: &Arc<Lock>) -> Result<()> {
+    let number = once(1);
+    lock.drive(lock.pair(&lock.name(number), number)).await.map(drop)
+}
+
 /// Until `length` is over, a pair at a time; those that failed count in `failed`.
 pub async fn during(lock: &Arc<Lock>, length: Duration) -> Result<Figures> {
     let began = Instant::now();
     let (mut took, mut failed) = (Vec::new(), 0_u32);
     while began.elapsed() < length {
         let number = once(1);
-        let name = format!("fresh/{number}");
-        match lock.drive(timeout(LONGEST, lock.pair(&name, number))).await? {
+        let name = lock.name(number);
+        match lock.drive(timeout(LONGEST, lock.pair(&name, number))).await {
             Ok(Ok(one)) => took.push(one),
             Ok(Err(_)) | Err(_) => failed += 1,
         }
@@ -91,9 +97,9 @@ pub async fn during(lock: &Arc<Lock>, length: Duration) -> Result<Figures> {
 
 async fn done(lock: &Arc<Lock>, work: Work) -> Result<Vec<Took>> {
     match work {
-        Work::Fresh { pairs } => lock.drive(alone(lock, pairs, |number| format!("fresh/{number}"))).await?,
-        Work::Again { pairs } => lock.drive(alone(lock, pairs, |_| "again".to_owned())).await?,
-        Work::Crowd { tasks, each } => lock.drive(crowd(lock, tasks, each)).await?,
+        Work::Fresh { pairs } => lock.drive(alone(lock, pairs, |number| lock.name(number))).await,
+        Work::Again { pairs } => lock.drive(alone(lock, pairs, |_| lock.name("again"))).await,
+        Work::Crowd { tasks, each } => lock.drive(crowd(lock, tasks, each)).await,
     }
 }
 
@@ -111,7 +117,7 @@ async fn crowd(lock: &Arc<Lock>, tasks: u32, each: u32) -> Result<Vec<Took>> {
     for task in 0..tasks {
         let (lock, first) = (lock.clone(), once(u64::from(each)));
         crowd.spawn(async move {
-            let name = format!("crowd/{task}");
+            let name = lock.name(format_args!("crowd/{task}"));
             let mut took = Vec::with_capacity(each as usize);
             for number in first..first + u64::from(each) {
                 took.push(lock.pair(&name, number).await?);

@@ -65,19 +65,19 @@ impl Hand {
 
     /// Carries what `work`, or tasks of it, ask to the nodes, and the replies back. `work` is
     /// polled first: what it asks in one go leaves in one write.
-    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let driven = poll_fn(|context| {
             self.links().carrier = None;
             if let Poll::Ready(output) = work.as_mut().poll(context) {
-                return Poll::Ready(Ok(output));
+                return Poll::Ready(output);
             }
             let mut links = self.links();
-            let carried = links.carry(context);
+            links.carry(context);
             links.carrier = Some(context.waker().clone());
-            carried.map_or_else(|error| Poll::Ready(Err(error)), |()| Poll::Pending)
+            Poll::Pending
         });
-        Ok(driven.await?)
+        driven.await
     }
 }
 
@@ -116,23 +116,28 @@ struct Links {
 
 impl Links {
     fn send(&mut self, command: &[&str], asked: &Arc<Asked>) -> usize {
+        let nodes = self.list.len();
         for link in &mut self.list {
-            write_request(&mut link.output, command);
-            link.owed.push_back(asked.clone());
+            if link.dead {
+                asked.answered(false, nodes);
+            } else {
+                write_request(&mut link.output, command);
+                link.owed.push_back(asked.clone());
+            }
         }
         if let Some(carrier) = self.carrier.take() {
             carrier.wake();
         }
-        self.list.len()
+        nodes
     }
 
-    fn carry(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    fn carry(&mut self, context: &mut Context<'_>) {
         let nodes = self.list.len();
-        for link in &mut self.list {
-            link.write(context)?;
-            link.read(context, nodes)?;
+        for link in self.list.iter_mut().filter(|link| !link.dead) {
+            if link.write(context).and_then(|()| link.read(context, nodes)).is_err() {
+                link.die(nodes);
+            }
         }
-        Ok(())
     }
 }
 
@@ -146,6 +151,8 @@ struct Link {
     input: Vec<u8>,
     /// Whose replies are to come, in order.
     owed: VecDeque<Arc<Asked>>,
+    /// The connection ended. It is not made anew.
+    dead: bool,
 }
 
 impl Link {
@@ -153,7 +160,12 @@ impl Link {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
         let chunk = vec![0; CHUNK].into();
-        Ok(Self { stream, output: Vec::new(), chunk, input: Vec::new(), owed: VecDeque::new() })
+        Ok(Self { stream, output: Vec::new(), chunk, input: Vec::new(), owed: VecDeque::new(), dead: false })
+    }
+
+    fn die(&mut self, nodes: usize) {
+        self.dead = true;
+        self.owed.drain(..).for_each(|asked| asked.answered(false, nodes));
     }
 
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {

@@ -152,11 +152,29 @@ impl Lock {
 
     /// Does what `work` says. All but the hand-written floor have tasks that read and write in the
     /// background; that one does both in here.
-    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         match self {
             Self::Hand(hand) => hand.drive(work).await,
-            _ => Ok(work.await),
+            _ => work.await,
         }
+    }
+
+    /// What names begin with: what one contender leaves behind for a while must not be in the way
+    /// of the next.
+    const fn prefix(&self) -> &'static str {
+        match self {
+            Self::Hand(_) => "hand",
+            Self::Redis(_) => "redis",
+            Self::Fred(_) => "fred",
+            Self::Ours(_) => "ours",
+            Self::Rslock(_) => "rslock",
+            Self::DistributedLock(_) => "distributed",
+        }
+    }
+
+    /// A name that no other contender has.
+    pub fn name(&self, of: impl std::fmt::Display) -> String {
+        format!("{}/{of}", self.prefix())
     }
 
     /// Ends it: no task or connection of it is left to disturb what is measured next.
