@@ -55,9 +55,8 @@ struct Args {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let mut report = Report::default();
-    let wanted = |kind: &Kind| {
-        *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| kind.name().contains(part.as_str()))
-    };
+    let wanted =
+        |kind: &Kind| *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| kind.name().contains(part.as_str()));
     let kinds: Vec<_> = Kind::ALL.into_iter().filter(wanted).collect();
     for scenario in &args.scenario {
         let began = Instant::now();

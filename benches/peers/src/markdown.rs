@@ -23,7 +23,11 @@ const RATIOS: [(&str, &str, &str); 5] = [
     ("far, acquire p50, to the third-smallest round trip", "far", "acquire_p50_to_trip"),
     ("one of five black-holed, acquire p50, to healthy", "1 black-holed after the start", "p50_to_healthy"),
     ("two of five, the same", "2 black-holed after the start", "p50_to_healthy"),
-    ("one of five black-holed before the start: start-up, to healthy", "1 black-holed before the start", "start_to_healthy"),
+    (
+        "one of five black-holed before the start: start-up, to healthy",
+        "1 black-holed before the start",
+        "start_to_healthy",
+    ),
     ("two of five, the same", "2 black-holed before the start", "start_to_healthy"),
 ];
 
@@ -40,9 +44,15 @@ const PLOTS: [(&str, &str); 6] = [
 pub fn written(report: &Report, date: &str) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = writeln!(page, "\nBy `./scripts/bench` on {date}, {}. A pair is an acquisition and its release.\n", machine());
+    let _ =
+        writeln!(page, "\nBy `./scripts/bench` on {date}, {}. A pair is an acquisition and its release.\n", machine());
     let heading: Vec<_> = Kind::ALL.into_iter().map(Kind::name).collect();
-    let _ = writeln!(page, "| multiples of the floor by hand | {} |\n|---|{}", heading.join(" | "), "---|".repeat(heading.len()));
+    let _ = writeln!(
+        page,
+        "| multiples of the floor by hand | {} |\n|---|{}",
+        heading.join(" | "),
+        "---|".repeat(heading.len())
+    );
     for (title, scenario, name) in FIGURES {
         line(&mut page, title, |kind| report.to_floor(scenario, None, kind.name(), name), |_| None);
     }

@@ -1,4 +1,5 @@
-//! Plots of a report, as SVG: they show shapes, and the report has the figures.
+//! Plots of a report, as SVG. All of them show multiples: of the floor's least crowded point, or of
+//! ours. Absolute times of a machine tell nothing.
 
 use std::path::Path;
 
@@ -23,10 +24,20 @@ pub fn write(report: &Report, folder: &Path) -> Result<()> {
     let file = |name: &str| folder.join(format!("{name}.svg"));
     curves(report, &file("nodes"), &Axes::NODES)?;
     curves(report, &file("tasks"), &Axes::TASKS)?;
-    bars(&file("far"), "Acquire p50, nodes 80, 2, 160, 12 and 40 ms away", "milliseconds", &by_contender(report, "far", "acquire_p50_ms"))?;
-    bars(&file("throughput"), "16 tasks, one name", "sections a second", &by_contender(report, "contention", "sections_per_second"))?;
-    bars(&file("longest-wait"), "16 tasks, one name: longest wait", "milliseconds", &by_contender(report, "contention", "longest_wait_ms"))?;
-    bars(&file("fairness"), "16 tasks, one name: fewest sections of a task, as a share of the most", "share", &fairness(report))
+    let far = by_contender(report, "far", "acquire_p50_to_trip");
+    let title = "Acquire p50, nodes 80, 2, 160, 12 and 40 ms away";
+    bars(&file("far"), title, "multiple of the third-smallest round trip", &far)?;
+    let throughput = to_ours(by_contender(report, "contention", "sections_per_second"));
+    bars(&file("throughput"), "16 tasks, one name: sections a second", "multiple of quorumlock's", &throughput)?;
+    let wait = to_ours(by_contender(report, "contention", "longest_wait_ms"));
+    bars(&file("longest-wait"), "16 tasks, one name: longest wait", "multiple of quorumlock's", &wait)?;
+    bars(&file("fairness"), "16 tasks, one name: fewest sections of a task", "share of the most", &fairness(report))
+}
+
+/// Figures as multiples of ours.
+fn to_ours(values: Vec<(Kind, f64)>) -> Vec<(Kind, f64)> {
+    let ours = values.iter().find(|(kind, _)| *kind == Kind::Ours).map_or(f64::NAN, |(_, value)| *value);
+    values.into_iter().map(|(kind, value)| (kind, value / ours)).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
 /// What a plot of curves shows.
@@ -43,24 +54,24 @@ impl Axes {
         scenario: "nodes",
         title: "Acquire and release alone, p50",
         x: "nodes",
-        y: "milliseconds",
+        y: "multiple of the floor by hand over one node",
         figure: "pair_p50_ms",
     };
     const TASKS: Self = Self {
         scenario: "tasks",
-        title: "Acquire and release, each task with a name of its own",
+        title: "Pairs a second, each task with a name of its own",
         x: "tasks",
-        y: "pairs a second",
+        y: "multiple of the floor by hand, one task",
         figure: "pairs_per_second",
     };
 }
 
 fn curves(report: &Report, file: &Path, axes: &Axes) -> Result<()> {
-    let series: Vec<_> = Kind::ALL
-        .into_iter()
-        .map(|kind| (kind, report.series(axes.scenario, kind.name(), axes.figure)))
-        .filter(|(_, points)| !points.is_empty())
-        .collect();
+    let points = |kind: Kind| report.series(axes.scenario, kind.name(), axes.figure);
+    let Some(&(_, one)) = points(Kind::Hand).first() else { return Ok(()) };
+    let to_one = |points: Vec<(f64, f64)>| points.into_iter().map(|(x, y)| (x, y / one)).collect::<Vec<_>>();
+    let series = Kind::ALL.into_iter().map(|kind| (kind, to_one(points(kind))));
+    let series: Vec<_> = series.filter(|(_, points)| !points.is_empty()).collect();
     let all: Vec<_> = series.iter().flat_map(|(_, points)| points.clone()).collect();
     let Some(right) = all.iter().map(|point| point.0).reduce(f64::max) else { return Ok(()) };
     let top = all.iter().map(|point| point.1).fold(0.0, f64::max) * 1.1;

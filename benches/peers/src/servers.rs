@@ -148,9 +148,8 @@ fn calls(line: &str) -> Option<(String, u64)> {
 
 fn cpu(info: &str) -> Option<Duration> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let seconds = |name: &str| {
-        field(&format!("{name}_main_thread")).or_else(|| field(name))?.trim().parse::<f64>().ok()
-    };
+    let seconds =
+        |name: &str| field(&format!("{name}_main_thread")).or_else(|| field(name))?.trim().parse::<f64>().ok();
     Duration::try_from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?).ok()
 }
 

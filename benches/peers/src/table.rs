@@ -100,7 +100,13 @@ impl Report {
 fn row(scenario: &str, at: Option<f64>, turns: &Turns, floor: Option<&Turns>) -> Row {
     let names: Vec<_> = turns.rounds.first().map(|first| first.keys().copied().collect()).unwrap_or_default();
     let figures = names.into_iter().filter_map(|name| Some((name.to_owned(), figure(name, turns, floor)?))).collect();
-    Row { scenario: scenario.to_owned(), at, contender: turns.kind.name().to_owned(), figures, failed: turns.failed.clone() }
+    Row {
+        scenario: scenario.to_owned(),
+        at,
+        contender: turns.kind.name().to_owned(),
+        figures,
+        failed: turns.failed.clone(),
+    }
 }
 
 fn figure(name: &str, turns: &Turns, floor: Option<&Turns>) -> Option<Figure> {

@@ -70,8 +70,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] =
-        [Self::Hand, Self::Redis, Self::Fred, Self::Ours, Self::Rslock, Self::DistributedLock];
+    pub const ALL: [Self; 6] = [Self::Hand, Self::Redis, Self::Fred, Self::Ours, Self::Rslock, Self::DistributedLock];
 
     pub const fn name(self) -> &'static str {
         match self {

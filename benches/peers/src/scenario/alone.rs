@@ -21,7 +21,9 @@ const COLUMNS: [(&str, &str); 6] = [
 ];
 
 pub async fn fresh(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
-    println!("Alone: one task acquires and releases, another name each time (in brackets: multiple of the floor by hand)");
+    println!(
+        "Alone: one task acquires and releases, another name each time (in brackets: multiple of the floor by hand)"
+    );
     one_task("alone", kinds, Work::Fresh { pairs: part(PAIRS, share) }, report).await
 }
 

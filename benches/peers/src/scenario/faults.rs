@@ -170,10 +170,11 @@ fn show(report: &Report) {
         row.figures.get(name).map_or_else(|| "-".to_owned(), |figure| short(figure.median))
     };
     let line = |row: &crate::table::Row| {
-        let figures = ["p50_to_healthy", "p99_to_healthy", "start_to_healthy", "failed"].map(|name| figure(row, name));
+        let figures = ["p50_to_healthy", "p99_to_healthy", "start_to_healthy", "start_ms", "failed"]
+            .map(|name| figure(row, name));
         let names = [row.scenario.clone(), row.contender.clone()];
         names.into_iter().chain(figures).chain([row.failed.clone().unwrap_or_default()]).collect()
     };
     let rows = report.rows.iter().filter(|row| row.scenario.ends_with("the start")).map(line).collect::<Vec<_>>();
-    print(&["nodes", "contender", "p50", "p99", "start", "failed", ""], &rows);
+    print(&["nodes", "contender", "p50", "p99", "start", "start, ms", "failed", ""], &rows);
 }

@@ -38,8 +38,11 @@ pub async fn tasks(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
         let each = part((4_096 / tasks).clamp(1, 400), share);
         let turns = stage.compare(kinds, 3, |_| Work::Crowd { tasks, each }).await?;
         report.add("tasks", at, &turns);
-        let columns =
-            [("pairs a second", "pairs_per_second"), ("pair p99, ms", "pair_p99_ms"), ("client CPU, us", "client_cpu_us")];
+        let columns = [
+            ("pairs a second", "pairs_per_second"),
+            ("pair p99, ms", "pair_p99_ms"),
+            ("client CPU, us", "client_cpu_us"),
+        ];
         show(report, "tasks", at, &columns);
     }
     Ok(())
@@ -84,7 +87,8 @@ async fn names(share: f64, report: &mut Report) -> Result<()> {
 /// The memory of this process that is in use, in KiB.
 fn memory() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     Ok(resident.ok_or("the system does not tell how much memory is in use")?)
 }
 

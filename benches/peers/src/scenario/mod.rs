@@ -76,11 +76,13 @@ fn show(report: &Report, scenario: &str, at: Option<f64>, columns: &[(&str, &str
         short(figure.median) + &ratio
     };
     let line = |row: &crate::table::Row| {
-        let figures = columns.iter().map(|(_, name)| row.figures.get(*name).map(cell).unwrap_or_else(|| "-".to_owned()));
+        let figures =
+            columns.iter().map(|(_, name)| row.figures.get(*name).map(cell).unwrap_or_else(|| "-".to_owned()));
         let failed = row.failed.clone().unwrap_or_default();
         [row.contender.clone()].into_iter().chain(figures).chain([failed]).collect()
     };
     let rows: Vec<Vec<_>> = rows.map(line).collect();
-    let heading: Vec<_> = ["contender"].into_iter().chain(columns.iter().map(|(title, _)| *title)).chain([""]).collect();
+    let heading: Vec<_> =
+        ["contender"].into_iter().chain(columns.iter().map(|(title, _)| *title)).chain([""]).collect();
     print(&heading, &rows);
 }

@@ -54,7 +54,11 @@ impl Course {
             trips.get(trips.len() / 2).copied()
         };
         let medians = self.trips.iter_mut().filter_map(median).collect::<Vec<_>>();
-        if medians.len() > self.trips.len() / 2 { Ok(medians) } else { Err(Failure::internal("no round trip is known")) }
+        if medians.len() > self.trips.len() / 2 {
+            Ok(medians)
+        } else {
+            Err(Failure::internal("no round trip is known"))
+        }
     }
 }
 
@@ -70,7 +74,10 @@ fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -
         let millis = |trip: &Duration| rounded(trip.as_secs_f64() * 1e3);
         said.insert("round_trips_ms".to_owned(), trips.iter().map(millis).collect::<Vec<_>>().into());
         said.insert("quorum_round_trip_ms".to_owned(), json!(millis(&decides)));
-        for (name, time) in [("acquire", [samples.acquired(0.5), samples.acquired(0.99)]), ("release", [samples.released(0.5), samples.released(0.99)])] {
+        for (name, time) in [
+            ("acquire", [samples.acquired(0.5), samples.acquired(0.99)]),
+            ("release", [samples.released(0.5), samples.released(0.99)]),
+        ] {
             said.insert(format!("{name}_p50_to_round_trip"), json!(to_trip(time[0])));
             said.insert(format!("{name}_p99_to_round_trip"), json!(to_trip(time[1])));
         }

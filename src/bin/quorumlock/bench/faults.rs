@@ -121,7 +121,8 @@ impl Turn {
     }
 
     fn row(&self) -> Vec<String> {
-        let to_healthy = [0.5, 0.99].map(|share| self.to_healthy(share).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
+        let to_healthy = [0.5, 0.99]
+            .map(|share| self.to_healthy(share).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
         let failed = output::grouped(self.struck.failed);
         [self.what()].into_iter().chain(self.struck.cells()).chain(to_healthy).chain([failed]).collect()
     }

@@ -163,11 +163,19 @@ impl Summary {
         let known = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"));
         let seconds = self.kept.took.as_secs();
         [
-            ("leases", grouped(self.leases.into()), format!("held for {seconds} s, renewed {} times in all", grouped(self.kept.total()))),
+            (
+                "leases",
+                grouped(self.leases.into()),
+                format!("held for {seconds} s, renewed {} times in all", grouped(self.kept.total())),
+            ),
             ("lost", grouped(self.lost as u64), "of them ended before they were released".to_owned()),
             ("CPU", format!("{:.3}", self.share()), "of a core, of this process".to_owned()),
             ("memory", known(self.kib()), "KiB of this process for each".to_owned()),
-            ("script calls", known(self.calls()), format!("of a node, to full ones of {BATCH} operations (of servers of our own)")),
+            (
+                "script calls",
+                known(self.calls()),
+                format!("of a node, to full ones of {BATCH} operations (of servers of our own)"),
+            ),
             ("in step", known(self.kept.peak()), "renewals of the fullest second, to the mean".to_owned()),
         ]
         .map(|(name, value, what)| vec![name.to_owned(), value, what])
@@ -178,6 +186,8 @@ impl Summary {
 /// The memory of this process that is in use, in bytes, where the system says it.
 fn memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     Some(kib? * 1_024)
 }

@@ -24,7 +24,8 @@ pub(super) async fn measured(args: &Uncontended) -> Outcome {
     let phases = [("again", again), ("fresh", fresh)];
     quorum.shutdown(Duration::from_secs(1)).await;
     if args.json {
-        let phases: serde_json::Map<_, _> = phases.iter().map(|(name, phase)| ((*name).to_owned(), phase.json())).collect();
+        let phases: serde_json::Map<_, _> =
+            phases.iter().map(|(name, phase)| ((*name).to_owned(), phase.json())).collect();
         output::say(&json!({ "nodes": target.settings.nodes.len(), "phases": phases }).to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
