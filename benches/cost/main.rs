@@ -25,7 +25,6 @@ mod instant;
 mod times;
 
 #[path = "../../tests/common/mod.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
 mod common;
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ const TURNS: usize = 5;
 
 /// Prints a line `NAME = N` for each.
 pub async fn told() {
-    println!("round_ns = {:.1}", fastest(|| rounds()).as_nanos() as f64 / f64::from(ROUNDS));
+    println!("round_ns = {:.1}", fastest(rounds).as_nanos() as f64 / f64::from(ROUNDS));
     let quorum = Quorum::in_memory(NODES).unwrap();
     let mut best = Duration::MAX;
     for _ in 0..TURNS {
