@@ -9,6 +9,7 @@
 #[cfg(feature = "unstable")]
 pub mod fault;
 pub mod hint;
+pub mod inspection;
 pub mod memory;
 pub mod operation;
 pub mod redis;
@@ -23,11 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use hint::{HandedOver, Hint, Listener};
+pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
     Claim, Count, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
 };
-pub use reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply, ReplyTo, Sink};
+pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
 use crate::rules::Tick;

@@ -54,7 +54,8 @@ const fn can_be_lifted(fence: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::reply::{Fault, FaultKind, Inspection};
+    use crate::node::inspection::Inspection;
+    use crate::node::reply::{Fault, FaultKind};
     use std::time::Duration;
 
     const LAST: u64 = LIMIT - 2;

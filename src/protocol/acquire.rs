@@ -1,11 +1,11 @@
 //! Acquiring: rounds of claims until one is won or the caller's time ends.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
+use super::defeat::{Defeat, How};
 use super::grant::Grant;
 use super::leftovers::Open;
 use super::places::Places;
@@ -15,10 +15,10 @@ use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use super::who::Who;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Mode, Name, Operation, Outcome, Queued, Reply, Stance};
+use crate::node::{Mode, Name, Outcome, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -68,25 +68,6 @@ pub(crate) struct Claimant<'a> {
 enum RoundEnd {
     Won(Won),
     Defeated(Defeat),
-}
-
-/// A round that was not won.
-struct Defeat {
-    round: Arc<Round<ClaimTally>>,
-    /// The round before: what it was told stands where this one had no time to be answered.
-    before: Option<Arc<Round<ClaimTally>>>,
-    how: How,
-}
-
-/// How a round ended that was not won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
-    /// As its answers say.
-    Refused,
-    /// A quorum granted, or handed over, and too late.
-    Late,
-    /// The caller's time was over before it had all answers it needed.
-    CutShort,
 }
 
 impl Claimant<'_> {
@@ -327,6 +308,7 @@ impl Claimant<'_> {
 
     /// What a round comes to by `limit`.
     async fn decision(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) -> Option<Decision> {
+        let mut lifts = None;
         loop {
             let changed = async {
                 tokio::select! {
@@ -335,11 +317,13 @@ impl Claimant<'_> {
                     () = attempt.news() => {}
                 }
             };
-            let changed = before(&self.voters.host, limit, changed).await.is_some();
+            let until = lifts.map_or(limit, |at| limit.min(at));
+            let changed = before(&self.voters.host, until, changed).await.is_some();
             let decision = attempt.decide(self.voters.host.now());
-            if decision.is_some() || !changed {
+            if decision.is_some() || (!changed && until == limit) {
                 return decision;
             }
+            lifts = attempt.lifts_after(self.voters.host.now());
         }
     }
 
@@ -442,64 +426,11 @@ async fn hear(places: &mut Places) -> bool {
 const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> RoundEnded {
     match verdict {
         _ if matches!(decision, Some(Decision::Won(_))) => RoundEnded::Won,
+        _ if matches!(decision, Some(Decision::Lift)) => RoundEnded::Stale,
         Some(Verdict::Won) => RoundEnded::Won,
         Some(Verdict::Stale) => RoundEnded::Stale,
         Some(Verdict::Failed) => RoundEnded::Failed,
         None => RoundEnded::Timeout,
-    }
-}
-
-impl Defeat {
-    fn cause(&self) -> Cause {
-        let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
-        match self.round.look(ClaimTally::cause) {
-            _ if self.how == How::Late => Cause::Unavailable,
-            // It did not end because of the nodes, and what they said last stands.
-            Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
-            cause => cause,
-        }
-    }
-
-    fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
-        self.round.reports(voters, self.before.as_deref())
-    }
-
-    fn head(&self, voters: &Voters) -> Head {
-        match self.cause() {
-            Cause::Contended => Head::Contended(self.holder()),
-            Cause::Unavailable => Head::Unavailable(self.reports(voters)),
-            Cause::Undecided => Head::Undecided,
-        }
-    }
-
-    /// When things change by themselves, as far as the nodes said: a holder's time ends, or
-    /// somebody's turn. A little later, since nodes count whole milliseconds.
-    fn changes_in(&self) -> Option<Duration> {
-        let left = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
-            // Those before it are woken when it is their turn, unless they have died.
-            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank, .. }), .. })) => Some(*left * *rank),
-            _ => None,
-        };
-        let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
-        first.map(|left| left + Duration::from_millis(1))
-    }
-
-    /// Who holds it, where that one may have a note.
-    fn holder(&self) -> Option<Arc<str>> {
-        let holder = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.as_str().into()),
-            _ => None,
-        };
-        let rounds = [Some(&self.round), self.before.as_ref()];
-        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
-    }
-
-    /// What caused the first fault.
-    fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
-        let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
-        let rounds = [Some(&self.round), self.before.as_ref()];
-        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(cause)))
     }
 }
 

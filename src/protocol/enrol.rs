@@ -381,3 +381,21 @@ impl Book {
         conflict(ring.common(), &ring.servers, ring.voters.nodes[node].label(), &roster, lasts)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two answers of one node, the later one comes in time. What the earlier one refused was
+    /// said before, and is not forgiven by a node that is silent.
+    #[test]
+    fn what_comes_late_is_heard_before_anything_follows_from_the_others() {
+        let mut book = Book { nodes: vec![History::default(), History::default()], ..Book::default() };
+        let asked = Tick::new(Duration::from_secs(100));
+        let roster = Roster { max_ttl: Duration::from_secs(30), ..Roster::default() };
+        book.unheard.push(Said { node: 1, answer: (false, roster.clone()), asked });
+        book.hear(&vec![Some((true, roster)), None], asked, true);
+        assert_eq!(book.refused(asked).collect::<Vec<_>>(), [1]);
+        assert!(book.nodes[0].told(asked).is_some(), "what was waited for is heard too");
+    }
+}

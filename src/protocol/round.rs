@@ -21,6 +21,11 @@ pub(super) trait Count: Send + 'static {
 
     /// What it comes to, as soon as that is known.
     fn verdict(&self) -> Option<Self::Verdict>;
+
+    /// Whether whoever waits for the verdict should look at the tally.
+    fn is_worth_a_look(&self) -> bool {
+        self.verdict().is_some()
+    }
 }
 
 /// One fan-out. Replies that come after the verdict are kept too.
@@ -112,7 +117,7 @@ impl<T: Count> Sink for Round<T> {
         if let Some(slot) = state.replies.get_mut(node) {
             *slot = Some(reply);
         }
-        let decided = state.tally.verdict().is_some();
+        let decided = state.tally.is_worth_a_look();
         drop(state);
         // What else was handed over may decide it sooner.
         if decided || handed_over {
@@ -132,6 +137,10 @@ impl Count for ClaimTally {
 
     fn verdict(&self) -> Option<Verdict> {
         self.verdict()
+    }
+
+    fn is_worth_a_look(&self) -> bool {
+        self.verdict().is_some() || self.may_lift()
     }
 }
 

@@ -177,6 +177,17 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() <= LIFTS
     }
 
+    /// Whether a higher ballot is worth asking with before the last ask is decided, if nothing was
+    /// handed over: see [`ClaimTally::may_lift`]. One lift is kept for what all answers say.
+    #[must_use]
+    pub fn may_lift_early(&self) -> bool {
+        let liftable = |ask: &Ask<V>| {
+            let tally = ask.votes.tally();
+            tally.verdict().is_none() && tally.may_lift()
+        };
+        self.asks.len() < LIFTS && self.asks.last().is_some_and(liftable)
+    }
+
     /// The same where some nodes have handed the name over.
     fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, &Electorate)) -> Option<Decision> {
         let (handed, electorate) = by;

@@ -166,6 +166,15 @@ impl ClaimTally {
         }
     }
 
+    /// Whether a higher ballot is worth asking with though the verdict is open still: those that
+    /// granted, and those that may grant a higher one, are a quorum. Whoever is far may answer so
+    /// late that others have raised the fences once more, again and again.
+    #[must_use]
+    pub const fn may_lift(&self) -> bool {
+        let higher = self.stale.or(self.apart);
+        !higher.is_empty() && self.granted.or(higher).len() >= self.size.quorum()
+    }
+
     const fn silent(&self) -> u32 {
         self.silent_nodes().len()
     }
@@ -301,6 +310,14 @@ mod tests {
         assert_eq!(tally(5, &[Vote::Stale, Vote::Stale, Vote::Refused]).verdict(), Some(Verdict::Stale));
         let hopeless = [Vote::Stale, Vote::Refused, Vote::Refused, Vote::Refused];
         assert_eq!(tally(5, &hopeless).verdict(), Some(Verdict::Failed));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_where_a_higher_ballot_has_a_quorum() {
+        assert!(tally(4, &[Vote::Granted, Vote::Granted, Vote::Stale]).may_lift());
+        assert!(tally(5, &[Vote::Granted, Vote::Apart, Vote::Stale]).may_lift());
+        assert!(!tally(4, &[Vote::Granted, Vote::Refused, Vote::Stale]).may_lift());
+        assert!(!tally(5, &[Vote::Granted; 3]).may_lift(), "no ballot needs to be higher");
     }
 
     #[test]

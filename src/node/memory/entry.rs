@@ -8,8 +8,8 @@ use super::readers::Readers;
 use super::record::{KEEP, far};
 use super::watchers::Watchers;
 use super::{LONGEST_TURN, millis};
+use crate::node::inspection::Description;
 use crate::node::operation::{Note, Operation};
-use crate::node::reply::Description;
 use crate::rules::roster::LONGEST;
 
 /// How many revoked owners are remembered.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::entry::{Entry, Hold, Kept};
 use super::millis;
 use super::store::Store;
+use crate::node::inspection::Inspection;
 use crate::node::operation::{
     Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
 };
-use crate::node::reply::{Inspection, Outcome};
+use crate::node::reply::Outcome;
 
 impl Store {
     /// Carries out one operation at the node's time `now`, which is the time since any fixed
@@ -26,7 +27,7 @@ impl Store {
         if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, now, precise, hears };
+        let mut work = Work { store: self, now, precise, hears, published: 0 };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
@@ -61,6 +62,8 @@ pub(super) struct Work<'a> {
     pub(super) precise: Duration,
     /// Which clients hear what is published to them.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
+    /// How many messages it has published to watchers.
+    pub(super) published: usize,
 }
 
 impl Work<'_> {

@@ -152,7 +152,12 @@ pub(super) fn once(lineage: &str) -> String {
 
 /// Loads a script; the answer is its digest.
 pub(super) fn load(connection: &dyn Connection, source: &str) -> Answer<Value> {
-    connection.send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)])
+    connection.send("SCRIPT", &loading(source))
+}
+
+/// The arguments of SCRIPT that load one.
+pub(super) const fn loading(source: &str) -> [Argument<'_>; 2] {
+    [Argument::Word("LOAD"), Argument::Text(source)]
 }
 
 impl Server {

@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::task::coop::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, during, load, once, parse, run, source};
+use super::admission::{Server, during, loading, once, parse, run, source};
 use super::flight::{Confirmation, Flight, Landed, What, confirming};
 use super::looks::Looking;
 use super::messages::Messages;
 use super::pack::{BATCH, fitting};
 use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
+use super::wire::Wire;
 use super::{Job, Shared, State};
 use crate::host::before;
 use crate::node::Request;
@@ -45,7 +46,7 @@ pub(super) struct End(pub(super) String);
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
-    connection: Box<dyn Connection>,
+    wire: Arc<Wire>,
     digest: String,
     lineage: String,
     /// What the script calls a server of that lineage.
@@ -72,6 +73,7 @@ impl Batcher {
     ) -> Self {
         let script = source(&lineage);
         let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
+        let digest = digest(&script);
         let mut state = shared.state();
         state.generations += 1;
         let generation = state.generations;
@@ -81,8 +83,8 @@ impl Batcher {
             overtaken: false,
             messages: Messages::new(shared.clone()),
             shared,
-            connection,
-            digest: digest(&script),
+            wire: Arc::new(Wire::new(connection, digest.clone())),
+            digest,
             run: run(&lineage),
             lineage,
             confirming,
@@ -90,6 +92,11 @@ impl Batcher {
             flights: FuturesUnordered::new(),
             timeouts: 0,
         }
+    }
+
+    /// Where callers send what needs no batch.
+    pub(super) fn wire(&self) -> Arc<Wire> {
+        self.wire.clone()
     }
 
     /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
@@ -106,9 +113,10 @@ impl Batcher {
             let confirmed = self.confirming.is_terminated();
             let ended = tokio::select! {
                 biased;
-                event = poll_fn(|context| self.connection.poll_event(context)), if !full => self.happened(event),
+                // First: what happened is looked at before a reply is handed out.
+                landed = landed(&self.wire, &mut self.flights), if confirmed => self.land_in_order(landed),
+                event = poll_fn(|context| self.wire.poll_event(context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
-                Some(landed) = self.flights.next(), if confirmed && !self.flights.is_empty() => self.land_in_order(landed),
                 _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
                     None
@@ -135,6 +143,7 @@ impl Batcher {
 
     /// Sends what is queued still, waits for the answers as long as one may take, and ends.
     async fn finish(mut self) -> End {
+        self.wire.shut();
         self.jobs.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
@@ -153,7 +162,8 @@ impl Batcher {
                 return;
             }
         }
-        while let Some(landed) = self.flights.next().await {
+        while self.wire.is_under_way() {
+            let landed = landed(&self.wire, &mut self.flights).await;
             self.land(landed);
         }
     }
@@ -169,6 +179,7 @@ impl Batcher {
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
+        let taken = batch.len();
         if batch.iter().any(|job| !job.others.is_empty()) {
             *batch = std::mem::take(batch).into_iter().flat_map(Job::apart).collect();
         }
@@ -181,16 +192,18 @@ impl Batcher {
         let mut jobs = std::mem::take(batch);
         while !jobs.is_empty() {
             let rest = jobs.split_off(fitting(jobs.iter().map(|job| &*job.request.operation)));
-            let answer = self.connection.send("EVALSHA", &self.script_call(&self.digest, &jobs));
+            let answer = self.wire.send("EVALSHA", &self.script_call(&self.digest, &jobs));
             self.launch(What::Batch(std::mem::replace(&mut jobs, rest)), sent, answer);
         }
+        // Last: nothing that callers send overtakes these.
+        self.wire.dequeued(taken);
     }
 
     fn probe(&mut self) {
-        self.let_it_look();
         let sent = self.shared.host.now();
-        let answer = self.connection.send("INFO", &[]);
+        let answer = self.wire.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
+        self.let_it_look();
     }
 
     /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
@@ -208,21 +221,21 @@ impl Batcher {
         if jobs.is_empty() {
             return self.verify(jobs, Value::Array(Vec::new()), sent);
         }
-        let answer = self.connection.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
+        let answer = self.wire.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
         self.launch(What::Again(jobs), sent, self.in_time(sent, answer));
     }
 
     /// NOSCRIPT may also be the first sign of a restarted server behind a proxy, so who carried the
     /// jobs out is asked afterwards: a grant by another server is none, and is released.
     fn verify(&mut self, jobs: Vec<Job>, value: Value, sent: Tick) {
-        let answer = self.connection.send("INFO", &[]);
+        let answer = self.wire.send("INFO", &[]);
         self.launch(What::Verify(jobs, value), sent, self.in_time(sent, answer));
     }
 
     /// The server has lost its scripts, and is the same.
     fn load_again(&mut self) {
         let sent = self.shared.host.now();
-        let answer = load(&*self.connection, &source(&self.lineage));
+        let answer = self.wire.send("SCRIPT", &loading(&source(&self.lineage)));
         self.launch(What::Load, sent, answer);
     }
 
@@ -260,7 +273,10 @@ impl Batcher {
         match both.map(|(digest, info)| (digest, parse(&info))) {
             Ok((digest, Some(server))) => {
                 // Where it has another name for the script, that is the right one.
-                self.digest = digest.text().map_or_else(|| self.digest.clone(), str::to_owned);
+                if let Some(digest) = digest.text() {
+                    digest.clone_into(&mut self.digest);
+                    self.wire.rename(digest);
+                }
                 self.compared(sent, received, server)
             }
             Ok((_, None)) => Some(script::garbled().to_string()),
@@ -279,7 +295,7 @@ impl Batcher {
         while ended.is_none() && !self.messages.are_enough() {
             // Whatever else this task has done in this turn: Tokio would let it look as if there
             // was none.
-            let event = unconstrained(poll_fn(|context| self.connection.poll_event(context))).now_or_never();
+            let event = unconstrained(poll_fn(|context| self.wire.poll_event(context))).now_or_never();
             let Some(event) = event else { break };
             ended = self.happened(event);
         }
@@ -479,6 +495,18 @@ impl Batcher {
             self.shared.enqueue(Request { operation: Arc::new(Operation::Record), reply });
         }
     }
+}
+
+impl Drop for Batcher {
+    /// Also where it panicked: whoever has sent something is told, and the connection ends.
+    fn drop(&mut self) {
+        drop(self.wire.end());
+    }
+}
+
+/// The next command that has come back.
+async fn landed(wire: &Wire, flights: &mut FuturesUnordered<Flight>) -> Landed {
+    poll_fn(|context| wire.poll_landed(flights, context)).await
 }
 
 fn demoted(reply: &Reply) -> bool {

@@ -1,5 +1,6 @@
 //! Commands that are on their way, and what came back.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -63,6 +64,12 @@ pub(super) fn confirming(
     let sent = host.now();
     let both = join(load(connection, script), connection.send("INFO", &[]));
     both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight").field("sent", &self.sent).finish_non_exhaustive()
+    }
 }
 
 impl Future for Flight {

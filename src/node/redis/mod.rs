@@ -27,6 +27,7 @@ pub mod transport;
 #[cfg(not(feature = "unstable"))]
 #[allow(unreachable_pub, reason = "public for simulations only")]
 pub(crate) mod transport;
+mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -51,6 +52,7 @@ use admission::Server;
 use looks::Looks;
 use meters::NodeMeters;
 use transport::Dialer;
+use wire::Wire;
 
 /// How many operations may wait for one node.
 const QUEUE: usize = 4_096;
@@ -142,9 +144,16 @@ struct State {
     roster: Option<Roster>,
 }
 
+/// How jobs reach the present connection.
+#[derive(Clone, Debug)]
+struct Line {
+    sender: mpsc::Sender<Job>,
+    wire: Arc<Wire>,
+}
+
 #[derive(Debug)]
 enum Link {
-    Up(mpsc::Sender<Job>),
+    Up(Line),
     /// Anything but up or quarantined.
     Out(NodeState),
 }
@@ -198,7 +207,7 @@ impl Shared {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
         match link {
-            Ok(sender) => self.hand_over(&sender, Job { request, submitted, others: Vec::new() }),
+            Ok(line) => self.hand_over(&line, Job { request, submitted, others: Vec::new() }),
             Err(fault) => self.fail(request, fault),
         }
     }
@@ -206,25 +215,33 @@ impl Shared {
     /// Queues several operations as one, but for those that may not be sent.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
-        let (mut sender, mut allowed) = (None, Vec::with_capacity(requests.len()));
+        let (mut line, mut allowed) = (None, Vec::with_capacity(requests.len()));
         for request in requests {
             let link = self.state().link_for(&request.operation, submitted);
             match link {
                 Ok(link) => {
-                    sender = Some(link);
+                    line = Some(link);
                     allowed.push(request);
                 }
                 Err(fault) => self.fail(request, fault),
             }
         }
         let mut allowed = allowed.into_iter();
-        if let Some((sender, request)) = sender.zip(allowed.next()) {
-            self.hand_over(&sender, Job { request, submitted, others: allowed.collect() });
+        if let Some((line, request)) = line.zip(allowed.next()) {
+            self.hand_over(&line, Job { request, submitted, others: allowed.collect() });
         }
     }
 
-    fn hand_over(&self, sender: &mpsc::Sender<Job>, job: Job) {
-        match sender.try_send(job) {
+    /// Sends a job at once, if it is alone and this is a place from where that can be done; else
+    /// queues it.
+    fn hand_over(&self, line: &Line, job: Job) {
+        let straight = job.others.is_empty() && self.host.is_home();
+        let job = match straight {
+            true => line.wire.straight(job, &self.settings.record, &self.host),
+            false => Err(job),
+        };
+        let Err(job) = job else { return };
+        match line.wire.queue(|| line.sender.try_send(job)) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => {
                 self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
@@ -259,8 +276,8 @@ impl Shared {
 }
 
 impl State {
-    fn link_for(&self, operation: &Operation, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
-        let Link::Up(sender) = &self.link else {
+    fn link_for(&self, operation: &Operation, now: Tick) -> Result<Line, Fault> {
+        let Link::Up(line) = &self.link else {
             let state = self.node_state(now);
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
             return Err(Fault::new(kind, state.to_string()));
@@ -278,7 +295,7 @@ impl State {
             (Operation::Teach(teach), _) if self.guard.lesson().is_some_and(|lesson| lesson.number != teach.lesson) => {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
-            _ => Ok(sender.clone()),
+            _ => Ok(line.clone()),
         }
     }
 

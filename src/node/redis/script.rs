@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::pack;
 use super::transport::{Argument, Arguments, Value};
+use crate::node::inspection::{Description, Inspection};
 use crate::node::operation::{Name, Operation, Seat, Verb};
-use crate::node::reply::{Description, Fault, FaultKind, Inspection, Outcome, Queued, Reply};
+use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
 

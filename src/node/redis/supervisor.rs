@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::{Batcher, End};
 use super::transport::Connection;
-use super::{Job, Link, QUEUE, Shared};
+use super::{Line, Link, QUEUE, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
@@ -74,7 +74,7 @@ async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
     admissible(shared, &greeting.server)?;
     let (sender, jobs) = mpsc::channel(QUEUE);
     let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone(), jobs);
-    publish(shared, greeting, sender);
+    publish(shared, greeting, Line { sender, wire: batcher.wire() });
     Ok(batcher)
 }
 
@@ -109,7 +109,7 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
     Ok(())
 }
 
-fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
+fn publish(shared: &Shared, greeting: Greeting, line: Line) {
     let Greeting { server, asked, told, taught, unreadable, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
@@ -134,7 +134,7 @@ fn publish(shared: &Shared, greeting: Greeting, sender: mpsc::Sender<Job>) {
     state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
-    state.link = Link::Up(sender);
+    state.link = Link::Up(line);
     let told = state.memory(now);
     drop(state);
     // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of

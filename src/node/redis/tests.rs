@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc};
 
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::wire::Wire;
 use super::{Counts, Job, Link, RedisNode, Registry, Settings, supervisor};
 use crate::host::{Host, TokioTime, before};
 use crate::node::{Claim, FaultKind, Hint, Listener, Node, NodeState, Operation, Outcome};
@@ -332,7 +333,9 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
     let (sender, mut jobs) = mpsc::channel::<Job>(1);
     // Between this and the send below, the batcher has answered all that was queued, and has gone.
     let permit = sender.clone().try_reserve_owned().unwrap();
-    node.shared.state().link = Link::Up(sender);
+    let connection = Box::new(Line { script, infos: AtomicU32::new(0) });
+    let wire = Arc::new(Wire::new(connection, String::new()));
+    node.shared.state().link = Link::Up(super::Line { sender, wire });
     jobs.close();
     drop(jobs);
     let (told, mut answers) = mpsc::unbounded_channel();

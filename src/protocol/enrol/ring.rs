@@ -52,7 +52,7 @@ impl Unheard {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn push(&self, said: Said) {
+    pub(super) fn push(&self, said: Said) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(said);
     }
 }

@@ -72,6 +72,23 @@ fn stale_ballots_are_lifted_three_times() {
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
+/// Of nodes that others share, fences rise faster than a far node answers.
+#[test]
+fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
+    let mut acquisition = acquisition(1_000);
+    for ballot in 0..2 {
+        ask(&mut acquisition, 0, ballot, &[Vote::Granted]);
+        assert!(!acquisition.may_lift_early());
+        acquisition.last_mut().unwrap().votes.count(1, Vote::Stale);
+        assert!(acquisition.may_lift_early());
+        assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far one may grant it");
+    }
+    ask(&mut acquisition, 0, 2, &[Vote::Granted, Vote::Stale]);
+    assert!(!acquisition.may_lift_early());
+    acquisition.last_mut().unwrap().votes.count(2, Vote::Stale);
+    assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Lift));
+}
+
 #[test]
 fn what_an_earlier_ask_may_have_left_is_not_forgotten_when_the_last_was_never_sent() {
     let mut acquisition = acquisition(1_000);

@@ -3,3 +3,4 @@
 mod calls;
 mod connections;
 mod stage;
+mod straight;

@@ -1,0 +1,78 @@
+//! Which calls go straight from their caller.
+
+use super::stage::{Stage, granted, settled};
+use crate::node::FaultKind;
+use crate::node::redis::tests::{claimed, claimed_at_once, grants};
+use crate::node::redis::transport::Event;
+
+/// What has been sent already, while no other task could run.
+fn sent(stage: &mut Stage) -> Vec<super::stage::Sent> {
+    std::iter::from_fn(|| stage.sent.try_recv().ok()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_operation_is_sent_by_its_caller_and_those_behind_it_by_the_batcher_together() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    for _ in 0..3 {
+        let mut first = claimed(&stage.node);
+        let lone = sent(&mut stage).pop().expect("it is on its way");
+        let mut behind = [claimed(&stage.node), claimed(&stage.node)];
+        assert!(sent(&mut stage).is_empty(), "the batcher puts them together");
+        let both = stage.next("EVALSHA").await;
+        stage.is_quiet().await;
+        both.reply(grants(2));
+        for answers in &mut behind {
+            granted(answers).await;
+        }
+        lone.reply(grants(1));
+        granted(&mut first).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_submitted_together_is_sent_by_the_batcher() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed_at_once(&stage.node, 2);
+    assert!(sent(&mut stage).is_empty());
+    stage.next("EVALSHA").await.reply(grants(2));
+    granted(&mut answers).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_straight_before_it_is_confirmed_who_answers() {
+    let mut stage = Stage::new();
+    stage.admit().await;
+    settled().await;
+    let confirms = sent(&mut stage);
+    assert_eq!(confirms.iter().map(|sent| sent.command).collect::<Vec<_>>(), ["SCRIPT", "INFO"]);
+    let mut answers = claimed(&stage.node);
+    assert!(sent(&mut stage).is_empty());
+    stage.next("EVALSHA").await.reply(grants(1));
+    settled().await;
+    assert!(answers.try_recv().is_err(), "it is not known whose answer it is");
+}
+
+/// fred's timers are those of the caller's runtime, which may end before the answer comes.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_elsewhere_queues() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let node = &stage.node;
+    let mut answers = std::thread::scope(|scope| scope.spawn(|| claimed(node)).join().unwrap());
+    assert!(sent(&mut stage).is_empty());
+    stage.next("EVALSHA").await.reply(grants(1));
+    granted(&mut answers).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sent_straight_is_told_that_the_connection_ended() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    let _sent = sent(&mut stage);
+    // Before the batcher could take it over.
+    stage.events.send(Event::Ended("gone".to_owned())).unwrap();
+    assert_eq!(super::stage::failed(&mut answers).await, FaultKind::Closed);
+}

@@ -1,0 +1,85 @@
+//! A round that was not won: what its answers say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::queue::Head;
+use super::round::Round;
+use super::voters::Voters;
+use crate::error::NodeReport;
+use crate::node::{Operation, Outcome, Queued, Reply};
+use crate::rules::ClaimTally;
+use crate::rules::tally::Cause;
+
+/// A round that was not won.
+pub(super) struct Defeat {
+    pub(super) round: Arc<Round<ClaimTally>>,
+    /// The round before: what it was told stands where this one had no time to be answered.
+    pub(super) before: Option<Arc<Round<ClaimTally>>>,
+    pub(super) how: How,
+}
+
+/// How a round ended that was not won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// As its answers say.
+    Refused,
+    /// A quorum granted, or handed over, and too late.
+    Late,
+    /// The caller's time was over before it had all answers it needed.
+    CutShort,
+}
+
+impl Defeat {
+    pub(super) fn cause(&self) -> Cause {
+        let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
+        match self.round.look(ClaimTally::cause) {
+            _ if self.how == How::Late => Cause::Unavailable,
+            // It did not end because of the nodes, and what they said last stands.
+            Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
+            cause => cause,
+        }
+    }
+
+    pub(super) fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
+        self.round.reports(voters, self.before.as_deref())
+    }
+
+    pub(super) fn head(&self, voters: &Voters) -> Head {
+        match self.cause() {
+            Cause::Contended => Head::Contended(self.holder()),
+            Cause::Unavailable => Head::Unavailable(self.reports(voters)),
+            Cause::Undecided => Head::Undecided,
+        }
+    }
+
+    /// When things change by themselves, as far as the nodes said: a holder's time ends, or
+    /// somebody's turn. A little later, since nodes count whole milliseconds.
+    pub(super) fn changes_in(&self) -> Option<Duration> {
+        let left = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
+            // Those before it are woken when it is their turn, unless they have died.
+            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank, .. }), .. })) => Some(*left * *rank),
+            _ => None,
+        };
+        let first = self.round.replies(|replies| replies.iter().filter_map(left).min());
+        first.map(|left| left + Duration::from_millis(1))
+    }
+
+    /// Who holds it, where that one may have a note.
+    pub(super) fn holder(&self) -> Option<Arc<str>> {
+        let holder = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.as_str().into()),
+            _ => None,
+        };
+        let rounds = [Some(&self.round), self.before.as_ref()];
+        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
+    }
+
+    /// What caused the first fault.
+    pub(super) fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
+        let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
+        let rounds = [Some(&self.round), self.before.as_ref()];
+        rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(cause)))
+    }
+}
