@@ -98,7 +98,8 @@ async fn sets(share: f64, report: &mut Report) -> Result<()> {
     let quorum = Quorums::builder(&stage.ports()).connect().await?;
     let mut rows = Vec::new();
     for names in NAMES {
-        let pairs = part(200, share);
+        // As long for large sets as for small ones.
+        let pairs = part((2_000 / names as u32).clamp(20, 200), share);
         let mut took = Vec::new();
         for number in 0..pairs {
             let lock = quorum.lock_all((0..names).map(|name| format!("set/{number}/{name}")));
