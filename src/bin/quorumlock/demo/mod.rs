@@ -2,6 +2,7 @@
 //! half-way.
 
 mod counter;
+pub(crate) mod service;
 mod summary;
 mod view;
 mod votes;
