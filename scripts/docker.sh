@@ -46,5 +46,7 @@ bundle() {
 image() {
   local folder=$1 name=$2
   shift 2
+  # The one before would stay without a name.
+  docker rmi "$name" >/dev/null 2>&1 || true
   tar -C "$folder" --owner=65534 --group=65534 --numeric-owner -c . | docker import "$@" - "$name" >/dev/null
 }

@@ -331,7 +331,7 @@ pub(crate) struct DemoService {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) workers: u32,
     /// How long a worker rests after each section
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
     pub(crate) pause: Duration,
     /// Where the counter is, which the lock protects: services of one lock share this folder
     #[arg(long, value_name = "DIR")]

@@ -5,14 +5,17 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use quorumlock::{Quorum, QuorumBuilder};
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::counter::Counter;
 use super::worker::{Pace, Report, Workers};
+use super::{TICK, votes};
 use crate::cli::DemoService;
 use crate::exporter;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
@@ -21,7 +24,7 @@ use crate::status::milliseconds;
 /// How long a section takes,
 const USUAL: Duration = Duration::from_millis(20);
 /// but one in so many: it takes half of the ttl, so that it is renewed.
-const ONE_IN: u64 = 20;
+const ONE_IN: u64 = 40;
 /// The ttl where none is set.
 const TTL: Duration = Duration::from_secs(6);
 
@@ -33,7 +36,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = settings::ttl()?.or(settings.ttl).unwrap_or(TTL);
     let quorum = tokio::select! {
-        connected = settings.builder().ttl(ttl).connect() => connected?,
+        voting = voting(settings.builder().ttl(ttl)) => voting?,
         signal = signals.next() => return Ok(process::ended_by(signal)),
     };
     let report = RefCell::new(Report::default());
@@ -53,6 +56,15 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     let report = report.take();
     told(&report, Counter::new(&args.folder, "").read()?.0)?;
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A quorum whose nodes vote: asking before would count as an outage.
+async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
+    let quorum = builder.connect().await?;
+    while !votes(&quorum) {
+        sleep(TICK).await;
+    }
+    Ok(quorum)
 }
 
 fn told(report: &Report, counted: u64) -> std::io::Result<()> {
