@@ -14,6 +14,7 @@ mod metrics;
 mod once;
 mod password_file;
 mod permits;
+mod regions;
 mod release;
 mod retiring;
 mod run;

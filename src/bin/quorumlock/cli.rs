@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Bench(Bench),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
-    /// Contends for the demo's lock until a signal, and serves metrics: a service of
+    /// Works under one lock again and again until a signal, and serves metrics: a service of
     /// docker/compose.yaml
     #[command(hide = true)]
     DemoService(DemoService),
@@ -343,7 +343,8 @@ pub(crate) struct DemoService {
 
 #[derive(Args)]
 pub(crate) struct Relay {
-    /// Where to listen, and which server that leads to, as in 7001=redis-eu:6379@80ms
-    #[arg(required = true, value_name = "PORT=HOST:PORT@ROUND_TRIP")]
+    /// Where to listen, and which server that leads to, as in 7001=redis-eu:6379@80ms; a bare port
+    /// means loopback
+    #[arg(required = true, value_name = "[ADDRESS:]PORT=HOST:PORT@ROUND_TRIP")]
     pub(crate) routes: Vec<Route>,
 }

@@ -1,6 +1,6 @@
 //! `quorumlock relay`: the distance between regions, where regions are containers.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 
 use crate::cli::Relay;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
@@ -18,8 +18,8 @@ pub(crate) async fn relay(args: Relay) -> Outcome {
 }
 
 fn open(route: &Route) -> Result<(), Failure> {
-    let Route { port, server, round_trip } = route;
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port))
-        .map_err(|error| Failure::new(UNAVAILABLE, format!("port {port} cannot be listened on: {error}")))?;
+    let Route { listen, server, round_trip } = route;
+    let listener = TcpListener::bind(listen)
+        .map_err(|error| Failure::new(UNAVAILABLE, format!("{listen} cannot be listened on: {error}")))?;
     Ok(latency::relay(listener, server.clone(), *round_trip / 2)?)
 }

@@ -1,5 +1,5 @@
-//! A service that keeps working under the demo's lock, until a signal. Several of them, in
-//! different regions, share the counter.
+//! A service that keeps working under one lock, until a signal. Several of them, in different
+//! regions, share the counter.
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -21,6 +21,8 @@ use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
 use crate::status::milliseconds;
 
+/// The lock's name: not the demo's, which may run beside it over a counter of its own.
+const LOCK: &str = "quorumlock-service";
 /// How long a section takes,
 const USUAL: Duration = Duration::from_millis(20);
 /// but one in so many: it takes half of the ttl, so that it is renewed.
@@ -42,7 +44,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     let report = RefCell::new(Report::default());
     let (stopping, stop) = watch::channel(false);
     let pace = Pace { usual: USUAL, one_in: ONE_IN, long: ttl / 2, pause: args.pause };
-    let workers = Workers { quorum: &quorum, folder: &args.folder, pace, stop, report: &report };
+    let workers = Workers { quorum: &quorum, lock: LOCK, folder: &args.folder, pace, stop, report: &report };
     let told_to_stop = async {
         signals.next().await;
         stopping.send_replace(true);

@@ -65,7 +65,8 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
     let quorum = Settings::with_nodes(&args.nodes)?.builder().ttl(args.ttl).connect().await?;
     all_vote(&quorum, TIMEOUT).await;
     let report = RefCell::new(Report::default());
-    let workers = Workers { quorum: &quorum, folder: &args.folder, pace: Pace::BUSY, stop, report: &report };
+    let workers =
+        Workers { quorum: &quorum, lock: LOCK, folder: &args.folder, pace: Pace::BUSY, stop, report: &report };
     tokio::select! {
         done = workers.contend(args.workers) => done?,
         told = telling(&report, &counters) => told?,
@@ -80,7 +81,7 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
 pub(super) struct Pace {
     /// How long a section takes,
     pub(super) usual: Duration,
-    /// but one in so many,
+    /// but the last one of so many,
     pub(super) one_in: u64,
     /// which takes so long.
     pub(super) long: Duration,
@@ -96,13 +97,16 @@ impl Pace {
 
     /// How long the section after so many takes.
     const fn section(&self, after: u64) -> Duration {
-        if after.is_multiple_of(self.one_in) { self.long } else { self.usual }
+        if (after + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
     }
 }
 
 /// Workers of one process.
 pub(super) struct Workers<'a> {
     pub(super) quorum: &'a Quorum,
+    /// The lock's name.
+    pub(super) lock: &'a str,
+    /// Where the counter is.
     pub(super) folder: &'a Path,
     pub(super) pace: Pace,
     pub(super) stop: watch::Receiver<bool>,
@@ -119,7 +123,7 @@ impl Workers<'_> {
         // Containers that share the folder may share process numbers.
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let counter = Counter::new(self.folder, &format!("{host}-{}-{number}", std::process::id()));
-        let lock = self.quorum.lock(LOCK);
+        let lock = self.quorum.lock(self.lock);
         let mut stop = self.stop.clone();
         while !*self.stop.borrow() {
             let acquired = tokio::select! {
