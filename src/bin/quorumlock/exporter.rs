@@ -25,7 +25,7 @@ pub(crate) fn serve(address: Option<&str>) -> Result<(), Failure> {
 
 /// A bare port, or a port behind a colon, is on loopback: who wants to be seen from outside says
 /// so.
-pub(crate) fn listening(text: &str) -> Option<SocketAddr> {
+fn listening(text: &str) -> Option<SocketAddr> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {
         Ok(port) => Some(SocketAddr::from(([127, 0, 0, 1], port))),

@@ -1,11 +1,10 @@
 //! `7001=redis-eu:6379@80ms`: where a relay listens, and which server it leads to, how far away.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::exporter::listening;
 
 /// One server behind a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +31,11 @@ impl FromStr for Route {
         let listen = listening(listen).ok_or_else(shape)?;
         Ok(Self { listen, server: server.to_owned(), round_trip: duration::parse(round_trip)? })
     }
+}
+
+fn listening(text: &str) -> Option<SocketAddr> {
+    let port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    text.parse().map(port).or_else(|_| text.parse()).ok()
 }
 
 #[cfg(test)]
