@@ -35,7 +35,7 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     }
     /// Whether the caller is where the background tasks run, so that it may do what they would do.
     fn is_home(&self) -> bool {
-        true
+        false
     }
 }
 

@@ -51,6 +51,8 @@
 //! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
 //!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
 //!   freed by one [`revoke`](Session::revoke).
+//! * Each of them has `run` and `try_run` too: the body is dropped the moment what it works under is
+//!   lost, and that is given up whatever the body comes to.
 //! * [`LockProvider`] is an object-safe trait over locks by name, for programs that have them
 //!   injected.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
@@ -175,10 +177,10 @@ mod rules;
 pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
 pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
-pub use lock::{DistributedLock, DistributedSemaphore, LockProvider, Locking};
+pub use lock::{DistributedLock, DistributedRwLock, DistributedSemaphore, LockProvider, Locking};
 pub use lock::{
-    Election, HeldNames, Leader, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner, Quorum,
-    QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
+    Election, HeldNames, Leader, LeaderLease, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner,
+    Quorum, QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
 };
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
@@ -189,7 +191,10 @@ pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};
 pub use rules::{LostReason, NodeSet};
 
-// Its examples compile.
+// Their examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/migrating.md")]
+struct Migrating;

@@ -176,7 +176,8 @@
 --   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'
 --            a release has handed the name over to this owner, for so long
 --   'look {P{name}}'
---            to who watches the name: a note of its holder was stored, or went with a release
+--            to who watches the name: a note of its holder was stored, or went with a release; to
+--            MOST_TOLD in one call
 -- What may not be published (the user lacks the right to the channel) changes nothing else: who
 -- waits asks later by itself, as does who watches. Nothing is handed over to who does not hear of
 -- it.
@@ -189,6 +190,9 @@ local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 3500
 local LONGEST_NEED = 2000
 -- How many watch a name at most, and for how long each without asking again, in ms.
 local WATCHERS, LONGEST_WATCH = 256, 60000
+-- How many messages one call publishes to those at most, of whatever names: while it runs, the
+-- server does nothing else.
+local MOST_TOLD = 1000
 -- How many readers that were released are remembered. How far from the head of the queue a reader
 -- looks for a writer, and how many readers are told at once that they may enter.
 local RELEASED, HEAD = 128, 128
@@ -481,7 +485,7 @@ local function look_at_readers(op, i, it)
   if it.read_ends > now then it.reader = string.match(last[1], '^[^!]*') end
   if not op.shared then return end
   local till, marked = tonumber(call('ZSCORE', key, op.owner) or 0), tonumber(call('ZSCORE', key, op.owner .. '!') or 0)
-  it.reads, it.taken_away = math.max(till, marked) - now, marked > now
+  it.reads, it.taken_away = math.max(till, marked) - now, marked > now and op.owner
   if till < -now then it.gone[op.owner] = true end
 end
 
@@ -536,7 +540,7 @@ end
 -- Of readers, all that had a ballot up to this one when readers were revoked, and do not read.
 local function is_revoked(it, owner, read_with)
   if read_with and it.reads <= 0 and read_with <= tonumber(string.match('\n' .. it.taken, '\n%*(%d+)') or -1) then return true end
-  return it.taken_away or it.revoked and it.owner == owner .. '!'
+  return it.taken_away == owner or it.revoked and it.owner == owner .. '!'
     or it.taken ~= '' and find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
 end
 
@@ -678,10 +682,13 @@ end
 
 -- Whoever watches the name is to look again. Those that nobody hears for have gone, and are
 -- forgotten. Whoever is not told, for whatever reason, looks now and then by itself.
+local told = 0
 local function tell_watchers(lock)
-  local key = lock .. ':watchers'
-  local watching = try('ZRANGEBYSCORE', key, '(' .. digits(now), '+inf', 'LIMIT', 0, WATCHERS)
+  local key, most = lock .. ':watchers', math.min(WATCHERS, MOST_TOLD - told)
+  if most <= 0 then return end
+  local watching = try('ZRANGEBYSCORE', key, '(' .. digits(now), '+inf', 'LIMIT', 0, most)
   if watching.err then return end
+  told = told + #watching
   for _, client in ipairs(watching) do
     if publish(client, 'look ' .. lock) == 0 then try('ZREM', key, client) end
   end

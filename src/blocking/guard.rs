@@ -4,31 +4,49 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::lease::Lease;
 use super::worker::Worker;
 use crate::error::Result;
-use crate::lease::{Lease, LockGuard as Guard, Released};
+use crate::lease::{LockGuard as Guard, Released};
 
 /// A held lock. It is renewed as long as this lives, and released when it is dropped.
 ///
 /// Drop waits for nothing, and where the program ends right after it the lock may be held until its
-/// ttl ends: prefer [`release`](Self::release). What can be asked of it, it has from [`Lease`]:
-/// [`token`](Lease::token), [`is_held`](Lease::is_held), [`ensure`](Lease::ensure) and so on.
+/// ttl ends: prefer [`release`](Self::release). What can be asked of it, it has from [`Lease`]: how
+/// it is [`lost`](Lease::lost), its [`token`](crate::Lease::token),
+/// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
+///
+/// # Examples
+/// ```
+/// # fn main() -> quorumlock::Result<()> {
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let guard = quorum.lock("orders/42").acquire(Duration::from_secs(5))?;
+/// // Give guard.token() to the storage with every write.
+/// guard.ensure(Duration::from_secs(1))?;
+/// assert_eq!(guard.lost(Duration::from_millis(10))?, None);
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard {
     // Dropped before the runtime that sends its release.
     guard: Guard,
-    worker: Arc<Worker>,
+    lease: Lease,
 }
 
 impl LockGuard {
-    pub(super) const fn new(guard: Guard, worker: Arc<Worker>) -> Self {
-        Self { guard, worker }
+    pub(super) fn new(guard: Guard, worker: Arc<Worker>) -> Self {
+        let lease = Lease::new(guard.lease(), worker);
+        Self { guard, lease }
     }
 
     /// A view that can be given away; it does not keep the lock.
     #[must_use]
     pub fn lease(&self) -> Lease {
-        self.guard.lease()
+        self.lease.clone()
     }
 
     /// Holds the lock once more: see [`LockGuard::reenter`](crate::LockGuard::reenter).
@@ -37,8 +55,9 @@ impl LockGuard {
     /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count;
     /// `Config` within a Tokio runtime. This guard is not affected.
     pub fn reenter(&self) -> Result<Self> {
-        let guard = self.worker.wait(self.guard.reenter())??;
-        Ok(Self::new(guard, self.worker.clone()))
+        let worker = self.lease.worker();
+        let guard = worker.wait(self.guard.reenter())??;
+        Ok(Self::new(guard, worker.clone()))
     }
 
     /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum
@@ -48,8 +67,8 @@ impl LockGuard {
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. The
     /// release goes on in the background then, and what it does not reach expires by itself.
     pub fn release(self) -> Result<Released> {
-        let Self { guard, worker } = self;
-        worker.wait(guard.release())?
+        let Self { guard, lease } = self;
+        lease.worker().wait(guard.release())?
     }
 }
 
@@ -57,7 +76,7 @@ impl Deref for LockGuard {
     type Target = Lease;
 
     fn deref(&self) -> &Lease {
-        &self.guard
+        &self.lease
     }
 }
 

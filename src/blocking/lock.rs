@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::confirmed::confirmed;
 use super::guard::LockGuard;
+use super::lease::Lease;
 use super::worker::Worker;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::lock::{Owner, QuorumLock as Lock};
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
@@ -31,6 +32,13 @@ impl QuorumLock {
     #[must_use]
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self { lock: self.lock.owned_by(owner), ..self }
+    }
+
+    /// The same lock with a note on what it is held for: see
+    /// [`QuorumLock::describe`](crate::QuorumLock::describe).
+    #[must_use]
+    pub fn describe(&self, note: impl AsRef<str>) -> Self {
+        Self { lock: self.lock.describe(note), worker: self.worker.clone() }
     }
 
     /// Acquires the lock, waiting for `timeout` at most: see
@@ -80,7 +88,7 @@ impl QuorumLock {
     /// Acquires the lock, runs `body`, and releases it.
     ///
     /// A thread cannot be stopped: a body that runs for long asks its lease
-    /// ([`ensure`](Lease::ensure), [`is_held`](Lease::is_held)) whether to go on. If the body
+    /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether to go on. If the body
     /// panics, the lock is released in the background.
     ///
     /// # Errors
@@ -102,12 +110,8 @@ impl QuorumLock {
     pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
         let guard = self.acquire(timeout)?;
         let output = body(&guard);
-        if !guard.is_held() {
-            return Err(guard.lost_error());
-        }
-        if let Err(error) = guard.release() {
-            tracing::warn!(%error, "released without confirmation");
-        }
+        guard.ensure(Duration::ZERO)?;
+        confirmed(guard.release());
         Ok(output)
     }
 

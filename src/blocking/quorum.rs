@@ -16,9 +16,24 @@ use crate::protocol::{Inspected, Taken};
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// When the last handle, lock and guard are dropped, its thread ends, as soon as what was released
-/// has been sent.
+/// has been sent. Leases, sessions and iterators keep it too.
+///
+/// # Examples
+/// ```
+/// # fn main() -> quorumlock::Result<()> {
+/// use quorumlock::blocking::Quorum;
+/// use std::time::Duration;
+///
+/// let quorum = Quorum::in_memory(5)?;
+/// let guard = quorum.lock("orders/42").describe("a return").acquire(Duration::from_secs(5))?;
+/// assert!(quorum.inspect("orders/42")?.holder().is_some());
+/// guard.release()?;
+/// quorum.shutdown(Duration::from_secs(1))?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
-pub struct Quorum(Arc<Worker>);
+pub struct Quorum(pub(super) Arc<Worker>);
 
 impl Quorum {
     /// Connects, and returns when a quorum of nodes is admitted: see [`QuorumBuilder::connect`].
@@ -67,6 +82,14 @@ impl Quorum {
     /// system gives no thread.
     pub fn in_memory(nodes: usize) -> Result<Self> {
         Worker::start(async { Nodes::in_memory(nodes) }).map(Self)
+    }
+
+    /// The same with settings: see [`QuorumBuilder::in_memory`].
+    ///
+    /// # Errors
+    /// As [`in_memory`](Self::in_memory), and `Config` if a setting makes no sense.
+    pub fn in_memory_with(builder: QuorumBuilder, nodes: usize) -> Result<Self> {
+        Worker::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
     /// The lock on `name`: see [`Quorum::lock`](Nodes::lock).

@@ -46,6 +46,11 @@ impl Worker {
         let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
         Ok(runtime.block_on(future))
     }
+
+    /// Waits for `future` on this thread, for `patience` at most.
+    pub(super) fn within<T>(&self, patience: Duration, future: impl Future<Output = T>) -> Result<Option<T>> {
+        self.wait(self.quorum.within(patience, future))
+    }
 }
 
 impl Drop for Worker {
@@ -64,7 +69,7 @@ impl Drop for Worker {
 }
 
 /// Waiting there would keep the runtime from all else, and Tokio panics.
-fn refuse_within_a_runtime() -> Result<()> {
+pub(super) fn refuse_within_a_runtime() -> Result<()> {
     match Handle::try_current() {
         Err(_) => Ok(()),
         Ok(_) => Err(Error::config(

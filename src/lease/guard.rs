@@ -104,6 +104,12 @@ impl Lease {
         watch::lost(&*self.0).await
     }
 
+    /// Waits until the lock is over: why it was lost, or `None` where it was released.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        watch::outcome(&*self.0).await
+    }
+
     /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled
     /// by a release.
     ///
@@ -132,6 +138,24 @@ impl Lease {
 
     pub(crate) fn lost_error(&self) -> Error {
         self.0.lost_error()
+    }
+
+    /// Says something else of its holder from now on, and waits until a quorum has stored it.
+    pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
+        if !can_wait() {
+            return Err(no_runtime());
+        }
+        let held = &self.0;
+        let until = held.round_timeout();
+        let telling = held.say(says)?;
+        match before(held.host(), until, telling.confirmed()).await {
+            Some(true) => Ok(()),
+            _ if !self.is_held() => Err(self.lost_error()),
+            _ => {
+                let message = format!("what was said of {} was not stored by a quorum", listed(held.grant.names()));
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
+            }
+        }
     }
 
     /// The same, where it must not keep anything of the lock.
@@ -280,24 +304,6 @@ impl LockGuard {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
             Some(Freed::Unknown) | None => Err(self.unconfirmed()),
-        }
-    }
-
-    /// Says something else of its holder from now on, and waits until a quorum has stored it.
-    pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
-        let held = &self.lease.0;
-        let until = held.round_timeout();
-        let telling = held.say(says)?;
-        match before(held.host(), until, telling.confirmed()).await {
-            Some(true) => Ok(()),
-            _ if !self.is_held() => Err(self.lost_error()),
-            _ => {
-                let message = format!("what was said of {} was not stored by a quorum", listed(self.0.grant.names()));
-                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
-            }
         }
     }
 

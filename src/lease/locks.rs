@@ -218,6 +218,12 @@ impl Locks {
         super::watch::lost(self).await
     }
 
+    /// Waits until they are over: why they were lost, or `None` where they were given up.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        super::watch::outcome(self).await
+    }
+
     /// A token that is cancelled when they are lost.
     pub(crate) fn cancellation(self: &Arc<Self>) -> CancellationToken {
         super::watch::cancellation(self)

@@ -13,6 +13,10 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
+/// The longest where nodes may hold it for far longer than a lease lasts. It is half to all of the time
+/// that has passed, as long as that is shorter: who is back after a while is found in about as long.
+const RARELY: Duration = Duration::from_secs(60);
+
 /// Schedules another try of every release that arrives. Ends when nobody can send one any more.
 pub(super) async fn schedule<L: ?Sized>(
     leftovers: &mut mpsc::Receiver<Arc<dyn Leftover>>,
@@ -20,7 +24,50 @@ pub(super) async fn schedule<L: ?Sized>(
     schedule: &Schedule<L>,
 ) {
     while let Some(release) = leftovers.recv().await {
-        let pause = PAUSES.pause(release.tries(), Duration::ZERO, host.random()).max(PAUSES.min / 2);
-        schedule.add(host.now() + pause, Event::Release(release));
+        schedule.add(host.now() + pause(&*release, host.random()), Event::Release(release));
+    }
+}
+
+fn pause(release: &dyn Leftover, random: u64) -> Duration {
+    if let Some(passed) = release.overtime() {
+        let half = RARELY.min(passed) / 2;
+        return half + Backoff { min: half, max: half }.pause(0, Duration::ZERO, random);
+    }
+    PAUSES.pause(release.tries(), Duration::ZERO, random).max(PAUSES.min / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A release that was tried so often, and for how long, where that is longer than a lease lasts.
+    #[derive(Debug)]
+    struct Tried(u32, Option<Duration>);
+
+    impl Leftover for Tried {
+        fn again(self: Arc<Self>) {}
+
+        fn tries(&self) -> u32 {
+            self.0
+        }
+
+        fn overtime(&self) -> Option<Duration> {
+            self.1
+        }
+    }
+
+    #[test]
+    fn what_nodes_keep_for_long_is_tried_less_and_less_often_and_all_else_within_two_seconds() {
+        let second = Duration::from_secs(1);
+        for tries in [0, 7, u32::MAX] {
+            for random in [0, 1 << 63, u64::MAX] {
+                for (passed, longest) in [(2, 2), (40, 40), (90, 60), (86_400, 60)] {
+                    let rarely = pause(&Tried(tries, Some(second * passed)), random);
+                    assert!((second * longest / 2..=second * longest).contains(&rarely), "{rarely:?}");
+                }
+                let soon = pause(&Tried(tries, None), random);
+                assert!((second / 20..=second * 2).contains(&soon), "{soon:?}");
+            }
+        }
     }
 }

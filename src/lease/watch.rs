@@ -48,6 +48,20 @@ pub(super) async fn lost(held: &impl Watched) -> LostReason {
     }
 }
 
+/// Waits until it is over: why it was lost, or `None` where it was given up.
+///
+/// # Cancel safety
+/// Safe.
+#[cfg(feature = "blocking")]
+pub(super) async fn outcome(held: &impl Watched) -> Option<LostReason> {
+    let reason = match held.over() {
+        Some(over) => over.run_until_cancelled(lost(held)).await,
+        None => None,
+    };
+    // A loss ends it too.
+    reason.or_else(|| held.lost())
+}
+
 /// Waits until the deadline has passed, wherever it moves to.
 async fn expired(held: &impl Watched) -> LostReason {
     loop {

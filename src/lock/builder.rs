@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 
 use super::inner::Inner;
 use super::quorum::Quorum;
@@ -17,7 +16,7 @@ use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, Fred, RedisNode, Registry};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{GivenBack, Hints, LEFTOVERS, Members, Voters};
+use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Members, Voters};
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -346,10 +345,10 @@ fn members(settings: &Settings, rules: &Rules) -> Members {
 }
 
 fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, members: Members) -> Arc<Leases> {
-    let (sender, leftovers) = mpsc::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints, sender, members));
+    let (leftovers, again) = Leftovers::channel(LEFTOVERS);
+    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members));
     GivenBack::attach(&voters);
-    Leases::start(voters, leftovers)
+    Leases::start(voters, again)
 }
 
 /// `host/pid/uuid`, unguessable by its random part.

@@ -1,15 +1,17 @@
 //! Elections: who holds a name leads.
 
+use std::future::Future;
 use std::time::Duration;
 
 use futures::Stream;
 
-use super::leader::Leader;
+use super::leader::{Leader, LeaderLease};
 use super::mutex::QuorumLock;
 use super::observed::{Leadership, Observer};
 use super::quorum::Quorum;
+use super::scoped::under;
 use crate::config::LockOptions;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// An election: at most one leads at a time, across all clients of the same nodes, and everybody
 /// else can see who does and what it proclaimed.
@@ -76,6 +78,89 @@ impl Election {
         self.lock.acquire(timeout).await.map(Leader::new)
     }
 
+    /// Waits until this caller leads, for as long as its options say: [`LockOptions::wait`], by
+    /// default 10 s. All else is as with [`campaign`](Self::campaign).
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign).
+    ///
+    /// # Cancel safety
+    /// As [`campaign`](Self::campaign).
+    pub async fn campaign_default(&self) -> Result<Leader> {
+        self.campaign(self.lock.rules().wait).await
+    }
+
+    /// Waits until this caller leads, runs `body`, and resigns. The body is dropped the moment the
+    /// office is lost.
+    ///
+    /// The body is given a view, by which it proclaims. It owns that, so an `async move` block or an
+    /// async closure may keep it, clone it and give it to tasks; and none of them keeps the office
+    /// when the body has ended.
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
+    /// resignation that no quorum confirms is not an error here: it is a warning in the log.
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the office given up in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let election = quorum.election("scheduler");
+    /// let proclaimed = election
+    ///     .run(Duration::from_secs(5), async |leader| {
+    ///         leader.proclaim("10.0.0.7:8080").await?;
+    ///         // Work, as long as it leads.
+    ///         Ok::<_, quorumlock::Error>(leader.token())
+    ///     })
+    ///     .await?;
+    /// assert!(proclaimed? > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(LeaderLease) -> Fut,
+        Fut: Future,
+    {
+        under(self.campaign(timeout).await?, body).await
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// office is given up whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let election = quorum.election("scheduler");
+    /// election.try_run(Duration::from_secs(5), async |leader| leader.proclaim("10.0.0.7:8080").await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_run<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(LeaderLease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(timeout, body).await?
+    }
+
     /// Leaders and what they proclaim, from now on, beginning with the present leader if there is
     /// one. A leader that has not proclaimed anything has the value `""`.
     ///
@@ -87,8 +172,9 @@ impl Election {
     ///
     /// Nodes push that there may be something new, and the stream then asks them what it is: so a
     /// change is seen about a round trip after a node knows of it. What was pushed is never taken
-    /// for true; an answer of a quorum is. A pushed message may be lost, so each stream also asks
-    /// every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
+    /// for true; an answer of a quorum is. Looks begin 30 ms apart at least, however much is pushed. A
+    /// pushed message may be lost, and a node pushes at most 1,000 in one call; so each stream also
+    /// asks every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
     /// to four times a second: if this client's user may not subscribe to its channel
     /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If
     /// only the leader's user may not publish there, changes are seen after up to 5 s. A node that

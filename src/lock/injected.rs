@@ -6,11 +6,14 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::permits::{PermitsGuard, PermitsLease};
-use super::semaphore::{QuorumSemaphore, with_permits};
+use super::rwlock::{QuorumRwLock, ReadGuard, WriteGuard};
+use super::scoped::under;
+use super::semaphore::QuorumSemaphore;
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 
-/// What a [`DistributedLock`](crate::DistributedLock) or a [`DistributedSemaphore`] returns: a
-/// future in a box.
+/// What a [`DistributedLock`](crate::DistributedLock), a [`DistributedRwLock`] or a
+/// [`DistributedSemaphore`] returns: a future in a box.
 pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A semaphore of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is safe at any
@@ -43,7 +46,7 @@ impl dyn DistributedSemaphore {
         F: FnOnce(PermitsLease) -> Fut,
         Fut: Future,
     {
-        with_permits(self.acquire(many, timeout).await?, body).await
+        under(self.acquire(many, timeout).await?, body).await
     }
 
     /// As [`run`](#method.run), for a body that can fail.
@@ -60,6 +63,120 @@ impl dyn DistributedSemaphore {
         E: From<Error>,
     {
         self.run(many, timeout, body).await?
+    }
+}
+
+/// A reader-writer lock of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is
+/// safe at any point: what was granted is released in the background.
+///
+/// Methods that come later have a body.
+pub trait DistributedRwLock: fmt::Debug + Send + Sync {
+    /// Acquires it as a reader, waiting for `timeout` at most: see [`QuorumRwLock::read`].
+    fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard>;
+
+    /// The same with the lock's own wait: see [`QuorumRwLock::read_default`].
+    fn read_default(&self) -> Locking<'_, ReadGuard>;
+
+    /// Makes one try to read, and waits for nobody: see [`QuorumRwLock::try_read`].
+    fn try_read(&self) -> Locking<'_, Option<ReadGuard>>;
+
+    /// Acquires it as the writer, waiting for `timeout` at most: see [`QuorumRwLock::write`].
+    fn write(&self, timeout: Duration) -> Locking<'_, WriteGuard>;
+
+    /// The same with the lock's own wait: see [`QuorumRwLock::write_default`].
+    fn write_default(&self) -> Locking<'_, WriteGuard>;
+
+    /// Makes one try to write, and waits for nobody: see [`QuorumRwLock::try_write`].
+    fn try_write(&self) -> Locking<'_, Option<WriteGuard>>;
+}
+
+impl dyn DistributedRwLock {
+    /// Runs `body` while it is held as a reader; drops the body the moment the lock is lost.
+    ///
+    /// # Errors
+    /// As [`QuorumRwLock::run_read`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn run_read<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future,
+    {
+        under(self.read(timeout).await?.into_guard(), body).await
+    }
+
+    /// As [`run_read`](#method.run_read), for a body that can fail.
+    ///
+    /// # Errors
+    /// As [`QuorumRwLock::try_run_read`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn try_run_read<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run_read(timeout, body).await?
+    }
+
+    /// Runs `body` while it is held as the writer; drops the body the moment the lock is lost.
+    ///
+    /// # Errors
+    /// As [`QuorumRwLock::run_write`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn run_write<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future,
+    {
+        under(self.write(timeout).await?.into_guard(), body).await
+    }
+
+    /// As [`run_write`](#method.run_write), for a body that can fail.
+    ///
+    /// # Errors
+    /// As [`QuorumRwLock::try_run_write`].
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and the lock released in the background.
+    pub async fn try_run_write<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run_write(timeout, body).await?
+    }
+}
+
+impl DistributedRwLock for QuorumRwLock {
+    fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard> {
+        Box::pin(Self::read(self, timeout))
+    }
+
+    fn read_default(&self) -> Locking<'_, ReadGuard> {
+        Box::pin(Self::read_default(self))
+    }
+
+    fn try_read(&self) -> Locking<'_, Option<ReadGuard>> {
+        Box::pin(Self::try_read(self))
+    }
+
+    fn write(&self, timeout: Duration) -> Locking<'_, WriteGuard> {
+        Box::pin(Self::write(self, timeout))
+    }
+
+    fn write_default(&self) -> Locking<'_, WriteGuard> {
+        Box::pin(Self::write_default(self))
+    }
+
+    fn try_write(&self) -> Locking<'_, Option<WriteGuard>> {
+        Box::pin(Self::try_write(self))
     }
 }
 
@@ -97,6 +214,32 @@ impl DistributedSemaphore for Without {
     }
 
     fn try_acquire(&self, _: u32) -> Locking<'_, Option<PermitsGuard>> {
+        self.refused()
+    }
+}
+
+impl DistributedRwLock for Without {
+    fn read(&self, _: Duration) -> Locking<'_, ReadGuard> {
+        self.refused()
+    }
+
+    fn read_default(&self) -> Locking<'_, ReadGuard> {
+        self.refused()
+    }
+
+    fn try_read(&self) -> Locking<'_, Option<ReadGuard>> {
+        self.refused()
+    }
+
+    fn write(&self, _: Duration) -> Locking<'_, WriteGuard> {
+        self.refused()
+    }
+
+    fn write_default(&self) -> Locking<'_, WriteGuard> {
+        self.refused()
+    }
+
+    fn try_write(&self) -> Locking<'_, Option<WriteGuard>> {
         self.refused()
     }
 }

@@ -9,7 +9,6 @@ use futures::stream::unfold;
 use super::inner::Inner;
 use super::mutex::QuorumLock;
 use crate::error::Result;
-use crate::host::sleep_until;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
@@ -74,11 +73,7 @@ impl Observer {
     /// Asks the nodes, once that is worth it or due.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
-        tokio::select! {
-            biased;
-            () = self.observing.news() => {}
-            () = sleep_until(host, self.due) => {}
-        }
+        self.observing.is_worth_a_look(host, self.due).await;
         let (survey, told) = self.observing.look(voters, self.inner.rules.round_timeout).await;
         let half = if told { RARELY } else { OFTEN } / 2;
         let jitter = Backoff { min: half, max: half }.pause(0, Duration::ZERO, host.random());

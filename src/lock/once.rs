@@ -100,7 +100,8 @@ impl Once {
     /// Where several claim at the same moment, none of them may win a quorum. They give back what
     /// they were granted and try again after a random while, for two round timeouts at most: so the
     /// work of a period is not skipped because many came for it at once. If such a caller dies before
-    /// it has given that back, its node grants nothing until the period ends.
+    /// it has given that back, its node grants nothing until the period ends. A node that is gone gets
+    /// it back within a minute after it has come back, as long as this process lives.
     ///
     /// # Errors
     /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one
@@ -275,5 +276,11 @@ impl OncePermit {
     /// Safe: it has been sent when this is first polled, and goes on in the background.
     pub async fn undo(self) -> Result<Released> {
         self.guard.undo().await
+    }
+
+    /// The same, and waits for nothing.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn give_back(self) {
+        self.guard.give_back();
     }
 }

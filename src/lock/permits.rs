@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inner::Inner;
 use super::pool::Pool;
+use super::scoped::Scope;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::lease::{Locks, Released};
 use crate::rules::LostReason;
@@ -103,6 +104,12 @@ impl PermitsLease {
         self.0.locks.until_lost().await
     }
 
+    /// Waits until they are over: why they were lost, or `None` where they were released.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        self.0.locks.outcome().await
+    }
+
     /// A token that is cancelled when they are lost, for whatever takes one; as
     /// [`Lease::cancellation`](crate::Lease::cancellation).
     #[must_use]
@@ -117,7 +124,7 @@ impl PermitsLease {
         self.0.locks.failed_renewal()
     }
 
-    pub(super) fn lost_error(&self) -> Error {
+    fn lost_error(&self) -> Error {
         let reason = self.0.locks.why_lost().map_or("they were released", LostReason::explanation);
         let message = format!("the permits of {:?} are not held any more: {reason}", self.name());
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
@@ -175,6 +182,30 @@ impl PermitsGuard {
         let Some(freeing) = locks.release() else { return Ok(Released::AlreadyExpired) };
         let what = || format!("permits of {:?}", pool.gate);
         inner.confirmed(&freeing, locks.round_timeout(), what).await
+    }
+}
+
+impl Scope for PermitsGuard {
+    type View = PermitsLease;
+
+    fn view(&self) -> PermitsLease {
+        self.lease()
+    }
+
+    async fn until_lost(&self) -> LostReason {
+        self.lost().await
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.is_held()
+    }
+
+    fn lost_error(&self) -> Error {
+        self.lease.lost_error()
+    }
+
+    async fn give_up(self) -> Result<Released> {
+        self.release().await
     }
 }
 

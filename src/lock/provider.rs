@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::injected::{DistributedSemaphore, Locking, Without};
+use super::injected::{DistributedRwLock, DistributedSemaphore, Locking, Without};
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use super::scoped::under;
@@ -54,6 +54,13 @@ pub trait LockProvider: fmt::Debug + Send + Sync {
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         let _ = names;
         Box::new(Without("locks on several names"))
+    }
+
+    /// The reader-writer lock on `name`, as [`Quorum::rw_lock`]. A provider that does not say
+    /// otherwise has none: acquiring it is refused with `Config`.
+    fn rw_lock(&self, name: &str) -> Box<dyn DistributedRwLock> {
+        let _ = name;
+        Box::new(Without("reader-writer locks"))
     }
 
     /// The semaphore on `name` with so many permits, as [`Quorum::semaphore`]. A provider that does
@@ -121,6 +128,10 @@ impl LockProvider for Quorum {
         Box::new(Self::lock_all(self, names))
     }
 
+    fn rw_lock(&self, name: &str) -> Box<dyn DistributedRwLock> {
+        Box::new(Self::rw_lock(self, name))
+    }
+
     fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
         Box::new(Self::semaphore(self, name, permits))
     }
@@ -133,6 +144,10 @@ impl<P: LockProvider + ?Sized> LockProvider for Arc<P> {
 
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         (**self).lock_all(names)
+    }
+
+    fn rw_lock(&self, name: &str) -> Box<dyn DistributedRwLock> {
+        (**self).rw_lock(name)
     }
 
     fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {

@@ -262,7 +262,13 @@ impl Quorum {
     /// Waits until no release is under way, for so long at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self, patience: Duration) {
-        let _ = before(&self.0.host, self.0.host.now() + patience, self.0.leases.voters.cleaned()).await;
+        let _ = self.within(patience, self.0.leases.voters.cleaned()).await;
+    }
+
+    /// Waits for `future`, for so long at most.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn within<F: Future>(&self, patience: Duration, future: F) -> Option<F::Output> {
+        before(&self.0.host, self.0.host.now() + patience, future).await
     }
 
     /// Loses the lock on `name` that callers of this quorum hold. Whether anybody did.

@@ -1,5 +1,6 @@
 //! Many readers, or one writer.
 
+use std::future::Future;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -94,6 +95,30 @@ impl QuorumRwLock {
         Ok(WriteGuard { guard, reads: self.reads.clone() })
     }
 
+    /// Acquires it as a reader, waiting for as long as its options say: [`LockOptions::wait`], by
+    /// default 10 s. All else is as with [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Cancel safety
+    /// As [`read`](Self::read).
+    pub async fn read_default(&self) -> Result<ReadGuard> {
+        self.read(self.reads.rules().wait).await
+    }
+
+    /// Acquires it as the writer, waiting for as long as its options say: [`LockOptions::wait`], by
+    /// default 10 s. All else is as with [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Cancel safety
+    /// As [`write`](Self::write).
+    pub async fn write_default(&self) -> Result<WriteGuard> {
+        self.write(self.writes.rules().wait).await
+    }
+
     /// Makes one try to read, and waits for nobody. `None` means that a writer holds it or waits;
     /// an error means that nobody can tell.
     ///
@@ -134,6 +159,41 @@ impl QuorumRwLock {
         self.reads.run(timeout, body).await
     }
 
+    /// As [`run_read`](Self::run_read), for a body that can fail: see [`QuorumLock::try_run`].
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_run`].
+    ///
+    /// # Cancel safety
+    /// As [`QuorumLock::try_run`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let prices = quorum.rw_lock("prices");
+    /// let price = prices
+    ///     .try_run_read(Duration::from_secs(5), |_| async {
+    ///         let price: u32 = "42".parse()?;
+    ///         Ok::<_, Box<dyn std::error::Error>>(price)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(price, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_run_read<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.reads.try_run(timeout, body).await
+    }
+
     /// Runs `body` while it is held as the writer, as [`QuorumLock::run`] does.
     ///
     /// # Errors
@@ -147,6 +207,22 @@ impl QuorumRwLock {
         Fut: Future,
     {
         self.writes.run(timeout, body).await
+    }
+
+    /// As [`run_write`](Self::run_write), for a body that can fail: see [`QuorumLock::try_run`].
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_run`].
+    ///
+    /// # Cancel safety
+    /// As [`QuorumLock::try_run`].
+    pub async fn try_run_write<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.writes.try_run(timeout, body).await
     }
 }
 
@@ -180,6 +256,11 @@ impl ReadGuard {
     /// As [`LockGuard::release`].
     pub async fn release(self) -> Result<Released> {
         self.0.release().await
+    }
+
+    /// The lock's own guard, for work under it.
+    pub(super) fn into_guard(self) -> LockGuard {
+        self.0
     }
 
     /// Always refused: a reader that waits to be the writer waits for all other readers, and where
@@ -230,6 +311,11 @@ impl WriteGuard {
     /// As [`LockGuard::release`].
     pub async fn release(self) -> Result<Released> {
         self.guard.release().await
+    }
+
+    /// The lock's own guard, for work under it.
+    pub(super) fn into_guard(self) -> LockGuard {
+        self.guard
     }
 
     /// Becomes a reader, without a moment in which another writer could enter. Readers that wait

@@ -8,6 +8,7 @@ use super::inner::Inner;
 use super::permits::{Holding, PermitsGuard, PermitsLease};
 use super::pool::Pool;
 use super::quorum::Quorum;
+use super::scoped::under;
 use super::taking::Taking;
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
@@ -179,7 +180,7 @@ impl QuorumSemaphore {
         F: FnOnce(PermitsLease) -> Fut,
         Fut: Future,
     {
-        with_permits(self.acquire(many, timeout).await?, body).await
+        under(self.acquire(many, timeout).await?, body).await
     }
 
     /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
@@ -235,27 +236,6 @@ impl QuorumSemaphore {
         let message = format!("cannot acquire {many} of the {permits} permits of {name:?}: {why}");
         Error::new(error.kind(), message).with_nodes(error.nodes().to_vec())
     }
-}
-
-/// Runs `body` with these permits, and releases them. The body is dropped the moment they are lost.
-pub(super) async fn with_permits<F, Fut>(guard: PermitsGuard, body: F) -> Result<Fut::Output>
-where
-    F: FnOnce(PermitsLease) -> Fut,
-    Fut: Future,
-{
-    let lease = guard.lease();
-    let output = tokio::select! {
-        biased;
-        _ = lease.lost() => return Err(lease.lost_error()),
-        output = body(guard.lease()) => output,
-    };
-    if !lease.is_held() {
-        return Err(lease.lost_error());
-    }
-    if let Err(error) = guard.release().await {
-        tracing::warn!(%error, "released without confirmation");
-    }
-    Ok(output)
 }
 
 /// The quorum, of which nothing is to be printed.

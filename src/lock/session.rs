@@ -240,6 +240,27 @@ impl Session {
         self.core.locks.until_lost().await
     }
 
+    /// Waits until the session is over: why it was lost, or `None` where it was revoked.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn outcome(&self) -> Option<LostReason> {
+        self.core.locks.outcome().await
+    }
+
+    /// An error if the session is lost, and none if it lives or was revoked.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn not_lost(&self) -> Result<()> {
+        match self.core.locks.why_lost() {
+            Some(_) => Err(self.core.locks.lost_error()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the session for all its handles, and waits for nothing.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn end(&self) {
+        drop(self.core.locks.release());
+    }
+
     /// A token that is cancelled when the session is lost, for whatever takes one; as
     /// [`Lease::cancellation`](crate::Lease::cancellation). It is not cancelled by a revocation.
     #[must_use]

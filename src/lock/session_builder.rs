@@ -1,16 +1,18 @@
 //! From options to a session.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::inner::Inner;
+use super::scoped::{Scope, under};
 use super::session::Session;
 use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
-use crate::lease::Locks;
-use crate::rules::Tick;
+use crate::lease::{Locks, Released};
+use crate::rules::{LostReason, Tick};
 use crate::words::exact;
 
 /// How often nodes are looked at while they are waited for.
@@ -68,6 +70,127 @@ impl SessionBuilder {
         }
         let locks = Locks::begin("session", &inner.leases, &rules);
         Ok(Session::begin(inner, rules, locks))
+    }
+}
+
+impl SessionBuilder {
+    /// Begins the session, waiting for as long as its options say: [`LockOptions::wait`], by default
+    /// 10 s. All else is as with [`grant`](Self::grant).
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant).
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn grant_default(self) -> Result<Session> {
+        let wait = self.inner.rules_of(&self.options)?.wait;
+        self.grant(wait).await
+    }
+
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it. The body
+    /// is dropped the moment the session is lost.
+    ///
+    /// The session ends for all its handles: also for those that the body gave to other tasks, and
+    /// also where the body panics. Where somebody else revokes it, the body goes on, and finds it
+    /// ended.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. A
+    /// revocation that no quorum confirms is not an error here: it is a warning in the log.
+    ///
+    /// # Cancel safety
+    /// Safe: the body is dropped, and all locks are released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let locked = quorum
+    ///     .session()
+    ///     .run(5 * second, async |session| {
+    ///         session.lock(["chunk/1", "chunk/2"], 5 * second).await?;
+    ///         Ok::<_, quorumlock::Error>(session.held().len())
+    ///     })
+    ///     .await?;
+    /// assert_eq!(locked?, 2);
+    /// assert!(quorum.lock("chunk/1").try_acquire().await?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F, Fut>(self, timeout: Duration, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Session) -> Fut,
+        Fut: Future,
+    {
+        under(Revoked(self.grant(timeout).await?), body).await
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// session is revoked whatever the body comes to.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// quorum.session().try_run(5 * second, async |session| session.lock(["chunk/1"], 5 * second).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_run<F, Fut, T, E>(self, timeout: Duration, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Session) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(timeout, body).await?
+    }
+}
+
+/// A session that ends for all its handles when this is dropped.
+struct Revoked(Session);
+
+impl Drop for Revoked {
+    fn drop(&mut self) {
+        drop(self.0.core.locks.release());
+    }
+}
+
+impl Scope for Revoked {
+    type View = Session;
+
+    fn view(&self) -> Session {
+        self.0.clone()
+    }
+
+    async fn until_lost(&self) -> LostReason {
+        self.0.lost().await
+    }
+
+    /// One that was revoked has not been lost.
+    fn is_lost(&self) -> bool {
+        self.0.core.locks.why_lost().is_some()
+    }
+
+    fn lost_error(&self) -> Error {
+        self.0.core.locks.lost_error()
+    }
+
+    async fn give_up(self) -> Result<Released> {
+        self.0.revoke().await
     }
 }
 

@@ -308,6 +308,7 @@ impl Claimant<'_> {
 
     /// What a round comes to by `limit`.
     async fn decision(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) -> Option<Decision> {
+        let mut lifts = None;
         loop {
             let changed = async {
                 tokio::select! {
@@ -316,11 +317,13 @@ impl Claimant<'_> {
                     () = attempt.news() => {}
                 }
             };
-            let changed = before(&self.voters.host, limit, changed).await.is_some();
+            let until = lifts.map_or(limit, |at| limit.min(at));
+            let changed = before(&self.voters.host, until, changed).await.is_some();
             let decision = attempt.decide(self.voters.host.now());
-            if decision.is_some() || !changed {
+            if decision.is_some() || (!changed && until == limit) {
                 return decision;
             }
+            lifts = attempt.lifts_after(self.voters.host.now());
         }
     }
 

@@ -10,7 +10,7 @@ use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
 use super::places::Places;
-use super::release::{Cleanup, Whom};
+use super::release::{Cleanup, Undoing, Whom};
 use super::round::Round;
 use super::voters::Voters;
 use super::who::Who;
@@ -50,6 +50,8 @@ pub(super) struct Attempt<'a> {
     /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
     /// else.
     asked: u64,
+    /// When the ballot that was asked with is lifted though some nodes have not answered.
+    early: Option<(u64, Tick)>,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
@@ -82,6 +84,7 @@ impl<'a> Attempt<'a> {
             next: None,
             told: 0,
             asked: 0,
+            early: None,
             in_line: None,
             listening: None,
             _open: voters.open_cleanup(),
@@ -158,8 +161,26 @@ impl<'a> Attempt<'a> {
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
+            None if self.lifts_early(now, &handed) => Some(Decision::Lift),
             decision => decision,
         }
+    }
+
+    /// Whether all are asked with a higher ballot though some have not answered: those that are no
+    /// further away than twice as far as a quorum that answered have had their time.
+    fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
+        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
+        let Some(ask) = self.rules.last().filter(|_| may) else { return false };
+        let (ballot, took) = (ask.ballot, now.since(ask.t0));
+        let known = self.early.filter(|(asked, _)| *asked == ballot);
+        let (_, at) = *self.early.insert(known.unwrap_or((ballot, now + took)));
+        now >= at
+    }
+
+    /// When the ballot of the last ask is lifted, after `now`, if nothing else is heard.
+    pub(super) fn lifts_after(&self, now: Tick) -> Option<Tick> {
+        let ballot = self.rules.last()?.ballot;
+        self.early.filter(|&(asked, at)| asked == ballot && now < at).map(|(_, at)| at)
     }
 
     fn handed(&self) -> Handovers {
@@ -269,9 +290,14 @@ impl<'a> Attempt<'a> {
             let next = self.next(ballot);
             let release = Release { stance, ballot, next, ..Release::of(&last) };
             let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
-            let cleanup = Cleanup::start_for(self.voters, release, whom, waits);
+            let cleanup = Cleanup::start_for(self.voters, self.undoing(release), whom, waits);
             self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
         }
+    }
+
+    /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
+    const fn undoing(&self, release: Release) -> Undoing {
+        Undoing { release, lease: self.limits.validity.ttl() }
     }
 
     /// What a reader gives up is handed over to nobody: others may read still.
@@ -329,7 +355,8 @@ impl Drop for Attempt<'_> {
             let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
             let release = Release::of(last);
             let next = self.next(ballot);
-            let cleanup = Cleanup::start(self.voters, Release { ballot, next, ..release }, whom);
+            let undoing = self.undoing(Release { ballot, next, ..release });
+            let cleanup = Cleanup::start(self.voters, undoing, whom);
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::holding::Holding;
 use super::listening::Listening;
 use super::places::Places;
-use super::release::{Cleanup, Whom};
+use super::release::{Cleanup, Undoing, Whom};
 use super::renew::Renewing;
 use super::telling::{Telling, Words};
 use super::voters::Voters;
@@ -147,7 +147,7 @@ impl Grant {
         grants.iter().zip(cleanups).map(|((grant, _), cleanup)| grant.returned(cleanup)).collect()
     }
 
-    fn release(&self) -> Release {
+    fn release(&self) -> Undoing {
         let Self { voters, claim, won, .. } = self;
         // The highest ballot that was asked with for its owner hides all of them. What a reader
         // gives up is handed over to nobody: others may read still.
@@ -155,7 +155,7 @@ impl Grant {
         let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        Release { ballot, next, ttl, ..Release::of(claim) }
+        Undoing { release: Release { ballot, next, ttl, ..Release::of(claim) }, lease: claim.ttl }
     }
 
     /// Its release was sent.

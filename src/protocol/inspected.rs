@@ -29,7 +29,10 @@ impl Inspected {
 
     /// Who holds the name on a quorum of nodes: the owner of a round,
     /// `host/pid/uuid/acquisition.round`.
-    /// Where [readers](Self::readers) hold it, one of them.
+    ///
+    /// Where [readers](Self::readers) hold it, one that some node names. Each node names one reader of
+    /// all, so that a quorum names readers tells that no writer has a quorum, and not that this reader
+    /// has.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
@@ -78,11 +81,13 @@ impl Inspected {
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
     }
 
-    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder.
-    /// Where they do not, somebody may hold it of whom no node knows.
+    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder that
+    /// is no reader. Where they do not, somebody may hold it of whom no node knows.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
-        self.votes().count() >= self.quorum || self.holder().is_some()
+        // Readers keep no other reader out, so a quorum that names some says nothing of those that it
+        // may have forgotten.
+        self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 
     /// The highest fence on any node: every token dealt so far is at most this, where a quorum

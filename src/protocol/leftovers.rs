@@ -3,13 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// How many releases may be tried again at a time. Past that, what is left behind expires by
 /// itself.
-pub(crate) const LEFTOVERS: usize = 65_536;
+pub(crate) const LEFTOVERS: Room = Room { brief: 65_536, kept: 16_384 };
+
+/// For how many releases there is room at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Of what nodes hold for a ttl.
+    pub(crate) brief: usize,
+    /// Of what they hold for longer than that, as for a period: these may be there for days, and
+    /// take the others' room away from none of them.
+    pub(crate) kept: usize,
+}
 
 /// A release on whose last try some nodes did not confirm.
 pub(crate) trait Leftover: fmt::Debug + Send + Sync {
@@ -18,19 +29,26 @@ pub(crate) trait Leftover: fmt::Debug + Send + Sync {
 
     /// How often it was tried.
     fn tries(&self) -> u32;
+
+    /// For how long it has been tried, where that is longer than a lease lasts: nodes may hold what it
+    /// is for far longer.
+    fn overtime(&self) -> Option<Duration>;
 }
 
 /// Where they wait until they are tried again.
 #[derive(Debug)]
-pub(super) struct Leftovers {
+pub(crate) struct Leftovers {
     sender: mpsc::Sender<Arc<dyn Leftover>>,
-    permits: Arc<Semaphore>,
+    brief: Arc<Semaphore>,
+    kept: Arc<Semaphore>,
 }
 
 impl Leftovers {
-    /// Sends them to `sender`: as many at a time as it has room for, wherever they are by then.
-    pub(super) fn new(sender: mpsc::Sender<Arc<dyn Leftover>>) -> Self {
-        Self { permits: Arc::new(Semaphore::new(sender.max_capacity())), sender }
+    /// Sends as many at a time as there is room for, wherever they are by then.
+    pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn Leftover>>) {
+        let (sender, receiver) = mpsc::channel(room.brief + room.kept);
+        let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
+        (Self { sender, brief, kept }, receiver)
     }
 
     /// Hands one on. Returns whether there was room for it.
@@ -38,9 +56,11 @@ impl Leftovers {
         self.sender.try_send(leftover).is_ok()
     }
 
-    /// A place among those that are tried again.
-    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
+    /// A place among those that are tried again: of what nodes hold for a ttl, or of what they keep
+    /// for longer.
+    pub(super) fn permit(&self, kept: bool) -> Option<OwnedSemaphorePermit> {
+        let permits = if kept { &self.kept } else { &self.brief };
+        permits.clone().try_acquire_owned().ok()
     }
 }
 

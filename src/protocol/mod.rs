@@ -47,7 +47,7 @@ pub(crate) use holders::holders;
 pub(crate) use holding::Holding;
 pub(crate) use inspect::Survey;
 pub use inspected::Inspected;
-pub(crate) use leftovers::{Cleanups, LEFTOVERS, Leftover, Open};
+pub(crate) use leftovers::{Cleanups, LEFTOVERS, Leftover, Leftovers, Open};
 pub(crate) use members::Members;
 pub(crate) use observing::Observing;
 pub(crate) use occupied::{Occupied, occupied};

@@ -1,6 +1,7 @@
 //! Releasing: on every node that may hold something, whoever waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -33,6 +34,20 @@ impl Whom {
     }
 }
 
+/// A release, and how long the lease of what it gives back lasts at most: nodes may hold it for
+/// longer.
+#[derive(Debug)]
+pub(super) struct Undoing {
+    pub(super) release: Release,
+    pub(super) lease: Duration,
+}
+
+impl From<Release> for Undoing {
+    fn from(release: Release) -> Self {
+        Self { lease: release.ttl, release }
+    }
+}
+
 /// One release, on some nodes, until each has confirmed it or nothing can be left there.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
@@ -41,8 +56,11 @@ pub(crate) struct Cleanup {
     whom: Whom,
     /// Whoever keeps its place in line, until it has gone or has the lock.
     waits: Weak<InLine>,
+    began: Tick,
     /// When whatever was left behind has expired by itself.
     until: Tick,
+    /// When a lease of it would have ended. That is earlier where nodes keep it for longer.
+    lease: Tick,
     state: Mutex<State>,
     decided: Notify,
     _open: Open,
@@ -62,14 +80,19 @@ struct State {
 
 impl Cleanup {
     /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
-    pub(super) fn start(voters: &Arc<Voters>, release: Release, whom: Whom) -> Arc<Self> {
+    pub(super) fn start(voters: &Arc<Voters>, release: impl Into<Undoing>, whom: Whom) -> Arc<Self> {
         Self::start_for(voters, release, whom, Weak::new())
     }
 
     /// The same for an acquisition that goes on, and keeps its place in line as long as `waits`
     /// lives.
-    pub(super) fn start_for(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
-        let cleanup = Self::new(voters, release, whom, waits);
+    pub(super) fn start_for(
+        voters: &Arc<Voters>,
+        release: impl Into<Undoing>,
+        whom: Whom,
+        waits: Weak<InLine>,
+    ) -> Arc<Self> {
+        let cleanup = Self::new(voters, release.into(), whom, waits);
         voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
         cleanup
     }
@@ -78,7 +101,7 @@ impl Cleanup {
     /// those of its nodes that do not confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
-        releases: impl Iterator<Item = (Release, NodeSet)>,
+        releases: impl Iterator<Item = (Undoing, NodeSet)>,
     ) -> Vec<Arc<Self>> {
         let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
         let start = |(release, insist)| Self::new(voters, release, whom(insist), Weak::new());
@@ -90,7 +113,8 @@ impl Cleanup {
         cleanups
     }
 
-    fn new(voters: &Arc<Voters>, release: Release, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
+    fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
+        let (Undoing { release, lease }, now) = (undoing, voters.host.now());
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -103,7 +127,9 @@ impl Cleanup {
             voters: Arc::downgrade(voters),
             whom,
             waits,
-            until: voters.host.now() + release.ttl,
+            began: now,
+            until: now + release.ttl,
+            lease: now + lease,
             release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
@@ -170,7 +196,7 @@ impl Cleanup {
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
         if state.permit.is_none() {
-            state.permit = voters.leftovers.permit();
+            state.permit = voters.leftovers.permit(self.lease < self.until);
         }
         let permitted = state.permit.is_some();
         drop(state);
@@ -196,6 +222,11 @@ impl Leftover for Cleanup {
 
     fn tries(&self) -> u32 {
         self.state().tries
+    }
+
+    fn overtime(&self) -> Option<Duration> {
+        let now = self.voters.upgrade()?.host.now();
+        (now >= self.lease).then(|| now.since(self.began))
     }
 }
 
@@ -235,15 +266,16 @@ fn worth_another_try(reply: &Reply) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::runtime::Handle;
     use tokio::sync::mpsc;
 
+    use super::super::leftovers::{Leftovers, Room};
     use super::*;
     use crate::host::{Host, TokioTime};
     use crate::node::{Fault, Name, Node, NodeState, NodeStatus, Request};
     use crate::protocol::Hints;
+
+    const MINUTE: Duration = Duration::from_secs(60);
 
     /// A node that carries out whatever it is asked, and whose answers are lost.
     #[derive(Debug)]
@@ -263,34 +295,53 @@ mod tests {
         }
     }
 
-    fn release(voters: &Arc<Voters>) -> Arc<Cleanup> {
+    /// A release of what nodes hold for so long, whose lease ends after a minute.
+    fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<Cleanup> {
         let names = [Name::new("", "it").unwrap()].into();
-        let ttl = Duration::from_secs(60);
         let (stance, grace) = (Stance::Once, Duration::ZERO);
         let release = Release { names, owner: "me".into(), ttl, ballot: 0, stance, grace, next: 0 };
-        Cleanup::start(voters, release, Whom::all(voters.everyone()))
+        Cleanup::start(voters, Undoing { release, lease: MINUTE }, Whom::all(voters.everyone()))
+    }
+
+    /// Voters of one node, and what is tried again of theirs.
+    fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+        let hints = Hints::new("client".to_owned(), host.clone());
+        let (leftovers, again) = Leftovers::channel(room);
+        let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
+        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, leftovers, members));
+        (voters, again)
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_releases_are_tried_again_than_there_is_room_for_wherever_they_wait() {
-        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Hints::new("client".to_owned(), host.clone());
-        let (sender, mut leftovers) = mpsc::channel(2);
-        let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
-        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, sender, members));
-        let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters))).collect();
+        let (voters, mut leftovers) = voters(Room { brief: 2, kept: 0 });
+        let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters, MINUTE))).collect();
         let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
         assert!(leftovers.try_recv().is_err(), "two have room");
         assert_eq!(weak.iter().filter(|cleanup| cleanup.strong_count() > 0).count(), 2, "nothing keeps the others");
-        drop(release(&voters));
+        drop(release(&voters, MINUTE));
         assert!(leftovers.try_recv().is_err(), "they have it until they end, not until they are taken up");
         // Another try is no further one.
         waiting[0].clone().again();
         let again = leftovers.try_recv().unwrap();
         assert_eq!(again.tries(), 2);
         drop((waiting, again));
-        drop(release(&voters));
+        drop(release(&voters, MINUTE));
         assert!(leftovers.try_recv().is_ok(), "there is room again");
         voters.cleaned().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nodes_keep_for_long_takes_no_room_of_other_releases() {
+        let (voters, mut leftovers) = voters(Room { brief: 1, kept: 2 });
+        (0..5).for_each(|_| drop(release(&voters, MINUTE * 60)));
+        let kept = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
+        assert!(leftovers.try_recv().is_err(), "two have room");
+        drop(release(&voters, MINUTE));
+        let brief = leftovers.try_recv().expect("there is room for another lock's");
+        drop(release(&voters, MINUTE * 60));
+        assert!(leftovers.try_recv().is_err(), "which those have not");
+        drop((kept, brief));
     }
 }

@@ -8,7 +8,7 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Outcome, Reply, Revoke};
+use crate::node::{Mode, Outcome, Reply, Revoke};
 use crate::rules::tally::Size;
 use crate::rules::{NodeSet, Tick};
 
@@ -28,7 +28,8 @@ pub(crate) struct Revocation {
     /// Whether a quorum of nodes that were not in doubt has done it: if somebody else had it before,
     /// one of them names that one.
     pub(crate) truthful: bool,
-    /// Whether a quorum of nodes, in doubt or not, holds it for one owner.
+    /// Whether a quorum of nodes, in doubt or not, holds it for one owner who is no reader: then
+    /// nobody else does. Beside a reader others may read that such nodes have forgotten.
     pub(crate) held: bool,
     /// Whether a quorum of nodes that clients count knew of nobody who holds it.
     pub(crate) nobody: bool,
@@ -84,7 +85,8 @@ pub(crate) async fn revoke(
     named: NodeSet,
     until: Tick,
 ) -> Result<Revocation, Vec<NodeReport>> {
-    let round = Round::new(voters.nodes.len(), revoke.ballot, Revoking::new(voters.size, named));
+    let revoking = Revoking::new(voters.size, named, Mode::of(&revoke.owner));
+    let round = Round::new(voters.nodes.len(), revoke.ballot, revoking);
     let (before_that, counted) = (voting(voters), listed(voters));
     let truthful = || before_that.and(voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);
@@ -118,6 +120,7 @@ fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<
 #[derive(Clone, Debug)]
 struct Revoking {
     size: Size,
+    mode: Mode,
     /// The nodes that named the owner.
     named: NodeSet,
     /// The nodes that said anything, if only that they could not.
@@ -132,9 +135,10 @@ struct Revoking {
 }
 
 impl Revoking {
-    fn new(size: Size, named: NodeSet) -> Self {
+    fn new(size: Size, named: NodeSet, mode: Mode) -> Self {
         let none = NodeSet::default();
-        Self { size, named, answered: none, told: none, marked: none, nobody: none, so_far: Revocation::default() }
+        let so_far = Revocation::default();
+        Self { size, mode, named, answered: none, told: none, marked: none, nobody: none, so_far }
     }
 
     /// What it comes to, where these were not in doubt, and clients count those.
@@ -144,7 +148,7 @@ impl Revoking {
             counts: self.is_quorum(self.told.and(counted)),
             alone: self.is_alone(truthful),
             truthful: self.is_quorum(self.told.and(truthful)),
-            held: self.is_quorum(self.marked),
+            held: self.mode == Mode::Exclusive && self.is_quorum(self.marked),
             nobody: self.is_quorum(self.nobody.and(truthful)),
             silent,
             unheard: silent && !self.is_quorum(self.told.without(self.marked).and(truthful)),
@@ -222,7 +226,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn told(replies: &[Reply]) -> Option<Option<Revocation>> {
-        let mut revoking = Revoking::new(Size::of(3), NodeSet::default());
+        let mut revoking = Revoking::new(Size::of(3), NodeSet::default(), Mode::Exclusive);
         replies.iter().enumerate().for_each(|(node, reply)| revoking.count(node, reply, 0));
         revoking.verdict()
     }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
 use super::hints::Hints;
-use super::leftovers::{Cleanups, Leftover, Leftovers, Open};
+use super::leftovers::{Cleanups, Leftovers, Open};
 use super::members::Members;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -38,12 +36,12 @@ pub(crate) struct Voters {
 
 impl Voters {
     /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be
-    /// tried again: as many at a time as it has room for, wherever they are by then.
+    /// tried again.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
-        leftovers: mpsc::Sender<Arc<dyn Leftover>>,
+        leftovers: Leftovers,
         members: Members,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
@@ -63,7 +61,7 @@ impl Voters {
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
-            leftovers: Leftovers::new(leftovers),
+            leftovers,
         }
     }
 
@@ -180,6 +178,12 @@ impl Voters {
     /// Takes note of a fence that a node told.
     pub(crate) fn seen(&self, fence: u64) {
         self.ballots.seen(fence, self.host.wall());
+    }
+
+    /// Whether a fence is so far ahead of the wall clock that it must not become that of nodes which
+    /// do not have it, unless there is no other way.
+    pub(super) fn is_far(&self, fence: u64) -> bool {
+        Ballots::is_far(fence, self.host.wall())
     }
 
     /// The place in all queues of an acquisition that begins now, in microseconds: by the nodes'

@@ -158,10 +158,7 @@ impl<V: Votes> Acquisition<V> {
         }
         let voters = electorate.of(tally.granted(), ask.t0);
         let open = electorate.of(tally.unheard().without(tally.silent_nodes()), ask.t0);
-        let Some(verdict) = tally.verdict() else {
-            return (tally.may_lift() && self.may_lift()).then_some(Decision::Lift);
-        };
-        let decision = match verdict {
+        let decision = match tally.verdict()? {
             Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, voters))
             }
@@ -178,6 +175,17 @@ impl<V: Votes> Acquisition<V> {
 
     fn may_lift(&self) -> bool {
         self.asks.len() <= LIFTS
+    }
+
+    /// Whether a higher ballot is worth asking with before the last ask is decided, if nothing was
+    /// handed over: see [`ClaimTally::may_lift`]. One lift is kept for what all answers say.
+    #[must_use]
+    pub fn may_lift_early(&self) -> bool {
+        let liftable = |ask: &Ask<V>| {
+            let tally = ask.votes.tally();
+            tally.verdict().is_none() && tally.may_lift()
+        };
+        self.asks.len() < LIFTS && self.asks.last().is_some_and(liftable)
     }
 
     /// The same where some nodes have handed the name over.

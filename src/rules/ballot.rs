@@ -26,9 +26,15 @@ pub const FAR: Duration = Duration::from_secs(86_400);
 impl Ballots {
     /// Takes note of a fence that a node told, unless it is too far ahead of the wall clock.
     pub fn seen(&self, fence: u64, wall: Duration) {
-        if fence <= believed(wall).saturating_add(micros(FAR)) {
+        if !Self::is_far(fence, wall) {
             self.highest.fetch_max(fence, Ordering::AcqRel);
         }
+    }
+
+    /// Whether a fence is further ahead of the wall clock than is believed.
+    #[must_use]
+    pub fn is_far(fence: u64, wall: Duration) -> bool {
+        fence > believed(wall).saturating_add(micros(FAR))
     }
 
     /// The next ballot, above every fence seen, every ballot dealt, and `told`, the highest fence

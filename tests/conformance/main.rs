@@ -52,6 +52,7 @@ mod renewing;
 mod restarts;
 mod rounds;
 mod runtimes;
+mod scoped;
 mod semaphores;
 mod servers;
 mod sessions;

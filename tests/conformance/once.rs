@@ -8,7 +8,7 @@ use quorumlock::{LostReason, MAX_PERIOD, Once, OncePermit, Quorum, QuorumBuilder
 use tokio::time::Instant;
 
 use crate::common::eventually;
-use crate::world::World;
+use crate::world::{Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -191,6 +191,41 @@ async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) 
         .await;
 }
 
+/// One of three nodes has a grant of somebody who died, another one of whoever else did, and the
+/// third knows of nothing.
+async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl World) {
+    let (client, other) = (client(&world).await, client(&world).await);
+    world.take(0, "a").await;
+    other.once("a", HOUR).claim().await.unwrap().expect("two of three nodes are free").done().await.unwrap();
+    world.delete(2, "a").await;
+    let error = client.once("a", HOUR).claim().await.unwrap_err();
+    assert!(error.is_contended() && error.to_string().contains("no quorum says who has \"a\""), "{error}");
+    // What it was granted it has given back.
+    eventually("one node is free", async || world.look(2, "a").await.holder.is_none()).await;
+    world.delete(0, "a").await;
+    assert!(client.once("a", HOUR).claim().await.unwrap().is_some());
+}
+
+/// A node hangs while those were refused who asked it too. For as long as a ttl lasts the releases
+/// are sent to it often, and in the end once or twice a minute.
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
+    let world = Memory::start(3).await;
+    let client = client(&world).await;
+    client.once("a", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
+    world.hang(2);
+    assert!(is_done(&client.once("a", HOUR)).await);
+    let released = || world.faults[2].asked(quorumlock::node::Verb::Release);
+    tokio::time::sleep(2 * SECOND).await;
+    let soon = released();
+    assert!(soon > 1, "{soon}");
+    tokio::time::sleep(30 * 60 * SECOND).await;
+    let rarely = released() - soon;
+    assert!((25..=70).contains(&rarely), "{rarely} in half an hour");
+    world.resume(2);
+    client.quiet().await;
+}
+
 async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
     let client = client(&world).await;
     // Whatever connecting asks for has been asked for.
@@ -254,6 +289,7 @@ both! {
         a_permit_that_is_lost_is_used_unless_it_is_undone,
         of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing,
         what_nobody_is_known_to_have_is_not_said_to_be_done,
+        what_several_who_died_were_granted_is_not_said_to_be_done,
         a_claim_is_one_call_a_node_and_its_end_none,
         a_bad_period_or_name_is_refused_and_no_node_is_asked,
         whoever_is_forced_out_makes_room_for_the_next_in_the_period,

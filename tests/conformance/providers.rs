@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use quorumlock::{DistributedLock, LockProvider, Result};
+use quorumlock::{DistributedLock, Error, LockProvider, Result};
 
 use crate::world::World;
 
@@ -32,6 +32,25 @@ async fn worked(locks: &dyn LockProvider) -> Result<u64> {
     lock.try_run(SECOND, |lease| async move { Ok(lease.token()) }).await
 }
 
+async fn read_and_written(locks: &dyn LockProvider) {
+    let prices = locks.rw_lock("prices");
+    let (one, other) = (prices.read(5 * SECOND).await.unwrap(), prices.read_default().await.unwrap());
+    assert!(prices.try_read().await.unwrap().is_some_and(|reader| reader.is_held()));
+    assert!(prices.try_write().await.unwrap().is_none());
+    assert!(prices.write(Duration::ZERO).await.unwrap_err().is_timeout());
+    let read = prices.run_read(5 * SECOND, |lease| async move { lease.token() }).await.unwrap();
+    one.release().await.unwrap();
+    other.release().await.unwrap();
+    let written = prices.try_run_write(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
+    assert!(read < written);
+    let read = prices.try_run_read(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
+    assert!(written < read);
+    prices.run_write(5 * SECOND, |lease| async move { assert!(lease.is_held()) }).await.unwrap();
+    prices.write(5 * SECOND).await.unwrap().downgrade().await.unwrap().release().await.unwrap();
+    prices.write_default().await.unwrap().release().await.unwrap();
+    prices.try_write().await.unwrap().unwrap().release().await.unwrap();
+}
+
 async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
     let client = world.client().await;
     let locks: Arc<dyn LockProvider> = Arc::new(client.clone());
@@ -47,6 +66,14 @@ async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
     two.release().await.unwrap();
     assert_eq!(semaphore.run(1, 5 * SECOND, |lease| async move { lease.permits().len() }).await.unwrap(), 1);
     assert_eq!(semaphore.acquire_default(2).await.unwrap().permits().len(), 2);
+    read_and_written(&locks).await;
+    read_and_written(&*locks).await;
+    let prices = locks.rw_lock("prices");
+    let writer = client.rw_lock("prices").write(5 * SECOND).await.unwrap();
+    assert!(prices.try_read().await.unwrap().is_none() && prices.try_write().await.unwrap().is_none());
+    assert!(prices.read(Duration::ZERO).await.unwrap_err().is_timeout());
+    assert!(prices.run_write(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
+    drop(writer);
     let set = locks.lock_all(&["other", "it"]).acquire(5 * SECOND).await.unwrap();
     assert_eq!(set.names().collect::<Vec<_>>(), ["it", "other"]);
     for bad in [locks.lock(""), locks.lock_all(&[])] {
@@ -64,6 +91,13 @@ async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) 
     for error in [set.acquire(SECOND).await.err(), set.acquire_default().await.err(), set.try_acquire().await.err()] {
         let error = error.expect("it has none");
         assert!(error.is_config() && error.to_string().contains("has no locks on several names"), "{error}");
+    }
+    let prices = scoped.rw_lock("prices");
+    let reads = [prices.read(SECOND).await.err(), prices.read_default().await.err(), prices.try_read().await.err()];
+    let writes = [prices.write(SECOND).await.err(), prices.write_default().await.err(), prices.try_write().await.err()];
+    for error in reads.into_iter().chain(writes) {
+        let error = error.expect("it has none");
+        assert!(error.is_config() && error.to_string().contains("has no reader-writer locks"), "{error}");
     }
     let pool = scoped.semaphore("pool", 2);
     for error in

@@ -130,6 +130,26 @@ async fn who_does_not_ask_again_is_forgotten(bench: Bench) {
     bench.told_once("a", "it watches again").await;
 }
 
+/// Each of five names is watched by as many as it has room for; nobody hears of all but the last of
+/// them. A node publishes to the first thousand, in the order of the names.
+async fn one_call_tells_so_many_watchers_at_most_and_forgets_those_alone_that_it_tried(bench: Bench) {
+    let texts = ["a", "b", "c", "d", "e"];
+    for text in texts {
+        let others: Vec<_> = (1..Watch::MOST).map(|other| watch(text, &format!("x/{other}/y"), 30 * SECOND)).collect();
+        ask_all(&*bench.node, &others).await;
+        assert!(bench.watches(text, HEARS, 60 * SECOND).await);
+    }
+    let names = texts.map(name).into();
+    let all = Asked { names, ..asked(Verb::Claim, "a", "me/1.00") };
+    bench.ask(&all).await;
+    const { assert!(Watch::MOST_TOLD / Watch::MOST == 3 && !Watch::MOST_TOLD.is_multiple_of(Watch::MOST)) };
+    for (verb, told) in [(Verb::Note, &texts[..3]), (Verb::Release, &texts[..])] {
+        bench.ask(&all.with_verb(verb)).await;
+        let expected: Vec<_> = told.iter().map(|text| Hint::changed(HEARS, name(text))).collect();
+        assert_eq!(bench.told().await, expected, "{verb:?}");
+    }
+}
+
 /// What is seen is what a question tells, and nothing about the name is written.
 async fn to_watch_a_name_is_to_look_at_it(bench: Bench) {
     let both = async |text: &str| {
@@ -212,5 +232,6 @@ both! {
     no_more_clients_watch_a_name_than_it_has_room_for_and_each_may_go_on;
     who_has_gone_is_forgotten_when_nobody_hears_what_it_is_told;
     who_does_not_ask_again_is_forgotten;
+    one_call_tells_so_many_watchers_at_most_and_forgets_those_alone_that_it_tried;
     to_watch_a_name_is_to_look_at_it;
 }

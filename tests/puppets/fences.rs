@@ -1,10 +1,10 @@
 //! Fences that are wrong: one may lift the acquisition that met it, and no other.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use quorumlock::node::Verb;
 
-use crate::answers::{granted, released, stale};
+use crate::answers::{SILENCE, granted, released, stale};
 use crate::stage::{SECOND, Stage};
 
 /// No ballot below 2^53 is above it.
@@ -94,4 +94,36 @@ async fn a_round_begins_above_what_the_one_before_was_lifted_to() {
     let next = stage.until_claimed(|_| granted()).await;
     assert_eq!(next.ballot, fence + 2);
     assert_eq!(acquiring.await.unwrap().unwrap().token(), fence + 2);
+}
+
+/// One node has granted it, and another says at once that its fence is higher. The third is silent.
+async fn two_of_three_answer(stage: &Stage, fence: u64) {
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    stage.quiet_for(Duration::from_millis(50)).await;
+    stage.answer(0, granted);
+    stage.answer(1, || stale(fence));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ballot_is_lifted_before_a_far_node_has_answered_and_not_before_a_near_one_has_had_its_time() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    let fence = now() + DAY / 48;
+    two_of_three_answer(&stage, fence).await;
+    let after = stage.asked_after().await;
+    assert!((40..100).contains(&after.as_millis()), "as much as the two took: {after:?}");
+    let lifted = stage.round(Verb::Claim, |node, _| if node == 2 { SILENCE } else { granted() }).await;
+    assert_eq!(lifted.ballot, fence + 1);
+    assert_eq!(acquiring.await.unwrap().unwrap().token(), fence + 1);
+    stage.answer(2, || stale(fence));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_two_days_ahead_on_one_node_is_carried_to_no_other_while_one_may_grant() {
+    let stage = Stage::new(3);
+    let acquiring = stage.acquire(60 * SECOND);
+    two_of_three_answer(&stage, now() + 2 * DAY).await;
+    stage.quiet_for(Duration::from_millis(500)).await;
+    stage.answer(2, granted);
+    assert!(acquiring.await.unwrap().unwrap().token() < now() + DAY / 24);
 }

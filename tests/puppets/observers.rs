@@ -115,6 +115,45 @@ async fn it_asks_rarely_where_a_quorum_tells_it_of_changes_and_often_where_fewer
     }
 }
 
+/// A node each has no room for one more who watches, or sends no messages.
+#[tokio::test(start_paused = true)]
+async fn it_asks_often_where_fewer_than_a_quorum_both_keep_it_and_send_messages() {
+    let stage = Stage::new(3);
+    stage.mute(2);
+    let (_task, _seen) = observe(&stage);
+    for _ in 0..2 {
+        stage.round(Verb::Watch, |node, _| if node == 0 { unregistered(5) } else { watched(5, 0) }).await;
+        let pause = stage.asked_after().await;
+        assert!((250..=501).contains(&pause.as_millis()), "{pause:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_hints_cost_few_looks_and_the_first_is_looked_at_at_once() {
+    let stage = Stage::new(3);
+    let (_task, mut seen) = observe(&stage);
+    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    seen.recv().await.unwrap();
+    stage.quiet_for(SECOND).await;
+    stage.changed(0, "it");
+    assert!(stage.asked_after().await < 2 * MS, "it has looked at nothing for a while");
+    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    let (asked, mut looks) = (stage.asked(Verb::Watch), 0);
+    for value in 0..500 {
+        stage.changed(value as usize % 3, "it");
+        tokio::time::sleep(MS).await;
+        if asked() {
+            looks += 1;
+            stage.round(Verb::Watch, |_, _| watched(5, value)).await;
+        }
+    }
+    assert!((10..=26).contains(&looks), "one each 20 to 50 ms for half a second: {looks}");
+    // What was told last is looked at as well.
+    stage.round(Verb::Watch, |_, _| watched(5, 500)).await;
+    while seen.recv().await.unwrap().value != "value 500" {}
+    stage.quiet_for(2 * SECOND).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_asks_often_and_writes_nothing_where_no_hints_can_be_had() {
     let stage = Stage::with(3, false, |builder| builder);

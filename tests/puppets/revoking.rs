@@ -253,6 +253,38 @@ async fn a_hold_that_a_quorum_marked_was_taken_away_though_a_node_of_it_does_not
     assert_eq!(revoking.await.unwrap().unwrap().from, ["one"]);
 }
 
+/// The same of a reader: others may read beside it on the node that does not say so, and on the one
+/// that may have forgotten them.
+#[tokio::test(start_paused = true)]
+async fn that_a_quorum_marked_a_reader_says_nothing_of_others_where_a_node_of_it_does_not_vote() {
+    let stage = Stage::new(3);
+    stepped(&stage, 2);
+    let revoking = revoke(&stage);
+    named(&stage, "c/1/x/s1.0").await;
+    stage.round(Verb::Revoke, |node, _| if node == 0 { SILENCE } else { revoked(1, SECOND) }).await;
+    let error = revoking.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("nobody can tell who holds \"it\""), "{error}");
+    assert!(error.to_string().contains("it was taken away from c/1/x/s1.0"), "{error}");
+}
+
+/// Two of three nodes name somebody, and neither votes: that tells who holds it alone, and not who
+/// reads it.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_do_not_vote_tell_of_one_holder_and_not_of_all_readers() {
+    let readers = ["c/1/x/s1.0", "c/1/x/s2.0"];
+    for (named, conclusive) in [(["one"; 2], true), (["one", "two"], false), ([readers[0]; 2], false), (readers, false)]
+    {
+        let stage = Stage::new(3);
+        [1, 2].iter().for_each(|&node| stepped(&stage, node));
+        let quorum = stage.quorum.clone();
+        let looking = tokio::spawn(async move { quorum.inspect("it").await.unwrap() });
+        let held = |node: usize| Inspection::held(named[node - 1].to_owned(), 1, Some(9 * SECOND), 7);
+        let answer = |node| if node == 0 { SILENCE } else { Some(Ok(Outcome::Inspected(vec![held(node)]))) };
+        stage.round(Verb::Inspect, |node, _| answer(node)).await;
+        assert_eq!(looking.await.unwrap().is_conclusive(), conclusive, "{named:?}");
+    }
+}
+
 /// Nobody else has a quorum without one of the two nodes that vote.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_else_can_have_is_not_waited_for() {

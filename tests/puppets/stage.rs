@@ -27,7 +27,7 @@ pub struct Puppet {
     label: Arc<str>,
     asked: Mutex<VecDeque<Request>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
-    hints: bool,
+    hints: AtomicBool,
     /// What is known of its clock.
     ahead: Mutex<Option<i128>>,
     lesson: Mutex<Option<Lesson>>,
@@ -73,7 +73,7 @@ impl Node for Puppet {
     }
 
     fn hints(&self) -> bool {
-        self.hints
+        self.hints.load(Ordering::Relaxed)
     }
 
     fn clock_ahead(&self) -> Option<i128> {
@@ -185,7 +185,7 @@ impl Stage {
                 label: format!("puppet://{node}").into(),
                 asked: Mutex::default(),
                 listener: Mutex::default(),
-                hints,
+                hints: AtomicBool::new(hints),
                 ahead: Mutex::default(),
                 lesson: Mutex::default(),
                 left: AtomicBool::new(false),
@@ -379,6 +379,11 @@ impl Stage {
         for (node, Request { operation, reply }) in open {
             reply.send(to(&operation, answer(node).expect("an answer")));
         }
+    }
+
+    /// No hints come from a node from now on.
+    pub fn mute(&self, node: usize) {
+        self.puppets[node].hints.store(false, Ordering::Relaxed);
     }
 
     /// Hints of a node may have been missed.

@@ -67,7 +67,7 @@ impl Held {
             Self::Lock(guard) => View::Lock(guard.lease()),
             Self::Shared(guard) => View::Lock(guard.lease()),
             Self::Permit(guard) => View::Permit(guard.lease()),
-            Self::Office(leader) => View::Lock(leader.lease()),
+            Self::Office(leader) => View::Lock(Lease::clone(leader)),
             Self::Once(permit) => View::Lock(permit.lease()),
         }
     }

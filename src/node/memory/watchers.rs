@@ -29,12 +29,16 @@ impl Watchers {
         room
     }
 
-    /// All of them, in the order in which they end. Those that nobody `hears` for have gone, and
-    /// are forgotten.
-    pub(super) fn told(&mut self, hears: &dyn Fn(&str) -> bool) -> Vec<Arc<str>> {
-        self.0.retain(|client, _| hears(client));
-        let mut told: Vec<_> = self.0.iter().map(|(client, until)| (*until, client.clone())).collect();
-        told.sort_unstable();
-        told.into_iter().map(|(_, client)| client).collect()
+    /// The first `most` of them, in the order in which they end, without those that nobody `hears`
+    /// for: these have gone, and are forgotten. How many there were with these.
+    pub(super) fn told(&mut self, most: usize, hears: &dyn Fn(&str) -> bool) -> (Vec<Arc<str>>, usize) {
+        let mut first: Vec<_> = self.0.iter().map(|(client, until)| (*until, client.clone())).collect();
+        first.sort_unstable();
+        first.truncate(most);
+        let published = first.len();
+        let (told, gone): (Vec<_>, Vec<_>) =
+            first.into_iter().map(|(_, client)| client).partition(|client| hears(client));
+        self.0.retain(|client, _| !gone.contains(client));
+        (told, published)
     }
 }

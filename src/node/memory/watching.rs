@@ -17,13 +17,15 @@ impl Work<'_> {
     }
 
     /// What `owner` says of itself was stored, or went with its hold: whoever watches the name is
-    /// to look again. Nobody sees a note of an owner that may have none.
+    /// to look again. Nobody sees a note of an owner that may have none. One call publishes so many
+    /// messages at most, and an operation is a call here.
     pub(super) fn tell_watchers(&mut self, name: &Name, owner: &str) {
         if !Operation::may_have_note(owner) {
             return;
         }
-        let hears = self.hears;
-        let told = self.entry(name).watchers.told(hears);
+        let (hears, most) = (self.hears, Watch::MOST_TOLD - self.published);
+        let (told, published) = self.entry(name).watchers.told(most, hears);
+        self.published += published;
         self.store.hints.extend(told.iter().map(|client| Hint::changed(client, name.clone())));
     }
 }

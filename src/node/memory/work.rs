@@ -27,7 +27,7 @@ impl Store {
         if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, now, precise, hears };
+        let mut work = Work { store: self, now, precise, hears, published: 0 };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
@@ -62,6 +62,8 @@ pub(super) struct Work<'a> {
     pub(super) precise: Duration,
     /// Which clients hear what is published to them.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
+    /// How many messages it has published to watchers.
+    pub(super) published: usize,
 }
 
 impl Work<'_> {

@@ -192,6 +192,9 @@ impl Watch {
     pub const LONGEST: Duration = Duration::from_secs(60);
     /// How many watchers of one name a node keeps.
     pub const MOST: usize = 256;
+    /// How many messages a node publishes to watchers in one script call at most, of whatever names.
+    /// Whoever is not told looks by itself, as where a message was lost.
+    pub const MOST_TOLD: usize = 1_000;
 }
 
 #[cfg(test)]

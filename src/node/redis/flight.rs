@@ -3,10 +3,10 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, join, ready as known};
+use futures::future::{BoxFuture, join};
 
 use super::Job;
 use super::admission::load;
@@ -64,16 +64,6 @@ pub(super) fn confirming(
     let sent = host.now();
     let both = join(load(connection, script), connection.send("INFO", &[]));
     both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
-}
-
-impl Flight {
-    /// From now on the answer wakes this task, wherever the flight is then.
-    pub(super) fn tells(&mut self, task: &Waker) {
-        if let Poll::Ready(result) = self.answer.poll_unpin(&mut Context::from_waker(task)) {
-            self.answer = known(result).boxed();
-            task.wake_by_ref();
-        }
-    }
 }
 
 impl fmt::Debug for Flight {

@@ -4,6 +4,7 @@
 //! which then has nothing to put together. As soon as anything is queued or on its way, the batcher
 //! sends, so that the order is that of the submissions, and a crowd shares calls.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -81,12 +82,16 @@ impl Wire {
             return Err(job);
         };
         let call = Call { script: digest, record, operations: std::iter::once(&*job.request.operation) };
-        let answer = connection.send("EVALSHA", &call);
+        // Where a transport panics, it does so again for the batcher, and that ends the generation.
+        let sending = AssertUnwindSafe(|| {
+            let mut answer = connection.send("EVALSHA", &call);
+            wakes(&mut answer, batcher);
+            answer
+        });
+        let Ok(answer) = catch_unwind(sending) else { return Err(job) };
         let sent = job.submitted;
-        let mut flight = Flight { what: What::Batch(vec![job]), sent, host: host.clone(), answer };
-        flight.tells(batcher);
+        inner.launched.push(Flight { what: What::Batch(vec![job]), sent, host: host.clone(), answer });
         inner.under_way += 1;
-        inner.launched.push(flight);
         Ok(())
     }
 
@@ -165,5 +170,13 @@ impl Wire {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From now on an answer wakes this task, wherever it is polled next.
+fn wakes(answer: &mut Answer<Value>, task: &Waker) {
+    if let Poll::Ready(result) = answer.poll_unpin(&mut Context::from_waker(task)) {
+        *answer = known(result).boxed();
+        task.wake_by_ref();
     }
 }

@@ -60,3 +60,16 @@ pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
     script.asks(100, 0, claims(50));
     script.asks(3_500, 1, Part { must: true, ..claims(50) });
 }
+
+/// Of three nodes one has granted the period to somebody who reaches no other and gives up, and one
+/// cannot be reached by who comes next: that has one vote of the two that it needs, and nobody has
+/// the period. It tries again, and has it when the first has given its vote back.
+pub fn who_splits_the_votes_for_a_period_tries_again(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.hold_back(1, &[1, 2], 0..3_000, NEVER);
+    script.hold_back(0, &[2], 0..3_000, NEVER);
+    let gives_up = script.about(200, 200);
+    script.asks(100, 1, Part { round_timeout: Some(millis(gives_up)), ..claims(50) });
+    let next = script.about(150, 30);
+    script.asks(next, 0, Part { must: true, ..claims(50) });
+}

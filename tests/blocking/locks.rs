@@ -1,37 +1,16 @@
-//! Locks without async, over real servers and in memory.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
-
-mod common;
+//! Locks on a name, or on several.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::server::Server;
-use common::{PATIENCE, unguarded};
-use quorumlock::blocking::{LockGuard, Quorum, QuorumLock};
+use quorumlock::blocking::Quorum;
 use quorumlock::{Error, LockOptions, Owner, QuorumBuilder, Released};
-use tokio::runtime::{Builder, Runtime};
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn servers(count: usize) -> Vec<Server> {
-    Runtime::new().unwrap().block_on(common::servers(count))
-}
-
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A builder of locks that do not end by themselves while a test runs.
-fn lasting(servers: &[Server]) -> QuorumBuilder {
-    unguarded(servers).ttl(600 * SECOND)
-}
+use crate::common::server::Server;
+use crate::common::{PATIENCE, unguarded};
+use crate::world::{SECOND, eventually, lasting, servers};
 
 #[test]
 fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
@@ -93,54 +72,6 @@ fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
     for set in 0..20 {
         other.lock_all(names(set)).acquire(PATIENCE).unwrap().release().unwrap();
     }
-}
-
-#[test]
-fn within_a_tokio_runtime_calls_are_errors_and_drops_are_fine() {
-    let said =
-        |error: Error| assert!(error.is_config() && error.to_string().contains("within a Tokio runtime"), "{error}");
-    let (one, many) = (Builder::new_current_thread().build().unwrap(), Runtime::new().unwrap());
-    let calls = move |quorum: Quorum, lock: QuorumLock, guard: LockGuard, released: LockGuard| {
-        said(Quorum::in_memory(3).unwrap_err());
-        said(Quorum::connect(QuorumBuilder::default()).unwrap_err());
-        said(Quorum::open(QuorumBuilder::default()).unwrap_err());
-        said(Quorum::from_env().unwrap_err());
-        said(lock.acquire(SECOND).unwrap_err());
-        said(lock.acquire_default().unwrap_err());
-        said(lock.try_acquire().unwrap_err());
-        said(lock.run(SECOND, |_| ()).unwrap_err());
-        said(quorum.inspect("it").unwrap_err());
-        said(quorum.revoke("it").unwrap_err());
-        said(quorum.force_release("it").unwrap_err());
-        said(quorum.ready(SECOND).unwrap_err());
-        said(quorum.shutdown(SECOND).unwrap_err());
-        said(guard.reenter().unwrap_err());
-        assert!(guard.is_held());
-        said(released.release().unwrap_err());
-        drop((guard, lock, quorum));
-    };
-    let held = || {
-        let quorum = Quorum::in_memory(3).unwrap();
-        let lock = quorum.lock("it");
-        let (guard, released) = (lock.acquire(SECOND).unwrap(), quorum.lock("other").acquire(SECOND).unwrap());
-        (quorum, lock, guard, released)
-    };
-    for runtime in [&one, &many] {
-        let (quorum, lock, guard, released) = held();
-        runtime.block_on(async { calls(quorum, lock, guard, released) });
-    }
-    let (quorum, lock, guard, released) = held();
-    many.block_on(many.spawn_blocking(move || calls(quorum, lock, guard, released))).unwrap();
-}
-
-#[test]
-fn what_is_dropped_within_a_runtime_is_released() {
-    let servers = servers(3);
-    let other = Quorum::connect(lasting(&servers)).unwrap();
-    let quorum = Quorum::connect(lasting(&servers)).unwrap();
-    let guard = quorum.lock("it").acquire(SECOND).unwrap();
-    Runtime::new().unwrap().block_on(async { drop((quorum, guard)) });
-    assert!(other.lock("it").acquire(PATIENCE).is_ok());
 }
 
 #[test]

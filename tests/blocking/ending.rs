@@ -1,0 +1,140 @@
+//! With the last handle the thread ends.
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use quorumlock::LostReason;
+use quorumlock::blocking::{Quorum, Session};
+
+use crate::common::PATIENCE;
+use crate::world::{HOUR, SECOND, World, eventually, freed, is_free, lasting, servers};
+
+/// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
+type Kept = (&'static str, Box<dyn Send>);
+
+fn kept(quorum: &Quorum) -> Vec<Kept> {
+    let guard = quorum.lock("lock").acquire(SECOND).unwrap();
+    let permits = quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap();
+    let leader = quorum.election("leader").campaign(SECOND).unwrap();
+    vec![
+        ("a lock", Box::new(quorum.lock("free"))),
+        ("a lease", Box::new(guard.lease())),
+        ("a guard", Box::new(guard)),
+        ("a reader-writer lock", Box::new(quorum.rw_lock("free"))),
+        ("a reader", Box::new(quorum.rw_lock("read").read(SECOND).unwrap())),
+        ("a writer", Box::new(quorum.rw_lock("written").write(SECOND).unwrap())),
+        ("a semaphore", Box::new(quorum.semaphore("free", 1))),
+        ("a lease of permits", Box::new(permits.lease())),
+        ("permits", Box::new(permits)),
+        ("a builder of sessions", Box::new(quorum.session())),
+        ("a session", Box::new(session(quorum))),
+        ("an election", Box::new(quorum.election("free"))),
+        ("a lease of an office", Box::new(leader.lease())),
+        ("a leader", Box::new(leader)),
+        ("an observer", Box::new(quorum.election("free").observe().unwrap())),
+        ("once", Box::new(quorum.once("free", HOUR))),
+        ("a permit", Box::new(quorum.once("once", HOUR).claim().unwrap().unwrap())),
+        ("names", Box::new(quorum.held_names())),
+    ]
+}
+
+/// How many threads quorums have.
+fn threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "quorumlock").count()
+}
+
+fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
+    for number in 0.. {
+        eventually("no thread stays", || threads() == 0);
+        let world = world();
+        let client = world.client();
+        // In memory the world has a client; the servers stay.
+        let servers = match world {
+            World::Memory(quorum) => {
+                drop(quorum);
+                Vec::new()
+            }
+            World::Redis(servers) => servers,
+        };
+        let Some((what, last)) = kept(&client).into_iter().nth(number) else { return };
+        drop(client);
+        // A thread that has just been started has no name yet.
+        eventually("it has its thread", || threads() > 0);
+        drop(last);
+        eventually(what, || threads() == 0);
+        drop(servers);
+    }
+}
+
+fn a_thread_that_waits_ends_with_the_quorums_shutdown() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let mut leaders = quorum.election("a").observe().unwrap();
+    let guard = quorum.lock("b").acquire(SECOND).unwrap();
+    let (ended, ends) = channel();
+    let (observed, watched) = (ended.clone(), ended);
+    thread::spawn(move || observed.send(leaders.next().is_none()));
+    thread::spawn(move || watched.send(guard.lost(Duration::MAX).unwrap() == Some(LostReason::Closed)));
+    quorum.shutdown(SECOND).unwrap();
+    drop(quorum);
+    for _ in 0..2 {
+        assert!(ends.recv_timeout(PATIENCE).expect("it ends"));
+    }
+    eventually("no thread stays", || threads() == 0);
+}
+
+/// Threads are counted, so this is for a process that runs nothing else.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn alone() {
+    each_thing_that_is_left_last_ends_the_thread(World::memory);
+    each_thing_that_is_left_last_ends_the_thread(World::redis);
+    a_thread_that_waits_ends_with_the_quorums_shutdown();
+    println!("no thread stayed");
+}
+
+#[test]
+fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "ending::alone", "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = child.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("no thread stayed"), "{told}\n{failed}");
+}
+
+/// What holds a name: the name, and what acquires it.
+type Holder = (&'static str, fn(&Quorum) -> Box<dyn Send>);
+
+fn session(quorum: &Quorum) -> Session {
+    let session = quorum.session().grant(PATIENCE).unwrap();
+    session.lock(["session"], SECOND).unwrap();
+    session
+}
+
+/// The runtime that sends the release ends with it.
+#[test]
+fn what_is_dropped_last_of_all_is_released() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let holders: [Holder; 6] = [
+        ("lock", |quorum| Box::new(quorum.lock("lock").acquire(SECOND).unwrap())),
+        ("read", |quorum| Box::new(quorum.rw_lock("read").read(SECOND).unwrap())),
+        ("written", |quorum| Box::new(quorum.rw_lock("written").write(SECOND).unwrap())),
+        ("permits/0", |quorum| Box::new(quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap())),
+        ("leader", |quorum| Box::new(quorum.election("leader").campaign(SECOND).unwrap())),
+        ("session", |quorum| Box::new(session(quorum))),
+    ];
+    for _ in 0..10 {
+        for (name, hold) in holders {
+            let held = hold(&Quorum::connect(lasting(&servers)).unwrap());
+            assert!(!is_free(&other, name), "{name}");
+            drop(held);
+            freed(&other, name);
+        }
+    }
+}

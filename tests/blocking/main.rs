@@ -1,0 +1,39 @@
+//! The types without async: one file a face, over nodes in memory and over real servers.
+#![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod world;
+
+/// Makes two tests of each scenario, over three nodes.
+macro_rules! both {
+    ($($scenario:ident),+ $(,)?) => {
+        mod memory {
+            $(
+                #[test]
+                fn $scenario() {
+                    super::$scenario(&crate::world::World::memory());
+                }
+            )+
+        }
+        mod redis {
+            $(
+                #[test]
+                fn $scenario() {
+                    super::$scenario(&crate::world::World::redis());
+                }
+            )+
+        }
+    };
+}
+
+mod elections;
+mod ending;
+mod locks;
+mod once;
+mod quorums;
+mod readers;
+mod runtimes;
+mod semaphores;
+mod sessions;

@@ -1,0 +1,380 @@
+//! Work under whatever is held: the same for locks, readers and writers, permits, offices and
+//! sessions.
+
+use std::future::{Future, pending};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use quorumlock::{LeaderLease, Quorum, QuorumBuilder, Result, Session};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::common::logs::Logs;
+use crate::common::{PATIENCE, eventually};
+use crate::world::{Redis, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_millis(1_500);
+
+/// What work is done under.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Face {
+    Lock,
+    Reader,
+    Writer,
+    Permit,
+    Office,
+    Session,
+}
+
+const FACES: [Face; 6] = [Face::Lock, Face::Reader, Face::Writer, Face::Permit, Face::Office, Face::Session];
+
+impl Face {
+    /// What is held while its body runs.
+    fn name(self) -> String {
+        if self == Self::Permit { "Permit/0".to_owned() } else { format!("{self:?}") }
+    }
+
+    /// Runs a body that cannot fail.
+    async fn run<T>(self, client: &Quorum, wait: Duration, body: impl Future<Output = T>) -> Result<T> {
+        let name = format!("{self:?}");
+        match self {
+            Self::Lock => client.lock(name).run(wait, |_| body).await,
+            Self::Reader => client.rw_lock(name).run_read(wait, |_| body).await,
+            Self::Writer => client.rw_lock(name).run_write(wait, |_| body).await,
+            Self::Permit => client.semaphore(name, 1).run(1, wait, |_| body).await,
+            Self::Office => client.election(name).run(wait, |_| body).await,
+            Self::Session => {
+                let locked = async |session: Session| {
+                    session.lock([name], wait).await.expect("nobody else has it");
+                    body.await
+                };
+                client.session().run(wait, locked).await
+            }
+        }
+    }
+
+    /// Runs a body that can fail.
+    async fn try_run<T>(
+        self,
+        client: &Quorum,
+        wait: Duration,
+        body: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let name = format!("{self:?}");
+        match self {
+            Self::Lock => client.lock(name).try_run(wait, |_| body).await,
+            Self::Reader => client.rw_lock(name).try_run_read(wait, |_| body).await,
+            Self::Writer => client.rw_lock(name).try_run_write(wait, |_| body).await,
+            Self::Permit => client.semaphore(name, 1).try_run(1, wait, |_| body).await,
+            Self::Office => client.election(name).try_run(wait, |_| body).await,
+            Self::Session => {
+                let locked = async |session: Session| {
+                    session.lock([name], wait).await?;
+                    body.await
+                };
+                client.session().try_run(wait, locked).await
+            }
+        }
+    }
+}
+
+/// What an application's own functions fail with.
+#[derive(Debug)]
+enum Failed {
+    Lock(quorumlock::Error),
+    Work,
+}
+
+impl From<quorumlock::Error> for Failed {
+    fn from(error: quorumlock::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+/// Bodies that have begun, and when each was dropped.
+#[derive(Clone)]
+struct Bodies {
+    begun: Arc<Semaphore>,
+    dropped: Arc<Mutex<Vec<(Face, Instant)>>>,
+}
+
+struct Body(Bodies, Face);
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.0.dropped.lock().unwrap().push((self.1, Instant::now()));
+    }
+}
+
+impl Bodies {
+    fn new() -> Self {
+        Self { begun: Arc::new(Semaphore::new(0)), dropped: Arc::default() }
+    }
+
+    /// A body that never ends by itself.
+    fn endless(&self, face: Face) -> impl Future<Output = ()> + Send + 'static {
+        let body = Body(self.clone(), face);
+        async move {
+            body.0.begun.add_permits(1);
+            pending::<()>().await;
+        }
+    }
+
+    /// Waits until so many have begun.
+    async fn have_begun(&self, many: usize) {
+        let begun = self.begun.acquire_many(u32::try_from(many).unwrap());
+        timeout(PATIENCE, begun).await.expect("all begin").unwrap().forget();
+    }
+
+    fn dropped(&self) -> Vec<(Face, Instant)> {
+        self.dropped.lock().unwrap().clone()
+    }
+}
+
+/// A body's future of any kind.
+fn body<T: Send + 'static>(body: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
+    body.boxed()
+}
+
+async fn a_body_works_while_it_is_held_and_everything_is_free_behind_it(world: impl World) {
+    let client = world.client().await;
+    for face in FACES {
+        let held = async {
+            world.held_everywhere(&face.name()).await;
+            7
+        };
+        assert_eq!(face.run(&client, 5 * SECOND, held).await.unwrap(), 7, "{face:?}");
+        world.freed(&face.name()).await;
+        let held = async {
+            world.held_everywhere(&face.name()).await;
+            Ok(8)
+        };
+        assert_eq!(face.try_run(&client, 5 * SECOND, held).await.unwrap(), 8, "{face:?}");
+        world.freed(&face.name()).await;
+    }
+}
+
+async fn whatever_a_body_fails_with_everything_is_free_behind_it(world: impl World) {
+    let client = world.client().await;
+    for face in FACES {
+        let failed = face.try_run(&client, 5 * SECOND, async { Err::<(), _>(Failed::Work) }).await;
+        assert!(matches!(failed, Err(Failed::Work)), "{face:?}: {failed:?}");
+        world.freed(&face.name()).await;
+        let taken = client.lock(face.name()).acquire(5 * SECOND).await.unwrap();
+        let begun = async move { unreachable!("{face:?} is held by somebody else") };
+        let held = face.try_run(&client, Duration::ZERO, body::<Result<(), Failed>>(begun)).await;
+        assert!(matches!(&held, Err(Failed::Lock(error)) if error.is_timeout()), "{face:?}: {held:?}");
+        taken.release().await.unwrap();
+    }
+}
+
+/// Two of three nodes hang while all bodies work.
+async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost<W: World>(world: W) {
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(TTL)).await;
+    let bodies = Bodies::new();
+    let runs = FACES.map(|face| face.run(&client, 5 * SECOND, bodies.endless(face)));
+    let hung = async {
+        bodies.have_begun(FACES.len()).await;
+        assert!(bodies.dropped().is_empty(), "none is lost yet");
+        (0..2).for_each(|node| world.hang(node));
+        Instant::now()
+    };
+    let (results, hung) = tokio::join!(timeout(PATIENCE, join_all(runs)), hung);
+    for (face, result) in FACES.iter().zip(results.expect("the loss is told")) {
+        let error = result.unwrap_err();
+        assert!(error.is_lost(), "{face:?}: {error}");
+    }
+    let dropped = bodies.dropped();
+    assert_eq!(dropped.len(), FACES.len());
+    for (face, at) in dropped {
+        assert!(at <= hung + TTL + W::SLACK, "{face:?} {:?} after the nodes hung", at - hung);
+    }
+    (0..2).for_each(|node| world.resume(node));
+    for face in FACES {
+        world.freed(&face.name()).await;
+    }
+}
+
+async fn who_stops_waiting_drops_the_body_and_everything_is_freed(world: impl World) {
+    let client = world.client().await;
+    let bodies = Bodies::new();
+    let runs = FACES.map(|face| face.run(&client, 5 * SECOND, bodies.endless(face)));
+    tokio::select! {
+        _ = join_all(runs) => unreachable!("they are endless"),
+        () = bodies.have_begun(FACES.len()) => {}
+    }
+    assert_eq!(bodies.dropped().len(), FACES.len());
+    for face in FACES {
+        world.freed(&face.name()).await;
+    }
+    client.quiet().await;
+}
+
+async fn a_body_that_panics_leaves_nothing(world: impl World) {
+    let client = world.client().await;
+    for face in FACES {
+        let client = client.clone();
+        let panics = body::<()>(async { std::panic::panic_any("a body's own panic") });
+        let ran = tokio::spawn(async move { face.run(&client, 5 * SECOND, panics).await });
+        assert!(ran.await.unwrap_err().is_panic(), "{face:?}");
+        world.freed(&face.name()).await;
+    }
+    client.quiet().await;
+}
+
+/// The nodes hang when the body has ended.
+async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
+    for face in FACES {
+        let client = world.client().await;
+        let hangs = async {
+            world.held_everywhere(&face.name()).await;
+            (0..2).for_each(|node| world.hang(node));
+            7
+        };
+        let logs = Logs::capture();
+        let ran = face.run(&client, 5 * SECOND, hangs).await;
+        (0..2).for_each(|node| world.resume(node));
+        assert_eq!(ran.unwrap(), 7, "{face:?}");
+        let text = logs.text();
+        let warned = text.lines().any(|line| line.starts_with("WARN") && line.contains("without confirmation"));
+        assert!(warned, "{face:?}: {text}");
+        world.freed(&face.name()).await;
+    }
+}
+
+async fn what_a_body_was_given_keeps_nothing_when_it_has_ended(world: impl World) {
+    let client = world.client().await;
+    let leader: LeaderLease = client.election("a").run(5 * SECOND, async |leader| leader).await.unwrap();
+    world.freed("a").await;
+    assert!(!leader.is_held() && leader.proclaim("late").await.unwrap_err().is_lost());
+    let session = client
+        .session()
+        .try_run(5 * SECOND, async |session| {
+            session.lock(["a", "b"], 5 * SECOND).await?;
+            Ok::<_, quorumlock::Error>(session)
+        })
+        .await
+        .unwrap();
+    world.freed("a").await;
+    world.freed("b").await;
+    assert!(!session.is_alive() && session.lock(["c"], SECOND).await.unwrap_err().is_lost());
+}
+
+async fn a_leaders_body_proclaims(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let proclaims = async |leader: LeaderLease| {
+        leader.proclaim("here").await?;
+        let told = other.inspect("a").await?.description().map(|told| (told.token, told.says.to_string()));
+        Ok::<_, quorumlock::Error>(told == Some((leader.token(), "here".to_owned())))
+    };
+    assert!(client.election("a").try_run(5 * SECOND, proclaims).await.unwrap());
+}
+
+/// Where somebody else revokes it, nothing of it was lost.
+async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
+    let client = world.client().await;
+    let revokes = async |session: Session| {
+        session.lock(["a"], 5 * SECOND).await?;
+        session.revoke().await?;
+        session.lock(["b"], SECOND).await.map_err(|error| assert!(error.is_lost())).unwrap_err();
+        Ok::<_, quorumlock::Error>(7)
+    };
+    assert_eq!(client.session().try_run(5 * SECOND, revokes).await.unwrap(), 7);
+    world.freed("a").await;
+}
+
+/// What the body gave away does not keep it.
+async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World) {
+    let client = world.client().await;
+    let (gives, mut given) = tokio::sync::mpsc::unbounded_channel::<Session>();
+    let endless = async |session: Session| {
+        session.lock(["a"], 5 * SECOND).await.unwrap();
+        gives.send(session).unwrap();
+        pending::<()>().await;
+    };
+    let session = tokio::select! {
+        _ = client.session().run(5 * SECOND, endless) => unreachable!("it is endless"),
+        session = given.recv() => session.unwrap(),
+    };
+    assert!(!session.is_alive());
+    world.freed("a").await;
+}
+
+/// While it keeps its thread, nobody renews anything and nobody drops it.
+#[tokio::test]
+async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
+    let world = Redis::start(3).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(SECOND / 4)).await;
+    for face in FACES {
+        let late = async { std::thread::sleep(SECOND / 2) };
+        assert!(face.run(&client, 5 * SECOND, late).await.unwrap_err().is_lost(), "{face:?}");
+        let late = async {
+            std::thread::sleep(SECOND / 2);
+            Ok(())
+        };
+        let ran = face.try_run(&client, 5 * SECOND, late).await;
+        assert!(matches!(&ran, Err(Failed::Lock(error)) if error.is_lost()), "{face:?}: {ran:?}");
+    }
+}
+
+/// Work may be spawned: its future is `Send`.
+async fn a_task_of_its_own_runs_a_body(world: impl World) {
+    let client = world.client().await;
+    let (election, session) = (client.election("a"), client.session());
+    let leads = tokio::spawn(async move { election.run(5 * SECOND, async |leader| leader.token()).await });
+    let locks = async |session: Session| session.lock(["b"], 5 * SECOND).await;
+    let locked = tokio::spawn(async move { session.try_run(5 * SECOND, locks).await });
+    assert!(leads.await.unwrap().unwrap() > 0);
+    locked.await.unwrap().unwrap();
+}
+
+async fn what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say(world: impl World) {
+    let wait = SECOND / 5;
+    let client = world.client_with(|builder: QuorumBuilder| builder.wait(wait)).await;
+    let taken = client.lock("a").acquire(5 * SECOND).await.unwrap();
+    let (rw_lock, election) = (client.rw_lock("a"), client.election("a"));
+    let waited = async |began: Instant, error: Option<quorumlock::Error>| {
+        assert!(error.expect("somebody else has it").is_timeout());
+        assert!(began.elapsed() >= wait && began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    };
+    waited(Instant::now(), rw_lock.read_default().await.err()).await;
+    waited(Instant::now(), rw_lock.write_default().await.err()).await;
+    waited(Instant::now(), election.campaign_default().await.err()).await;
+    taken.release().await.unwrap();
+    rw_lock.read_default().await.unwrap().release().await.unwrap();
+    rw_lock.write_default().await.unwrap().release().await.unwrap();
+    election.campaign_default().await.unwrap().resign().await.unwrap();
+}
+
+async fn a_session_waits_for_a_quorum_for_as_long_as_its_options_say(mut world: impl World) {
+    let client = world.client().await;
+    assert!(client.session().grant_default().await.unwrap().is_alive());
+    (0..2).for_each(|node| world.kill(node));
+    let votes = || client.nodes().iter().filter(|node| node.state.is_admitted()).count();
+    eventually("no quorum is left", async || votes() < 2).await;
+    let session = client.session().options(client.options().wait(SECOND / 5));
+    let began = Instant::now();
+    let error = session.grant_default().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("no session within 200 ms"), "{error}");
+    assert!(began.elapsed() >= SECOND / 5 && began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+}
+
+both! {
+    3 nodes:
+        a_body_works_while_it_is_held_and_everything_is_free_behind_it,
+        whatever_a_body_fails_with_everything_is_free_behind_it,
+        a_body_is_dropped_the_moment_what_it_works_under_is_lost,
+        who_stops_waiting_drops_the_body_and_everything_is_freed,
+        a_body_that_panics_leaves_nothing,
+        a_release_that_nobody_confirms_is_a_warning,
+        what_a_body_was_given_keeps_nothing_when_it_has_ended,
+        a_leaders_body_proclaims,
+        a_body_that_revokes_its_session_goes_on,
+        who_drops_a_body_ends_its_session_for_all_its_handles,
+        a_task_of_its_own_runs_a_body,
+        what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say,
+        a_session_waits_for_a_quorum_for_as_long_as_its_options_say;
+}
