@@ -16,6 +16,7 @@ mod once;
 mod password_file;
 mod permits;
 mod prometheus;
+mod regions;
 mod release;
 mod retiring;
 mod run;
