@@ -170,9 +170,13 @@ impl<'a> Attempt<'a> {
     /// Whether all are asked with a higher ballot though some have not answered: those that are no
     /// further away than twice as far as a quorum that answered have had their time.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
-        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
-        let Some(ask) = self.rules.last().filter(|_| may) else { return false };
+        let Some(ask) = self.rules.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
+        // What one node may have alone is carried to no other, unless it was already.
+        let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
+        if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
+            return false;
+        }
         let known = self.early.filter(|(asked, _)| *asked == ballot);
         let (_, at) = *self.early.insert(known.unwrap_or((ballot, now + took)));
         now >= at
