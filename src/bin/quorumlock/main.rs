@@ -38,6 +38,7 @@ mod servers;
 mod settings;
 mod status;
 mod textfile;
+mod times;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;
