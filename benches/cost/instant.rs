@@ -2,6 +2,7 @@
 //! real, its batcher included, and nothing takes time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,11 +19,13 @@ use quorumlock::node::redis::transport::{
 pub struct Instant {
     number: usize,
     host: Arc<dyn Host>,
+    /// How many script calls all of them have carried out.
+    calls: Arc<AtomicU64>,
 }
 
 impl Instant {
-    pub fn new(number: usize, host: Arc<dyn Host>) -> Self {
-        Self { number, host }
+    pub fn new(number: usize, host: Arc<dyn Host>, calls: Arc<AtomicU64>) -> Self {
+        Self { number, host, calls }
     }
 
     fn info(&self) -> String {
@@ -32,6 +35,7 @@ impl Instant {
 
     /// What a script call returns.
     fn carried_out(&self, arguments: &dyn Arguments) -> Value {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let time = self.host.wall();
         let (operations, verb) = read(arguments);
         match verb {

@@ -4,7 +4,8 @@
 //! `lone N` makes N pairs of an acquisition and its release over five nodes in memory, and
 //! `crowd N` N pairs of each of 256 tasks over five servers that answer at once. Both do the same
 //! in each run: one thread, a clock that stands still, and random numbers from a fixed seed. The
-//! script runs them under valgrind with two numbers, and what both have in common falls out.
+//! script runs them under valgrind with two numbers, and what both have in common falls out. `crowd`
+//! prints how many script calls there were at all nodes.
 //!
 //! `times` prints what the core takes on this machine, which no check compares.
 //!
@@ -28,6 +29,7 @@ mod times;
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -82,7 +84,8 @@ async fn lone(pairs: usize) {
 
 async fn crowd(pairs: usize) {
     let host: Arc<dyn Host> = Arc::new(Still::new());
-    let dialer = |number| -> Arc<dyn Dialer> { Arc::new(Instant::new(number, host.clone())) };
+    let calls = Arc::new(AtomicU64::new(0));
+    let dialer = |number| -> Arc<dyn Dialer> { Arc::new(Instant::new(number, host.clone(), calls.clone())) };
     let dialers = (0..NODES).map(dialer).collect();
     let builder = Quorum::builder().max_ttl(Duration::ZERO);
     let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
@@ -93,6 +96,7 @@ async fn crowd(pairs: usize) {
     };
     let ended = join_all((0..TASKS).map(task)).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    println!("{}", calls.load(Ordering::Relaxed));
 }
 
 /// Acquires and releases one name, so many times.
