@@ -20,8 +20,8 @@ use crate::node::vote::told;
 use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
-use crate::rules::waiting::gathering;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
+use crate::spans::Spanned;
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
 /// on every node that did not explicitly refuse, and every line is left.
@@ -51,6 +51,8 @@ pub(super) struct Attempt<'a> {
     /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
     /// else.
     asked: u64,
+    /// When the ballot that was asked with is lifted though some nodes have not answered.
+    early: Option<(u64, Tick)>,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
@@ -83,6 +85,7 @@ impl<'a> Attempt<'a> {
             next: None,
             told: 0,
             asked: 0,
+            early: None,
             in_line: None,
             listening: None,
             _open: voters.open_cleanup(),
@@ -117,7 +120,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks all nodes as the present owner.
-    pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
+    pub(super) fn ask(&mut self, stance: Stance, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
         let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
         self.lasts = Some(lasts);
         let claim = self.claim(stance, lasts)?;
@@ -132,7 +135,7 @@ impl<'a> Attempt<'a> {
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        self.voters.ask(self.voters.everyone(), &Arc::new(claim.into()), &round);
+        self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.into()), &round);
         Ok(round)
     }
 
@@ -159,20 +162,30 @@ impl<'a> Attempt<'a> {
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
-            None if self.lifts_at(&handed).is_some_and(|at| now >= at) => Some(Decision::Lift),
+            None if self.lifts_early(now, &handed) => Some(Decision::Lift),
             decision => decision,
         }
     }
 
-    /// From when on all are asked with a higher ballot though some have not answered, if that is
-    /// worth it: those that are no further away than a quorum usually is have had their time.
-    pub(super) fn lifts_early_at(&self) -> Option<Tick> {
-        self.lifts_at(&self.handed())
+    /// Whether all are asked with a higher ballot though some have not answered: those that are no
+    /// further away than twice as far as a quorum that answered have had their time.
+    fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
+        let Some(ask) = self.rules.last() else { return false };
+        let (ballot, took) = (ask.ballot, now.since(ask.t0));
+        // What one node may have alone is carried to no other, unless it was already.
+        let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
+        if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
+            return false;
+        }
+        let known = self.early.filter(|(asked, _)| *asked == ballot);
+        let (_, at) = *self.early.insert(known.unwrap_or((ballot, now + took)));
+        now >= at
     }
 
-    fn lifts_at(&self, handed: &Handovers) -> Option<Tick> {
-        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
-        self.t0().filter(|_| may).map(|t0| t0 + gathering(self.voters.round_trip(), 0, 0))
+    /// When the ballot of the last ask is lifted, after `now`, if nothing else is heard.
+    pub(super) fn lifts_after(&self, now: Tick) -> Option<Tick> {
+        let ballot = self.rules.last()?.ballot;
+        self.early.filter(|&(asked, at)| asked == ballot && now < at).map(|(_, at)| at)
     }
 
     fn handed(&self) -> Handovers {
@@ -316,7 +329,7 @@ impl<'a> Attempt<'a> {
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
         let kept = self.limits.period.map(|period| won.t0 + period);
-        Some((Grant::new(self.voters, claim, won, line, kept), open))
+        Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {

@@ -37,6 +37,7 @@ mod wording;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::SharedString;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -65,6 +66,8 @@ const QUEUE: usize = 4_096;
 /// What a node needs to know beside its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// The name of the quorum in metrics.
+    pub(crate) quorum: SharedString,
     /// For how long one command may take.
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
@@ -379,7 +382,7 @@ impl RedisNode {
             roster: None,
         };
         let state = Mutex::new(state);
-        let meters = NodeMeters::new(&label);
+        let meters = NodeMeters::new(&settings.quorum, &label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
@@ -400,6 +403,7 @@ impl RedisNode {
         listener: Arc<dyn Listener>,
     ) -> crate::error::Result<Self> {
         let settings = Settings {
+            quorum: "default".into(),
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
             counts: Counts::Always,

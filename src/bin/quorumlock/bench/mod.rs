@@ -1,11 +1,19 @@
-//! `quorumlock bench`: what can be measured, each over servers of its own.
+//! `quorumlock bench`: what can be measured, over servers of its own or over the user's nodes.
 
 mod contention;
 mod cost;
+mod distance;
+mod faults;
 mod keys;
+mod leases;
 mod probe;
+mod progress;
+mod samples;
 mod sections;
 mod summary;
+mod target;
+mod throughput;
+mod uncontended;
 pub(crate) mod worker;
 
 use std::time::Duration;
@@ -34,6 +42,11 @@ pub(crate) async fn bench(args: Bench) -> Outcome {
 
 async fn measured(args: Bench) -> Outcome {
     match args {
+        Bench::Uncontended(args) => uncontended::measured(&args).await,
+        Bench::Throughput(args) => throughput::measured(&args).await,
+        Bench::Distance(args) => distance::measured(&args).await,
+        Bench::Faults(args) => faults::measured(&args).await,
+        Bench::Leases(args) => leases::measured(&args).await,
         Bench::Contention(args) => contention::measured(&args).await,
         Bench::Cost(args) => cost::measured(&args).await,
         Bench::Keys(args) => keys::measured(&args).await,
