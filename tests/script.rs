@@ -475,6 +475,19 @@ fn a_name_with_a_remembered_release_stays_as_long_as_its_longest_owner_makes_it(
     assert_ne!(lengths[0], "0", "it is stored");
 }
 
+/// That it was revoked says nothing of who waits behind it.
+#[test]
+fn what_a_revoked_reader_lets_go_is_handed_over() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (pair, minutes) = (pair(&runtime, true), Duration::from_secs(600));
+    let [_, first, second, _] = contention(98, 0, [(1, minutes), (2, Duration::ZERO)]).try_into().unwrap();
+    let reads = Sketch { owner: 5, stance: Stance::Once, ballot: 1, ..first.clone() };
+    let revoked = Sketch { verb: Verb::Revoke, owner: 4, ballot: 0, ..reads.clone() };
+    let lets_go = Sketch { verb: Verb::Release, next: 99, ..reads.clone() };
+    let calls = [reads, revoked, first, second, lets_go].map(|asked| vec![asked]);
+    runtime.block_on(pair.check(0, calls.to_vec())).unwrap();
+}
+
 fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {
     runtime.block_on(async {
         let server = Server::start().await;

@@ -485,7 +485,7 @@ local function look_at_readers(op, i, it)
   if it.read_ends > now then it.reader = string.match(last[1], '^[^!]*') end
   if not op.shared then return end
   local till, marked = tonumber(call('ZSCORE', key, op.owner) or 0), tonumber(call('ZSCORE', key, op.owner .. '!') or 0)
-  it.reads, it.taken_away = math.max(till, marked) - now, marked > now
+  it.reads, it.taken_away = math.max(till, marked) - now, marked > now and op.owner
   if till < -now then it.gone[op.owner] = true end
 end
 
@@ -540,7 +540,7 @@ end
 -- Of readers, all that had a ballot up to this one when readers were revoked, and do not read.
 local function is_revoked(it, owner, read_with)
   if read_with and it.reads <= 0 and read_with <= tonumber(string.match('\n' .. it.taken, '\n%*(%d+)') or -1) then return true end
-  return it.taken_away or it.revoked and it.owner == owner .. '!'
+  return it.taken_away == owner or it.revoked and it.owner == owner .. '!'
     or it.taken ~= '' and find('\n' .. it.taken .. '\n', '\n' .. owner .. '\n', 1, true) ~= nil
 end
 

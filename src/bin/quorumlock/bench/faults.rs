@@ -27,7 +27,7 @@ pub(super) async fn measured(args: &Faults) -> Outcome {
         return Err(Failure::usage(format!("{} nodes tolerate no more than {most} that fail", args.masters)));
     }
     let mut servers = Servers::start(usize::from(args.masters))?;
-    let quorum = connected(&servers.ports()).await?;
+    let quorum = connected(&servers.ports(), None).await?;
     let length = Duration::from_secs(u64::from(args.seconds));
     let turns = (1..=usize::from(failing)).flat_map(|failing| Fault::ALL.map(|fault| (failing, fault)));
     let turns: Vec<_> = turns.collect();

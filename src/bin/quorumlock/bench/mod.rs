@@ -18,7 +18,7 @@ pub(crate) mod worker;
 
 use std::time::Duration;
 
-use quorumlock::{Quorum, QuorumLock};
+use quorumlock::{Quorum, QuorumLock, Transport};
 
 use crate::cli::bench::Bench;
 use crate::demo::all_vote;
@@ -55,13 +55,13 @@ async fn measured(args: Bench) -> Outcome {
 
 /// How to reach servers of our own. They are new and nobody else's: the restart guard would only
 /// make clients wait.
-fn unguarded(ports: &[u16]) -> Settings {
-    Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), ..Settings::default() }
+fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
+    Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }
 
 /// A quorum over these servers, all of which vote.
-async fn connected(ports: &[u16]) -> Result<Quorum, Failure> {
-    let quorum = unguarded(ports).builder().connect().await?;
+async fn connected(ports: &[u16], transport: Option<Transport>) -> Result<Quorum, Failure> {
+    let quorum = unguarded(ports, transport).builder().connect().await?;
     all_vote(&quorum, SETTLE).await;
     Ok(quorum)
 }

@@ -36,7 +36,7 @@ impl Target {
         }
         let servers = Servers::start(usize::from(place.masters))?;
         let ports = latency::apart(&servers.ports(), distances)?;
-        Ok(Self { settings: unguarded(&ports), servers: Some(servers) })
+        Ok(Self { settings: unguarded(&ports, settings.transport), servers: Some(servers) })
     }
 
     /// A quorum over them, a majority of which votes.

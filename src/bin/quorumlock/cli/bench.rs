@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use quorumlock::Transport;
 
 use super::Nodes;
 use crate::duration;
@@ -138,6 +139,10 @@ pub(crate) struct Contention {
     /// The round trip to every server, or to each
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
+    /// The client library to reach the servers with: fred, or redis-rs where this command was built
+    /// with the feature redis-rs
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) transport: Transport,
     /// Nobody waits in a queue: each asks at random times, and the lucky one gets the lock
     #[arg(long)]
     pub(crate) unfair: bool,
