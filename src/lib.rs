@@ -130,6 +130,24 @@
 //! connection a node, and keeps two small tasks a node and one a quorum. When the last handle and
 //! guard are dropped, nothing stays.
 //!
+//! # Tracing
+//!
+//! The library makes spans and events of [`tracing`](https://docs.rs/tracing), with the target
+//! `quorumlock`. Where no subscriber asks for their level, a span costs a comparison.
+//!
+//! | span | level | fields | what it is |
+//! |---|---|---|---|
+//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, from asking to having it or giving up |
+//! | `round` | debug | `outcome` | one round of claims, within `acquire` |
+//! | `renew` | debug | `name`, `token`, `outcome` | one renewal, a root |
+//! | `release` | debug | `name`, `token`, `outcome` | a release, until a quorum has confirmed it |
+//! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of these |
+//!
+//! `token` is the fencing token, by which the spans of one lock are found. `name` is there if
+//! [`LockOptions::trace_name`] is on: names may be secret. `outcome` has the words that metrics have.
+//! Events at the level warn name the lock in any case: a lock that was lost, a release without
+//! confirmation.
+//!
 //! # Features
 //!
 //! None is on by default.
@@ -150,6 +168,7 @@ mod lease;
 mod lock;
 pub mod metrics;
 mod protocol;
+mod spans;
 mod words;
 
 #[cfg(feature = "blocking")]

@@ -21,6 +21,7 @@ use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
+use crate::spans::Spanned;
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
 /// on every node that did not explicitly refuse, and every line is left.
@@ -119,7 +120,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks all nodes as the present owner.
-    pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
+    pub(super) fn ask(&mut self, stance: Stance, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
         let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
         self.lasts = Some(lasts);
         let claim = self.claim(stance, lasts)?;
@@ -134,7 +135,7 @@ impl<'a> Attempt<'a> {
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        self.voters.ask(self.voters.everyone(), &Arc::new(claim.into()), &round);
+        self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.into()), &round);
         Ok(round)
     }
 
@@ -324,7 +325,7 @@ impl<'a> Attempt<'a> {
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
         let kept = self.limits.period.map(|period| won.t0 + period);
-        Some((Grant::new(self.voters, claim, won, line, kept), open))
+        Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {

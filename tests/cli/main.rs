@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alerts;
 mod bench;
 mod demo;
 mod elect;
@@ -14,6 +15,7 @@ mod metrics;
 mod once;
 mod password_file;
 mod permits;
+mod prometheus;
 mod regions;
 mod release;
 mod retiring;

@@ -178,6 +178,10 @@ pub(crate) struct Run {
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+    /// Writes metrics to FILE when it ends, for the textfile collector of node_exporter; FILE is
+    /// NAME.prom, and NAME the label `run`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_textfile: Option<PathBuf>,
     /// The command. It gets QUORUMLOCK_NAME, of several names a line each, and
     /// QUORUMLOCK_FENCING_TOKEN; with --permits also QUORUMLOCK_PERMIT, from 0, which no other has
     #[arg(last = true, required = true, value_name = "CMD")]

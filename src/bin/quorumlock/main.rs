@@ -37,6 +37,7 @@ mod sandbox;
 mod servers;
 mod settings;
 mod status;
+mod textfile;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;

@@ -100,21 +100,35 @@ async fn held_by_a_command(
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = ttl(&args, &settings)?;
     let grace = grace(args.kill_grace, ttl)?;
-    exporter::serve(args.metrics.as_deref())?;
-    let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings)? };
+    let metrics = exporter::start(args.metrics.as_deref(), args.metrics_textfile.as_deref())?;
+    let outcome = with_a_quorum(&args, (settings, ttl, grace), wanted, &mut signals).await;
+    if let Some(file) = metrics {
+        file.write(outcome.as_ref().err().map_or(0, |failure| failure.code));
+    }
+    outcome
+}
+
+/// Connects, and runs the command while what is wanted is held.
+async fn with_a_quorum(
+    args: &Run,
+    (settings, ttl, grace): (Settings, Duration, Duration),
+    wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
+    signals: &mut Signals,
+) -> Outcome {
+    let wait = Wait { began: Instant::now(), timeout: timeout(args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     // With less it would be stopped at once.
-    let wanted = wanted(&quorum, &args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     fit_into_a_variable(&args.names)?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
-    match unless_told(&mut signals, connecting).await {
+    match unless_told(signals, connecting).await {
         Ok(ready) => {
             ready.map_err(|error| no_quorum(error, &quorum, patience, wait.option(settings.connect_timeout)))?;
         }
         Err(signal) => return Ok(process::ended_by(signal)),
     }
-    let outcome = under_lock(&args, wait, (&quorum, &wanted), grace, &mut signals).await;
+    let outcome = under_lock(args, wait, (&quorum, &wanted), grace, signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }

@@ -32,6 +32,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::SharedString;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -60,6 +61,8 @@ const QUEUE: usize = 4_096;
 /// What a node needs to know beside its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// The name of the quorum in metrics.
+    pub(crate) quorum: SharedString,
     /// For how long one command may take.
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
@@ -374,7 +377,7 @@ impl RedisNode {
             roster: None,
         };
         let state = Mutex::new(state);
-        let meters = NodeMeters::new(&label);
+        let meters = NodeMeters::new(&settings.quorum, &label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
@@ -390,6 +393,7 @@ impl RedisNode {
     #[cfg(feature = "unstable")]
     pub fn alone(address: &str, host: Arc<dyn Host>, listener: Arc<dyn Listener>) -> crate::error::Result<Self> {
         let settings = Settings {
+            quorum: "default".into(),
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
             counts: Counts::Always,

@@ -45,7 +45,7 @@ const VICTIM: usize = 1;
 
 pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
-    exporter::serve(args.metrics.as_deref())?;
+    exporter::start(args.metrics.as_deref(), None)?;
     let mut stage = Stage::set(&args)?;
     let quorum = stage.settings.builder().connect().await?;
     let show = tokio::select! {

@@ -34,7 +34,7 @@ const TTL: Duration = Duration::from_secs(6);
 /// met somebody inside.
 pub(crate) async fn service(args: DemoService) -> Outcome {
     let mut signals = Signals::ending()?;
-    exporter::serve(args.metrics.as_deref())?;
+    exporter::start(args.metrics.as_deref(), None)?;
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = settings::ttl()?.or(settings.ttl).unwrap_or(TTL);
     let quorum = tokio::select! {
