@@ -3,7 +3,7 @@
 mod contention;
 mod cost;
 mod keys;
-mod probe;
+pub(crate) mod probe;
 mod sections;
 mod summary;
 pub(crate) mod worker;
