@@ -6,6 +6,7 @@ mod common;
 
 mod bench;
 mod demo;
+mod doctor;
 mod elect;
 mod environment;
 mod log;

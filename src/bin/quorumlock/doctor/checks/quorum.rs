@@ -20,7 +20,7 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 fn votes(seen: &Seen) -> Finding {
     let verdict = seen.verdict();
     let what = format!("{}.", verdict.sentence());
-    match (verdict.can_acquire(), verdict.opens_in()) {
+    match (verdict.can_acquire(), verdict.opens_in().filter(|wait| !wait.is_zero())) {
         (true, _) => Finding::fine("quorum", what),
         (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
