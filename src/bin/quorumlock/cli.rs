@@ -216,9 +216,9 @@ pub(crate) struct Status {
 
 /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
 ///
-/// It takes no lock, and needs no rights but those of a client. It changes nothing that nodes
-/// store, with one exception, as any look at nodes: a node that has restarted is told up to which
-/// tokens the others have dealt.
+/// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
+/// changes nothing on the nodes but what every client that connects does, `status` too: a node's
+/// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
 #[derive(Args)]
 #[command(after_help = "\
 Exit codes: 0 fine, 1 warnings, 2 unsafe: two clients may hold a lock, or nobody can acquire one, 64 usage or settings.")]

@@ -19,6 +19,7 @@ const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 const COMMANDS: &[&str] = &[
     "PING",
     "TIME",
+    "INFO server",
     "CLIENT ID",
     "SCRIPT LOAD )",
     "EVAL 0 x",

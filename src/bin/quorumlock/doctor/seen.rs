@@ -6,6 +6,7 @@ use quorumlock::{Inspected, NodeStatus};
 
 use super::domains::Domains;
 use super::exam::Exam;
+use super::rights::Lacks;
 use super::target::Target;
 use crate::status::verdict::Verdict;
 
@@ -56,5 +57,18 @@ impl<'a> Node<'a> {
     /// What it told, where it told anything.
     pub(super) fn told(&self) -> Option<&'a Exam> {
         self.exam.as_ref().ok()
+    }
+
+    /// Whether its user lacks commands or keys, which explains what else fails there.
+    pub(super) fn is_limited(&self) -> bool {
+        self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
+    }
+
+    pub(super) fn lacks_channels(&self) -> bool {
+        self.lacks().is_some_and(|lacks| lacks.channels.is_some())
+    }
+
+    fn lacks(&self) -> Option<&'a Lacks> {
+        self.told()?.lacks.as_ref().ok()
     }
 }

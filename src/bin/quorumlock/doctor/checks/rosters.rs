@@ -3,27 +3,30 @@
 use quorumlock::{Agreement, Counted, NodeStatus, Roster};
 
 use super::super::finding::{Finding, Level};
-use super::super::seen::Seen;
+use super::super::seen::{Node, Seen};
 use crate::duration::{exact, left};
 
 pub(super) fn members(seen: &Seen) -> Vec<Finding> {
     let counted = Counted::of(&seen.nodes);
-    let each = seen.nodes.iter().enumerate().filter(|(_, node)| node.run.is_some());
-    let kept = each.filter_map(|(index, node)| {
-        Some(uncounted(node, counted.why.as_deref().filter(|_| !counted.nodes.contains(index)))?.of(&node.node))
+    let reached = seen.each().filter(|node| node.status.run.is_some());
+    let kept = reached.filter_map(|node| {
+        let why = counted.why.as_deref().filter(|_| !counted.nodes.contains(node.index));
+        Some(uncounted(node, why)?.of(node.label()))
     });
     let agreed = (counted.why.is_none()).then(|| agreed(&seen.nodes));
     kept.chain(agreed).chain(longer(seen)).collect()
 }
 
 /// Why a server that was reached has no vote for a client with this list.
-fn uncounted(node: &NodeStatus, why: Option<&str>) -> Option<Finding> {
-    match (node.latest(), why) {
+fn uncounted(node: Node<'_>, why: Option<&str>) -> Option<Finding> {
+    match (node.status.latest(), why) {
         (Some(Roster { retired: Some(age), .. }), _) => Some(
             Finding::new(Level::Warning, "retired", format!("It was retired {} ago.", left(*age)))
                 .why("No client counts its vote.")
-                .mend(format!("Take it out of the list, or run `quorumlock members reset {}`.", node.node)),
+                .mend(format!("Take it out of the list, or run `quorumlock members reset {}`.", node.label())),
         ),
+        // The missing right is a finding of its own.
+        (None, _) if node.is_limited() => None,
         (None, _) => Some(
             Finding::new(Level::Warning, "roster", "It does not tell its roster.")
                 .why("Nobody knows whether clients count its vote.")

@@ -11,7 +11,12 @@ const REFUSED: [&str; 4] = ["WRONGPASS", "NOAUTH", "invalid password", "without 
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
     let record = node.status.unreadable.as_ref().map(|why| unreadable(why));
-    let silent = node.status.no_wake_ups.as_ref().filter(|_| !is_explained(node)).map(|why| silent(why));
+    let silent = node
+        .status
+        .no_wake_ups
+        .as_ref()
+        .filter(|_| !node.is_limited() && !node.lacks_channels())
+        .map(|why| silent(why));
     state(node).into_iter().chain(record).chain(silent).collect()
 }
 
@@ -48,7 +53,7 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
         );
     }
     // The missing right is a finding of its own.
-    (!why.starts_with("NOPERM") || node.told().is_none()).then(|| unreachable(&format!("It is down: {why}.")))
+    (!why.starts_with("NOPERM") || !node.is_limited()).then(|| unreachable(&format!("It is down: {why}.")))
 }
 
 fn unreachable(what: &str) -> Finding {
@@ -89,10 +94,4 @@ fn silent(why: &str) -> Finding {
     Finding::new(Level::Warning, "wake-ups", format!("It does not notify waiters: {why}."))
         .why("Waiting for a lock takes longer.")
         .mend("Give the user +subscribe, +publish and the channels.")
-}
-
-/// Whether a right that is missing explains it.
-fn is_explained(node: Node<'_>) -> bool {
-    let lacks = node.told().and_then(|exam| exam.lacks.as_ref().ok());
-    lacks.is_some_and(|lacks| lacks.channels.is_some() || !lacks.commands.is_empty() || lacks.keys.is_some())
 }
