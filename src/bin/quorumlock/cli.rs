@@ -43,7 +43,11 @@ pub(crate) enum Command {
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
-    /// Examines the nodes: what is unsafe, what is wrong, and how to mend it
+    /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
+    ///
+    /// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
+    /// changes nothing on the nodes but what every client that connects does, `status` too: a node's
+    /// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
     Doctor(Doctor),
     /// Takes a lock away from whoever holds it
     Release(Release),
@@ -214,11 +218,6 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
-/// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
-///
-/// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
-/// changes nothing on the nodes but what every client that connects does, `status` too: a node's
-/// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
 #[derive(Args)]
 #[command(after_help = "\
 Exit codes: 0 fine, 1 warnings, 2 unsafe: two clients may hold a lock, or nobody can acquire one, 64 usage or settings.")]

@@ -29,6 +29,10 @@ impl Clinic {
         &self.0[index].server
     }
 
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.0.iter().map(|node| &node.server)
+    }
+
     pub(super) fn urls(&self) -> Vec<String> {
         self.0.iter().map(|node| url(&node.server)).collect()
     }

@@ -53,9 +53,11 @@ impl Exam {
         self.field(name)?.parse().ok()
     }
 
-    /// The longest round trip of all readings.
+    /// The median round trip of all readings.
     pub(super) fn trip(&self) -> Option<Duration> {
-        self.clock.as_ref().ok()?.iter().map(Sample::trip).max()
+        let mut trips: Vec<_> = self.clock.as_ref().ok()?.iter().map(Sample::trip).collect();
+        trips.sort_unstable();
+        trips.get(trips.len() / 2).copied()
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn doctor(args: Doctor) -> Outcome {
     if args.json {
         output::say(&report::json(&seen, &findings).to_string())?;
     } else {
-        report::lines(&findings).iter().try_for_each(|line| output::say(line))?;
+        report::lines(&findings, seen.nodes.len()).iter().try_for_each(|line| output::say(line))?;
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(ExitCode::from(finding::code(&findings)))

@@ -7,18 +7,23 @@ use super::seen::{Node, Seen};
 use crate::output::{bold, green, red, yellow};
 use crate::status::{milliseconds, word};
 
-pub(super) fn lines(findings: &[Finding]) -> Vec<String> {
-    let mut lines: Vec<_> = findings.iter().flat_map(shown).collect();
+/// `all` nodes were examined.
+pub(super) fn lines(findings: &[Finding], all: usize) -> Vec<String> {
+    let mut lines: Vec<_> = findings.iter().flat_map(|finding| shown(finding, all)).collect();
     lines.push(String::new());
     lines.push(summary(findings));
     lines
 }
 
 /// What is fine takes one line.
-fn shown(finding: &Finding) -> Vec<String> {
+fn shown(finding: &Finding, all: usize) -> Vec<String> {
     let coloured = coloured(finding.level)(finding.level.word());
     let heading = format!("{coloured}  {}", bold(finding.id));
-    let nodes = if finding.nodes.is_empty() { String::new() } else { format!("  {}", finding.nodes.join(", ")) };
+    let nodes = match finding.nodes.len() {
+        0 => String::new(),
+        count if count == all && all > 1 => "  all nodes".to_owned(),
+        _ => format!("  {}", finding.nodes.join(", ")),
+    };
     if finding.level == Level::Fine {
         return vec![format!("{heading}  {}{nodes}", finding.what)];
     }
@@ -38,8 +43,15 @@ const fn coloured(level: Level) -> fn(&str) -> String {
 fn summary(findings: &[Finding]) -> String {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let counted = Level::ALL.map(|level| (count(level), level.word()));
-    let counted = counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let counted = counted
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {}", plural(count, word)));
     counted.collect::<Vec<_>>().join(", ")
+}
+
+fn plural(count: usize, word: &str) -> String {
+    if count > 1 && ["warning", "hint"].contains(&word) { format!("{word}s") } else { word.to_owned() }
 }
 
 pub(super) fn json(seen: &Seen, findings: &[Finding]) -> Value {

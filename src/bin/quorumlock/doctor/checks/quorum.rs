@@ -47,8 +47,11 @@ fn size(nodes: usize) -> Finding {
 
 fn hosts(seen: &Seen) -> Finding {
     let (count, fail) = (seen.domains.count(), seen.domains.to_fail());
-    let domains = if count == 1 { "domain" } else { "domains" };
-    let what = format!("The nodes are in {count} failure {domains}; if {fail} of them fail, no quorum is left.");
+    let what = match (count, fail) {
+        (1, _) => "All nodes are in one failure domain.".to_owned(),
+        (_, 1) => format!("The nodes are in {count} failure domains, and if one fails, no quorum is left."),
+        _ => format!("The nodes are in {count} failure domains; no quorum is left once {fail} fail."),
+    };
     match (count, fail) {
         (1, _) => alone("one-host", what),
         (_, 1) => alone("majority-on-one-host", what),
