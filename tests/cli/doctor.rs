@@ -150,7 +150,7 @@ async fn fault_7_missing_channels_and_keys_are_named() {
 }
 
 #[tokio::test]
-async fn fault_8_a_server_without_memory_or_with_little_left_is_told() {
+async fn fault_8_a_server_without_memory_is_told() {
     let clinic = Clinic::open(3).await;
     assert_eq!(clinic.server(0).command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     let object = finds(&mut clinic.doctor(), 1, &["memory"]);

@@ -130,3 +130,32 @@ fn said(error: io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+impl Exam {
+    /// Of a server that told this, and nothing else.
+    pub(super) fn told(info: &str) -> Self {
+        let nothing = || "not asked".to_owned();
+        Self { info: Ok(info.to_owned()), clock: Err(nothing()), lacks: Err(nothing()), days: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_and_microseconds() {
+        let text = |text: &str| Reply::Text(text.to_owned());
+        assert_eq!(time(&Reply::Array(vec![text("7"), text("250000")])), Some(Duration::from_millis(7_250)));
+        assert_eq!(time(&Reply::Array(vec![text("7")])), None);
+        assert_eq!(time(&text("7")), None);
+    }
+
+    #[test]
+    fn fields_of_info_are_found() {
+        let exam = Exam::told("# Memory\r\nused_memory:12\r\nmaxmemory_policy:noeviction\r\n");
+        assert_eq!((exam.number("used_memory"), exam.number("maxmemory_policy")), (Some(12), None));
+        assert_eq!((exam.field("maxmemory_policy"), exam.field("used")), (Some("noeviction"), None));
+    }
+}

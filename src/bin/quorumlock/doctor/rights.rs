@@ -2,7 +2,8 @@
 //!
 //! A server checks rights before it looks at arguments. So each command is sent as what changes
 //! nothing if it is carried out: a read, the deletion of a key that is not there, or with arguments
-//! that the command itself refuses. Only `NOPERM` tells of a right that is missing.
+//! that the command itself refuses. Only `NOPERM` tells of a right that is missing; servers note it
+//! in their ACL LOG, as they do for any client.
 
 use std::io;
 

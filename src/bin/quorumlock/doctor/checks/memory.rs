@@ -55,3 +55,23 @@ fn low(what: &str, why: &'static str) -> Finding {
         .why(why)
         .mend("Raise maxmemory, or delete other keys of that server.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_memory_is_a_warning_and_none_more_so() {
+        let said = |used: u64, limit: u64, replicas: u64| {
+            let fields = [("used_memory", used), ("maxmemory", limit), ("mem_not_counted_for_evict", replicas)];
+            let finding = room(&Exam::told(&fields.map(|(name, number)| format!("{name}:{number}\r\n")).concat()));
+            (finding.level, finding.what)
+        };
+        assert_eq!(said(500, 1_000, 0), (Level::Fine, "It has 50 % of its memory left.".to_owned()));
+        assert_eq!(said(950, 1_000, 0), (Level::Warning, "It has 5 % of its memory left.".to_owned()));
+        assert_eq!(said(1_001, 1_000, 0), (Level::Warning, "It has no memory left.".to_owned()));
+        assert_eq!(said(1_001, 1_000, 501).0, Level::Fine, "buffers of replicas do not count");
+        assert_eq!(said(1_001, 0, 0).0, Level::Fine, "no limit is set");
+        assert_eq!(room(&Exam::told("")).level, Level::Unknown);
+    }
+}

@@ -41,3 +41,22 @@ fn replicas(exam: &Exam) -> Option<Finding> {
             .mend("Detach them: the quorum replaces replication."),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_written_are_told() {
+        assert_eq!(failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
+        let told = failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
+        assert!(told.is_some_and(|what| what.contains("aof_last_write_status")));
+    }
+
+    #[test]
+    fn replicas_are_counted() {
+        assert_eq!(replicas(&Exam::told("connected_slaves:0\r\n")), None);
+        let found = replicas(&Exam::told("connected_slaves:2\r\n"));
+        assert!(found.is_some_and(|finding| finding.what == "It has 2 replicas."));
+    }
+}
