@@ -28,10 +28,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let election = quorum.election("scheduler");
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
-        () = lead_whenever_elected(&election, &address) => {}
-        () = watch(&election) => {}
+        // The signals first, so that they are listened for before anything is done.
+        biased;
         _ = tokio::signal::ctrl_c() => {}
         _ = terminated.recv() => {}
+        () = lead_whenever_elected(&election, &address) => {}
+        () = watch(&election) => {}
     }
     // The campaign and the work were dropped. That released the office in the background; this waits
     // until the nodes know.

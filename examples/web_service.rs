@@ -34,10 +34,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One quorum for the whole service, made before it listens: it keeps one connection to each node.
     let quorum = connected().await?;
     let listener = TcpListener::bind(&address).await?;
-    println!("listening on http://{}", listener.local_addr()?);
     tokio::select! {
-        never = serve(&listener, &quorum) => never?,
+        // First, so that Ctrl-C is listened for before anything is done.
+        biased;
         interrupted = tokio::signal::ctrl_c() => interrupted?,
+        never = serve(&listener, &quorum) => never?,
     }
     // No request acquires any more; what is held is released, so that other servers can go on.
     quorum.shutdown(Duration::from_secs(5)).await;
@@ -45,6 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve(listener: &TcpListener, quorum: &Quorum) -> std::io::Result<()> {
+    println!("listening on http://{}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
         // Handles are cheap to clone, and share the connections.

@@ -12,6 +12,7 @@ mod log;
 mod members;
 mod metrics;
 mod once;
+mod packaging;
 mod password_file;
 mod permits;
 mod release;
