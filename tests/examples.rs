@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
+/// Its tests are what it shows.
+#[path = "../examples/testing_your_code.rs"]
+#[allow(dead_code, reason = "its main is the example's")]
+mod testing_your_code;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
