@@ -29,7 +29,8 @@ fn each_shell_gets_a_script_that_knows_the_subcommands() {
 #[test]
 fn bash_completes_a_subcommand() {
     let (_, script, _) = done(bare().args(["completions", "bash"]));
-    let ask = "COMP_WORDS=(quorumlock sand); COMP_CWORD=1; _quorumlock quorumlock sand quorumlock; echo \"${COMPREPLY[@]}\"";
+    let ask =
+        "COMP_WORDS=(quorumlock sand); COMP_CWORD=1; _quorumlock quorumlock sand quorumlock; echo \"${COMPREPLY[@]}\"";
     let (code, out, err) = done(Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).stdout(Stdio::piped()));
     assert_eq!((code, out.trim()), (0, "sandbox"), "{err}");
 }
