@@ -21,6 +21,7 @@ fn each_shell_gets_a_script_that_knows_the_subcommands() {
         for word in ["sandbox", "members", "once-per"] {
             assert!(out.contains(word), "{shell}: no {word}");
         }
+        assert!(!out.contains("demo-worker"), "{shell}: that is no subcommand for people");
         assert_ne!(parsed_by(shell, &out), Some(false), "{shell} does not parse it");
     }
 }

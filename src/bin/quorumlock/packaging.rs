@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::cli::{Cli, Completions, Manpage};
@@ -15,8 +15,20 @@ const NAME: &str = "quorumlock";
 
 pub(crate) fn completions(args: &Completions) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    clap_complete::generate(args.shell, &mut for_people(), NAME, &mut script);
     written(&script)
+}
+
+/// The command line without what it calls itself: shells would offer hidden subcommands too.
+fn for_people() -> Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let version = whole.get_version().unwrap_or_default().to_owned();
+    Command::new(NAME)
+        .version(version)
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
 }
 
 pub(crate) fn manpage(args: &Manpage) -> Outcome {
