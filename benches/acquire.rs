@@ -13,7 +13,7 @@ mod common;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use quorumlock::{Quorum, QuorumLock};
+use quorumlock::{Quorum, QuorumLock, Transport};
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,13 +35,15 @@ fn memory(c: &mut Criterion) {
 fn redis(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let servers = runtime.block_on(common::servers(5));
-    let quorum = runtime.block_on(common::unguarded(&servers).connect()).unwrap();
-    let lock = quorum.lock("bench");
-    c.bench_function("redis/5 nodes/section", |b| b.to_async(&runtime).iter(|| section(&lock)));
-    let locks: Vec<_> = (0..64).map(|number| quorum.lock(format!("bench/{number}"))).collect();
-    c.bench_function("redis/5 nodes/64 sections at once", |b| {
-        b.to_async(&runtime).iter(|| futures::future::join_all(locks.iter().map(section)));
-    });
+    for &transport in Transport::ALL {
+        let quorum = runtime.block_on(common::unguarded(&servers).transport(transport).connect()).unwrap();
+        let lock = quorum.lock("bench");
+        c.bench_function(&format!("{transport}/5 nodes/section"), |b| b.to_async(&runtime).iter(|| section(&lock)));
+        let locks: Vec<_> = (0..64).map(|number| quorum.lock(format!("bench/{number}"))).collect();
+        c.bench_function(&format!("{transport}/5 nodes/64 sections at once"), |b| {
+            b.to_async(&runtime).iter(|| futures::future::join_all(locks.iter().map(section)));
+        });
+    }
 }
 
 criterion_group! {

@@ -5,6 +5,8 @@ mod addresses;
 mod checks;
 mod environment;
 mod file;
+#[cfg(feature = "serde")]
+mod named;
 mod options;
 mod password;
 mod settings;

@@ -103,9 +103,9 @@
 //!   databases and key prefix, that no client's ttl is above another client's
 //!   [`max_ttl`](QuorumBuilder::max_ttl), or that no running client was cloned or restored from a
 //!   snapshot.
-//! * A node that sends a reply without end, or arrays nested some hundreds deep, can fill a
-//!   client's memory or crash it: redis-protocol 6, which reads replies, limits neither. Use
-//!   `rediss://` where others can reach the connection.
+//! * A node that sends a reply without end, or over fred arrays nested some hundreds deep, can fill
+//!   a client's memory or crash it: redis-protocol 6, which reads replies for fred, limits neither.
+//!   Use `rediss://` where others can reach the connection.
 //! * Tokens depend on clocks where a node forgot what it stored and was not taught what the others
 //!   know before it voted again. Either of two teaches it by the end of its quarantine (`max_ttl`
 //!   after the restart, which should be well above 10 s): enough other nodes that have not
@@ -127,8 +127,26 @@
 //! # Runtime
 //!
 //! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one
-//! connection a node, and keeps two small tasks a node and one a quorum. When the last handle and
+//! connection a node, and keeps two small tasks a node (one over redis-rs) and one a quorum. When the last handle and
 //! guard are dropped, nothing stays.
+//!
+//! # Tracing
+//!
+//! The library makes spans and events of [`tracing`](https://docs.rs/tracing), with the target
+//! `quorumlock`. Where no subscriber asks for their level, a span costs a comparison.
+//!
+//! | span | level | fields | what it is |
+//! |---|---|---|---|
+//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, from asking to having it or giving up |
+//! | `round` | debug | `outcome` | one round of claims, within `acquire` |
+//! | `renew` | debug | `name`, `token`, `outcome` | one renewal, a root |
+//! | `release` | debug | `name`, `token`, `outcome` | a release, until a quorum has confirmed it |
+//! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of these |
+//!
+//! `token` is the fencing token, by which the spans of one lock are found. `name` is there if
+//! [`LockOptions::trace_name`] is on: names may be secret. `outcome` has the words that metrics have.
+//! Events at the level warn name the lock in any case: a lock that was lost, a release without
+//! confirmation.
 //!
 //! # Features
 //!
@@ -136,6 +154,8 @@
 //!
 //! * `blocking`: the module `blocking`, the types without async on a runtime of their own.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
+//! * `redis-rs`: another transport to the nodes, over the crate `redis`, by choice: [`Transport`]
+//!   says which to take when.
 //! * `testing`: the module `testing`, for the tests of your own code.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
@@ -152,6 +172,7 @@ mod lease;
 mod lock;
 pub mod metrics;
 mod protocol;
+mod spans;
 mod words;
 
 #[cfg(feature = "blocking")]
@@ -187,6 +208,7 @@ pub use lock::{
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
+pub use node::redis::Transport;
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;

@@ -12,9 +12,9 @@ use common::asked::Asked;
 use common::node::ask;
 use common::server::Server;
 use common::{eventually, servers, unguarded};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use quorumlock::host::{Host, TokioTime};
-use quorumlock::metrics::{BUCKETS, Kind, METRICS};
+use quorumlock::metrics::{Kind, METRICS, buckets};
 use quorumlock::node::{MemoryNode, Name, Node, Verb};
 use quorumlock::{NodeState, Quorum};
 use tokio::runtime::Handle;
@@ -41,6 +41,13 @@ fn sample(line: &str) -> Sample {
     };
     let labels = labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()).map(pair).collect();
     Sample { name: name.to_owned(), labels, value: value.parse().unwrap() }
+}
+
+/// As a user has it who did what README says.
+fn exporter() -> PrometheusBuilder {
+    buckets().fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
+        builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds).unwrap()
+    })
 }
 
 struct Exposition {
@@ -86,7 +93,7 @@ fn name(what: &str) -> String {
 
 #[tokio::test]
 async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
-    let recorder = PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap().install_recorder().unwrap();
+    let recorder = exporter().install_recorder().unwrap();
     let mut servers = servers(3).await;
     // Quorums of one process share the gauges of a node, so the others have one of their own.
     let spare = common::servers(1).await;
@@ -94,17 +101,17 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
         server.command(&["ACL", "SETUSER", SECRET, "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
     }
     let url = |server: &Server| format!("redis://{SECRET}:{SECRET}@127.0.0.1:{}", server.port());
-    let builder = Quorum::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
+    let builder = common::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
     let quorum = builder.ttl(SECOND).connect().await.unwrap();
 
     holds_and_waits(&quorum).await;
     let now = Exposition::of(&recorder);
-    assert_eq!((now.sum("quorumlock_held", &[]), now.sum("quorumlock_waiting", &[])), (1.0, 1.0));
+    assert_eq!((now.sum("quorumlock_locks_held", &[]), now.sum("quorumlock_waiting_callers", &[])), (1.0, 1.0));
     quorum.quiet().await;
     loses(&quorum, &servers, &spare).await;
     grants_late(&quorum, &servers).await;
     splits().await;
-    let guarded = Quorum::builder().node(spare[0].url()).connect().await.unwrap();
+    let guarded = common::builder().node(spare[0].url()).connect().await.unwrap();
     assert!(guarded.lock(name("fresh")).try_acquire().await.unwrap_err().is_unavailable());
     quorum.inspect(&name("looked at")).await.unwrap();
     servers[2].kill();
@@ -120,7 +127,7 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
 
 #[tokio::test]
 async fn every_series_exists_at_zero_from_connect() {
-    let recorder = PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap().build_recorder();
+    let recorder = exporter().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let servers = servers(1).await;
     let _quorum = unguarded(&servers).connect().await.unwrap();
@@ -129,44 +136,98 @@ async fn every_series_exists_at_zero_from_connect() {
         values.iter().map(move |value| (name, vec![(label, *value)]))
     };
     let outcomes = ["acquired", "contended", "timeout", "unavailable", "cancelled", "error"].as_slice();
-    let mut series: Vec<_> = one("quorumlock_lost_total", "reason", &["expired", "refused", "max_hold", "closed"])
-        .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
-        .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
-        .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
-        .chain(one("quorumlock_turns_total", "outcome", &["taken", "missed"]))
-        .chain(one("quorumlock_handover_seconds_count", "by", &["turn", "push"]))
-        .chain(one("quorumlock_acquire_seconds_count", "outcome", outcomes))
-        .collect();
-    for (operation, answers) in [
-        ("claim", &["granted", "held", "stale", "reserved"][..]),
-        ("renew", &["extended", "healed", "lost"]),
-        ("release", &["released"]),
-        ("inspect", &["inspected"]),
+    let mut series: Vec<_> =
+        one("quorumlock_locks_lost_total", "reason", &["expired", "refused", "max_hold", "closed"])
+            .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
+            .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
+            .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
+            .chain(one("quorumlock_turns_total", "outcome", &["taken", "missed"]))
+            .chain(one("quorumlock_handover_duration_seconds_count", "by", &["turn", "push"]))
+            .chain(one("quorumlock_acquisitions_total", "outcome", outcomes))
+            .collect();
+    for (operation, outcome) in [
+        ("claim", "ok"),
+        ("claim", "refused"),
+        ("claim", "failed"),
+        ("renew", "ok"),
+        ("renew", "refused"),
+        ("renew", "failed"),
+        ("release", "ok"),
+        ("release", "failed"),
+        ("other", "failed"),
     ] {
-        let faults = [
-            "down",
-            "quarantined",
-            "unlisted",
-            "unfit",
-            "overloaded",
-            "timeout",
-            "closed",
-            "busy",
-            "rejected",
-            "garbled",
-        ];
-        for outcome in answers.iter().copied().chain(faults) {
-            let labels = vec![("node", &*node), ("operation", operation), ("outcome", outcome)];
-            series.push(("quorumlock_node_outcomes_total", labels));
-        }
-        series.push(("quorumlock_node_round_trip_seconds_count", vec![("node", &*node), ("operation", operation)]));
+        let labels = vec![("node", &*node), ("operation", operation), ("outcome", outcome)];
+        series.push(("quorumlock_node_operations_total", labels));
     }
-    for name in ["split_rounds_total", "late_grants_total", "handovers_total", "held", "waiting", "in_line"] {
+    for reason in ["down", "quarantined", "unlisted", "unfit", "overloaded", "timeout", "rejected", "garbled"] {
+        series.push(("quorumlock_node_faults_total", vec![("node", &*node), ("reason", reason)]));
+    }
+    for name in [
+        "acquire_duration_seconds_count",
+        "hold_duration_seconds_count",
+        "round_duration_seconds_count",
+        "renewal_margin_ratio_count",
+        "split_rounds_total",
+        "late_grants_total",
+        "handovers_total",
+        "locks_held",
+        "waiting_callers",
+        "waiting_acquisitions",
+    ] {
         assert!(now.starts_at_zero(&format!("quorumlock_{name}"), &[]), "{name}\n{}", now.text);
     }
     for (name, labels) in series {
         assert!(now.starts_at_zero(name, &labels), "{name} {labels:?}\n{}", now.text);
     }
+    assert_eq!(now.sum("quorumlock_quorum_size", &[("quorum", "default")]), 1.0);
+    let build = [("version", env!("CARGO_PKG_VERSION")), ("protocol", "2")];
+    assert_eq!(now.sum("quorumlock_build_info", &build), 1.0, "{}", now.text);
+}
+
+/// However it goes: nothing is registered later.
+#[tokio::test]
+async fn a_process_has_at_most_300_series_at_five_nodes() {
+    let recorder = exporter().build_recorder();
+    let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+    let servers = servers(5).await;
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let connected = Exposition::of(&told).samples.len();
+    assert!(connected <= 300, "{connected} series");
+    let guard = quorum.lock(name("counted")).acquire(SECOND).await.unwrap();
+    assert!(quorum.lock(name("counted")).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    quorum.inspect(&name("counted")).await.unwrap();
+    assert_eq!(Exposition::of(&told).samples.len(), connected, "{}", told.render());
+}
+
+#[tokio::test]
+async fn quorums_and_classes_of_locks_have_series_of_their_own_from_the_start() {
+    let recorder = exporter().build_recorder();
+    let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+    let orders = Quorum::builder().name("orders").in_memory(3).unwrap();
+    let _other = Quorum::builder().name("other").in_memory(5).unwrap();
+    let lock = orders.lock_with(name("one"), &orders.options().metrics_class("checkout")).unwrap();
+    let now = Exposition::of(&told);
+    let class = [("quorum", "orders"), ("class", "checkout")];
+    for metric in ["locks_held", "locks_lost_total", "acquisitions_total", "acquire_duration_seconds_count"] {
+        assert!(now.starts_at_zero(&format!("quorumlock_{metric}"), &class), "{metric}\n{}", now.text);
+    }
+    assert!(!now.samples.iter().any(|sample| sample.labels.get("class").is_some_and(String::is_empty)));
+    let (_guard, _plain) =
+        (lock.acquire(SECOND).await.unwrap(), orders.lock(name("two")).acquire(SECOND).await.unwrap());
+    let now = Exposition::of(&told);
+    let held = |labels: &[(&str, &str)]| now.sum("quorumlock_locks_held", labels);
+    assert_eq!((held(&class), held(&class[..1]), held(&[("quorum", "other")])), (1.0, 2.0, 0.0));
+    let sizes = ["orders", "other"].map(|quorum| now.sum("quorumlock_quorum_size", &[("quorum", quorum)]));
+    assert_eq!(sizes, [2.0, 3.0]);
+    for class in (0..20).map(|class| format!("class-{class}")) {
+        orders.lock_with(name("any"), &orders.options().metrics_class(class)).unwrap();
+    }
+    let now = Exposition::of(&told);
+    let classes: std::collections::BTreeSet<_> =
+        now.samples.iter().filter_map(|sample| sample.labels.get("class")).collect();
+    assert!(classes.len() <= quorumlock::metrics::MAX_CLASSES + 1, "{classes:?}");
+    assert!(classes.iter().any(|class| *class == "other"), "{classes:?}");
 }
 
 /// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller
@@ -256,6 +317,8 @@ fn complete(told: &Exposition) {
             for sample in samples {
                 let labels: Vec<_> = sample.labels.keys().filter(|label| *label != "le").collect();
                 let mut expected = metric.labels.to_vec();
+                // No lock here has a class.
+                expected.retain(|label| *label != "class");
                 expected.sort_unstable();
                 assert_eq!(labels, expected, "{full}");
             }
@@ -268,7 +331,7 @@ fn complete(told: &Exposition) {
 /// What happened was counted, under the right labels.
 fn counted(told: &Exposition) {
     for outcome in ["acquired", "contended", "timeout", "cancelled", "unavailable", "error"] {
-        told.at_least(1.0, "quorumlock_acquire_seconds_count", &[("outcome", outcome)]);
+        told.at_least(1.0, "quorumlock_acquisitions_total", &[("outcome", outcome)]);
     }
     for (verdict, least) in [("won", 3.0), ("failed", 3.0)] {
         told.at_least(least, "quorumlock_rounds_total", &[("verdict", verdict)]);
@@ -277,13 +340,16 @@ fn counted(told: &Exposition) {
         told.at_least(1.0, "quorumlock_renewals_total", &[("outcome", outcome)]);
     }
     for reason in ["refused", "expired", "closed"] {
-        assert_eq!(told.sum("quorumlock_lost_total", &[("reason", reason)]), 1.0, "{reason}");
+        assert_eq!(told.sum("quorumlock_locks_lost_total", &[("reason", reason)]), 1.0, "{reason}");
     }
     told.at_least(2.0, "quorumlock_split_rounds_total", &[]);
     told.at_least(1.0, "quorumlock_late_grants_total", &[]);
-    told.at_least(1.0, "quorumlock_renewal_margin_seconds_count", &[]);
-    told.at_least(4.0, "quorumlock_held_seconds_count", &[]);
-    assert_eq!((told.sum("quorumlock_held", &[]), told.sum("quorumlock_waiting", &[])), (0.0, 0.0));
+    told.at_least(1.0, "quorumlock_renewal_margin_ratio_count", &[]);
+    let none_left = told.sum("quorumlock_renewal_margin_ratio_bucket", &[("le", "0.1")]);
+    assert_eq!(none_left, 0.0, "each renewal came in time");
+    told.at_least(6.0, "quorumlock_round_duration_seconds_count", &[]);
+    told.at_least(4.0, "quorumlock_hold_duration_seconds_count", &[]);
+    assert_eq!((told.sum("quorumlock_locks_held", &[]), told.sum("quorumlock_waiting_callers", &[])), (0.0, 0.0));
 }
 
 /// The same of nodes: the third is dead, and the spare one quarantined by the one quorum that
@@ -291,18 +357,19 @@ fn counted(told: &Exposition) {
 fn nodes(told: &Exposition, servers: &[Server], spare: &str) {
     let node = servers[1].url();
     for (operation, outcome) in [
-        ("claim", "granted"),
-        ("claim", "held"),
-        ("renew", "extended"),
-        ("renew", "healed"),
-        ("release", "released"),
-        ("inspect", "inspected"),
+        ("claim", "ok"),
+        ("claim", "refused"),
+        ("renew", "ok"),
+        ("renew", "refused"),
+        ("release", "ok"),
+        ("other", "ok"),
     ] {
         let labels = [("node", &*node), ("operation", operation), ("outcome", outcome)];
-        told.at_least(1.0, "quorumlock_node_outcomes_total", &labels);
-        told.at_least(1.0, "quorumlock_node_round_trip_seconds_count", &labels[..2]);
+        told.at_least(1.0, "quorumlock_node_operations_total", &labels);
+        told.at_least(1.0, "quorumlock_node_round_trip_seconds_count", &labels[..1]);
     }
-    told.at_least(1.0, "quorumlock_node_outcomes_total", &[("node", spare), ("outcome", "quarantined")]);
+    told.at_least(1.0, "quorumlock_node_operations_total", &[("node", spare), ("outcome", "failed")]);
+    told.at_least(1.0, "quorumlock_node_faults_total", &[("node", spare), ("reason", "quarantined")]);
     for (node, up, quarantined) in [(&*node, 1.0, 0.0), (&servers[2].url(), 0.0, 0.0), (spare, 1.0, 1.0)] {
         assert_eq!(told.sum("quorumlock_node_up", &[("node", node)]), up, "{node}");
         assert_eq!(told.sum("quorumlock_node_quarantined", &[("node", node)]), quarantined, "{node}");

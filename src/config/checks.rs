@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::options::LockOptions;
 use super::{MAX_TTL, SECOND};
 use crate::error::{Error, Result};
+use crate::metrics::Class;
 use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity};
 use crate::words::exact;
@@ -32,6 +33,10 @@ pub(crate) struct Rules {
     /// For how long nodes hold what they grant, where that is longer than the ttl and outlasts the
     /// lease. It is never part of a validity.
     pub(crate) period: Option<Duration>,
+    /// Their class in metrics.
+    pub(crate) class: Class,
+    /// Whether their spans have their names.
+    pub(crate) trace_name: bool,
 }
 
 impl Rules {
@@ -128,6 +133,7 @@ impl LockOptions {
             )
         })?;
         require(self.max_rounds != Some(0), || "max_rounds is 0; use at least 1".to_owned())?;
+        self.metrics_class.as_deref().map_or(Ok(()), |class| labelled("metrics_class", class, 32))?;
         Ok(Rules {
             validity,
             drift: self.drift,
@@ -140,6 +146,8 @@ impl LockOptions {
             wait: self.wait.unwrap_or(10 * SECOND),
             max_rounds: self.max_rounds,
             period: None,
+            class: Class::named(self.metrics_class.as_deref().unwrap_or_default()),
+            trace_name: self.trace_name,
         })
     }
 }
@@ -151,6 +159,14 @@ pub(super) fn too_long(what: &str, time: Duration) -> String {
         exact(time),
         exact(MAX_TTL)
     )
+}
+
+/// Whether a text may be the value of a label: some characters that need no escaping anywhere.
+pub(super) fn labelled(what: &str, text: &str, most: usize) -> Result<()> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    require(plain && (1..=most).contains(&text.len()), || {
+        format!("{what} must have 1 to {most} of the characters a-z A-Z 0-9 _ . -, since it is a label of metrics")
+    })
 }
 
 pub(super) fn require(right: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
@@ -188,6 +204,9 @@ mod tests {
             (options().backoff(Duration::ZERO, MS), "backoff"),
             (options().max_rounds(0), "max_rounds is 0; use at least 1"),
             (options().max_hold(SECOND), "max_hold is 1 s; use at least ttl (30 s)"),
+            (options().metrics_class(""), "metrics_class must have 1 to 32 of the characters"),
+            (options().metrics_class("orders/42"), "metrics_class"),
+            (options().metrics_class("x".repeat(33)), "metrics_class"),
         ] {
             assert!(said(options).contains(field), "{field}");
         }

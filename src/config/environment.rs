@@ -7,11 +7,13 @@ use std::time::Duration;
 use super::file::Config;
 use super::{MAX_TTL, MIN_TTL};
 use crate::error::{Error, Result};
+use crate::node::redis::Transport;
 use crate::words::{exact, parse};
 
 const NODES: &str = "QUORUMLOCK_NODES";
 const TTL: &str = "QUORUMLOCK_TTL";
 const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
+const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
 impl Config {
     /// What the environment says. Variables that are not set, or empty, set nothing.
@@ -22,6 +24,7 @@ impl Config {
     /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
     /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
+    /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
     ///
     /// The command reads the same variables. It reads `QUORUMLOCK_CONFIG`, too, which names its
     /// file; the library does not.
@@ -48,6 +51,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             // An empty one is set all the same, and refused later.
             key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
             key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
+            transport: self.transport()?,
             ..nodes.map_err(|error| Error::config(format!("{NODES}: {error}")))?.unwrap_or_default()
         })
     }
@@ -61,6 +65,11 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             }
             ttl => Ok(ttl),
         }
+    }
+
+    fn transport(&self) -> Result<Option<Transport>> {
+        let transport = self.set(TRANSPORT)?.map(|name| name.parse());
+        transport.transpose().map_err(|error| Error::config(format!("{TRANSPORT}: {error}")))
     }
 
     fn time(&self, name: &str) -> Result<Option<Duration>> {
@@ -101,8 +110,10 @@ mod tests {
             ("QUORUMLOCK_MAX_TTL", "30"),
             ("QUORUMLOCK_KEY_PREFIX", "app:"),
             ("QUORUMLOCK_KEY_FORMAT", "acme/{name}"),
+            ("QUORUMLOCK_TRANSPORT", "fred"),
         ])
         .unwrap();
+        assert_eq!(config.transport, Some(Transport::Fred));
         assert_eq!(config.addresses().unwrap(), ["redis://eu", "rediss://:a%2Cb@us:6380/2"]);
         let times = [config.ttl, config.timeout, config.max_ttl].map(|time| time.map(|time| time.as_secs()));
         assert_eq!(times, [Some(10), Some(90), Some(30)]);
@@ -111,12 +122,13 @@ mod tests {
 
     #[test]
     fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
-        let names = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_FORMAT", "PASSWORD_FILE"];
+        let names = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
         let empty = names.map(|name| (format!("QUORUMLOCK_{name}"), ""));
         let empty: Vec<_> = empty.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         for config in [read(&[]).unwrap(), read(&empty).unwrap()] {
             assert!(config.addresses().unwrap().is_empty() && config.ttl.is_none() && config.key_format.is_none());
             assert!(config.timeout.is_none() && config.max_ttl.is_none() && config.key_prefix.is_none());
+            assert!(config.transport.is_none());
         }
         assert_eq!(read(&[("QUORUMLOCK_KEY_PREFIX", "")]).unwrap().key_prefix.as_deref(), Some(""));
     }
@@ -128,6 +140,11 @@ mod tests {
             ("QUORUMLOCK_TTL", "1ms", "QUORUMLOCK_TTL is 1 ms; use 100 ms to 24 h"),
             ("QUORUMLOCK_TIMEOUT", "secret", "QUORUMLOCK_TIMEOUT: not a duration"),
             ("QUORUMLOCK_MAX_TTL", "secret", "QUORUMLOCK_MAX_TTL: not a duration"),
+            (
+                "QUORUMLOCK_TRANSPORT",
+                "secret",
+                "QUORUMLOCK_TRANSPORT: no transport has that name; use fred or redis-rs",
+            ),
             (
                 "QUORUMLOCK_NODES",
                 "redis://eu,secret",

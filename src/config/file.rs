@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::addresses::{Parts, split};
 use super::password::PasswordFile;
 use crate::error::{Error, Result};
+use crate::node::redis::Transport;
 
 /// The settings of a quorum as data: read from a configuration file, with the feature `serde`, or
 /// from the environment.
@@ -64,6 +65,10 @@ pub struct Config {
     /// See [`QuorumBuilder::node_timeout`](crate::QuorumBuilder::node_timeout).
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
     pub node_timeout: Option<Duration>,
+    /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport). As a text `"fred"` or
+    /// `"redis-rs"`.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::named::read"))]
+    pub transport: Option<Transport>,
     /// Where a relative `password_file` begins.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) folder: PathBuf,
@@ -149,6 +154,7 @@ impl fmt::Debug for Config {
             .field("max_ttl", &self.max_ttl)
             .field("key_prefix", &self.key_prefix)
             .field("key_format", &self.key_format)
+            .field("transport", &self.transport)
             .finish_non_exhaustive()
     }
 }
@@ -228,7 +234,10 @@ mod tests {
     #[test]
     fn a_configuration_is_read_from_what_serde_reads() {
         let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
-        let config = read(r#"{"ttl": "1.5m", "key_prefix": "app:", "nodes": [{"url": "redis://eu"}]}"#).unwrap();
+        let config =
+            read(r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "nodes": [{"url": "redis://eu"}]}"#)
+                .unwrap();
+        assert_eq!(config.transport, Some(Transport::Fred));
         assert_eq!((config.ttl, config.key_prefix.as_deref()), (Some(Duration::from_secs(90)), Some("app:")));
         assert_eq!(config.addresses().unwrap(), ["redis://eu"]);
         assert!(read("{}").unwrap().nodes.is_empty());
@@ -236,6 +245,7 @@ mod tests {
             (r#"{"ttll": "1s"}"#, "unknown field `ttll`"),
             (r#"{"ttl": 30}"#, "the time in quotes and with its unit"),
             (r#"{"ttl": "secret"}"#, "not a duration; write 500ms"),
+            (r#"{"transport": "secret"}"#, "no transport has that name; use fred or redis-rs"),
             (r#"{"nodes": ["redis://:secret@eu"]}"#, "a node with its url, as in redis://host:port"),
             (r#"{"nodes": [{"user": "secret"}]}"#, "missing field `url`"),
         ] {

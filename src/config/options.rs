@@ -1,5 +1,6 @@
 //! How one lock behaves: what users set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::{Backoff, Drift};
@@ -25,6 +26,8 @@ pub struct LockOptions {
     pub(super) barging: bool,
     pub(super) wait: Option<Duration>,
     pub(super) max_rounds: Option<u32>,
+    pub(super) metrics_class: Option<Arc<str>>,
+    pub(super) trace_name: bool,
 }
 
 impl LockOptions {
@@ -130,6 +133,29 @@ impl LockOptions {
     #[must_use]
     pub const fn max_rounds(mut self, most: u32) -> Self {
         self.max_rounds = Some(most);
+        self
+    }
+
+    /// The class of these locks in metrics: the value of the label `class` of
+    /// `quorumlock_acquire_duration_seconds`, `acquisitions_total`, `hold_duration_seconds`,
+    /// `locks_held` and `locks_lost_total`. Default: none, and the series do not have the label.
+    ///
+    /// Name what many locks have in common, such as `orders`, and never a lock's own name: each
+    /// class adds some 50 series. It has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process
+    /// has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes; all further ones are
+    /// recorded as `other`.
+    #[must_use]
+    pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
+        self.metrics_class = Some(class.into());
+        self
+    }
+
+    /// Whether the lock's name is in the field `name` of its [spans](crate#tracing). Default off:
+    /// names may be secret, and traces are often kept elsewhere. (Messages about a lost lock name
+    /// it in any case.)
+    #[must_use]
+    pub const fn trace_name(mut self, on: bool) -> Self {
+        self.trace_name = on;
         self
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checks::{Rules, require, too_long};
+use super::checks::{Rules, labelled, require, too_long};
 use super::options::LockOptions;
 use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
-use crate::node::redis::Endpoint;
+use crate::node::redis::{Endpoint, Transport};
 use crate::rules::roster::PROTOCOL;
 use crate::words::exact;
 
@@ -19,12 +19,15 @@ const NAME: &str = "{name}";
 /// Not `Debug`: addresses may hold passwords.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// The quorum's name in metrics and traces.
+    pub(crate) quorum: Arc<str>,
     pub(crate) addresses: Vec<String>,
     pub(crate) options: LockOptions,
     pub(crate) prefix: String,
     pub(crate) key_format: Option<String>,
     pub(crate) client_name: String,
     pub(crate) max_ttl: Duration,
+    pub(crate) transport: Transport,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
@@ -36,12 +39,14 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            quorum: "default".into(),
             addresses: Vec::new(),
             options: LockOptions::default(),
             prefix: "quorumlock:".to_owned(),
             key_format: None,
             client_name: "quorumlock".to_owned(),
             max_ttl: 60 * SECOND,
+            transport: Transport::default(),
             node_timeout: 2 * SECOND,
             connect_timeout: 10 * SECOND,
             max_waiters: 65_536,
@@ -54,6 +59,7 @@ impl Default for Settings {
 impl Settings {
     /// Checks everything but the addresses.
     pub(crate) fn checked(&self) -> Result<Rules> {
+        labelled("the name of a quorum", &self.quorum, 64)?;
         require(!self.prefix.is_empty(), || {
             "key_prefix is empty; name one, such as \"quorumlock:\", so that no other program's keys are in the way"
                 .to_owned()
@@ -168,6 +174,8 @@ mod tests {
             let said = settings.checked().unwrap_err().to_string();
             assert!(said.contains(says), "{format}: {said}");
         }
+        assert!(check(|settings| settings.quorum = "".into()).contains("the name of a quorum must have 1 to 64"));
+        assert!(check(|settings| settings.quorum = "eu\"".into()).contains("the name of a quorum"));
         assert!(check(|settings| settings.key_format = Some(format!("{}{{name}}", "x".repeat(513)))).contains("512"));
         assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
         assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));

@@ -82,7 +82,7 @@ impl Held {
             state: Mutex::new(state),
             ended: CancellationToken::new(),
         });
-        voters.meters.held();
+        voters.meters.held(rules.class);
         let mut state = held.state();
         held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), held.expires());
         // What was handed over has its full time by a renewal only.
@@ -189,7 +189,7 @@ impl Held {
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
         // from being told, and no node from being asked to release.
         self.freed(since);
-        self.leases.voters.meters.lost(reason);
+        self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
@@ -220,11 +220,11 @@ impl Held {
         Some((renewing, until))
     }
 
-    /// Takes note of what a renewal came to.
-    fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) {
+    /// Takes note of what a renewal came to, and returns that.
+    fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
         if state.follows {
-            return;
+            return Renewed::Over;
         }
         let now = self.now();
         // A node may not be listed any more.
@@ -253,13 +253,15 @@ impl Held {
             }
             Renewed::Lost(reason) => {
                 self.ended_by(state, reason);
-                return self.leases.voters.meters.renewed(renewed);
+                self.leases.voters.meters.renewed(renewed);
+                return renewed;
             }
             Renewed::Over => {}
         }
         // Outside of the lock, and when all is done: a recorder may block or panic.
         drop(state);
         self.leases.voters.meters.renewed(renewed);
+        renewed
     }
 
     pub(super) fn lost_error(&self) -> Error {
@@ -294,7 +296,7 @@ impl Held {
 
     /// It is not held any more, for the metrics.
     fn freed(&self, since: Tick) {
-        self.leases.voters.meters.freed(self.now().since(since));
+        self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
     /// No timer and no hint does anything from now on, and whoever watches for its end is told when
@@ -403,7 +405,7 @@ impl Timed for Held {
             let Some((renewing, until)) = held.upgrade().and_then(|held| held.send_renewal()) else { return };
             let verdict = renewing.verdict(until).await;
             if let Some(held) = held.upgrade() {
-                held.renewed(&renewing, verdict);
+                renewing.span.end(held.renewed(&renewing, verdict).as_str());
             }
         }
         .boxed()

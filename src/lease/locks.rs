@@ -105,7 +105,7 @@ impl Locks {
         self.rest_without_doubted(&mut state, number, won.t0);
         self.arm(&mut state);
         drop(state);
-        voters.meters.held();
+        voters.meters.held(self.rules.class);
         if won.deadline < before {
             self.sooner.notify_waiters();
         }
@@ -297,7 +297,7 @@ impl Locks {
         // Last, and outside of the lock: whatever a recorder or a log does, all were told.
         self.all_freed(&ending.taken);
         let (names, locks) = (ending.taken.names(), ending.taken.grants.len());
-        (0..locks).for_each(|_| self.leases.voters.meters.lost(reason));
+        (0..locks).for_each(|_| self.leases.voters.meters.lost(self.rules.class, reason));
         tracing::warn!(names = listed(&names), locks, reason = reason.as_str(), "{} lost", self.what);
     }
 
@@ -334,7 +334,7 @@ impl Locks {
 
     /// A lock is not held any more, for the metrics.
     fn freed(&self, since: Tick) {
-        self.leases.voters.meters.freed(self.now().since(since));
+        self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
     /// Sets the timers where something is due sooner than they are set for.
@@ -424,7 +424,9 @@ impl Timed for Locks {
             let Some(batch) = locks.upgrade().and_then(|locks| locks.send_renewals()) else { return };
             let mut ended = Vec::new();
             let note = |sent, renewing: &Renewing, renewal, again| {
-                ended.extend(locks.upgrade().map(|locks| locks.renewed(sent, renewing, renewal, again)));
+                let renewed = locks.upgrade().map(|locks| locks.renewed(sent, renewing, renewal, again));
+                renewing.span.end(renewed.map_or("over", |renewed| renewed.as_str()));
+                ended.extend(renewed);
             };
             let failed = batch.heard(&voters.host, note).await;
             if let Some(locks) = locks.upgrade() {

@@ -3,13 +3,17 @@
 
 use std::sync::Arc;
 
+use tracing::{Instrument, Span};
+
 use super::inner::Inner;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metrics::Ended;
+use crate::metrics::{Class, Ended};
 use crate::node::Name;
 use crate::protocol::{Claimant, Grant, Open, Patience, Who};
 use crate::rules::Tick;
+use crate::spans;
+use crate::words::listed;
 
 /// What is acquired, and as whom.
 pub(super) struct Wanted<'a> {
@@ -27,13 +31,31 @@ impl Inner {
         patience: Patience,
         hold: impl FnOnce(Grant, Open) -> Result<T>,
     ) -> Result<T> {
-        self.timed(async { self.try_until(wanted, patience).await.and_then(|(grant, open)| hold(grant, open)) }).await
+        let rules = wanted.rules;
+        let span = self.span(rules, || wanted.names.as_ref().map(|names| listed(names)).unwrap_or_default());
+        let work = async {
+            let (grant, open) = self.try_until(wanted, patience).await?;
+            spans::record(&span, "token", grant.token());
+            hold(grant, open)
+        };
+        self.timed(rules.class, &span, work).await
     }
 
-    /// Acquires something as `work` does. It ends with the quorum, and its latency is recorded.
-    pub(super) async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// The span of an acquisition with these rules, of what is called so.
+    pub(super) fn span(&self, rules: &Rules, name: impl FnOnce() -> String) -> Span {
+        let span = spans::acquire(self.leases.voters.meters.quorum());
+        if rules.trace_name && !span.is_disabled() {
+            spans::record(&span, "name", name());
+        }
+        span
+    }
+
+    /// Acquires something as `work` does. It ends with the quorum, and its latency and its outcome
+    /// are recorded.
+    pub(super) async fn timed<T>(&self, class: Class, span: &Span, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
-        let mut timing = Timing { inner: self, since: self.host.now(), outcome: Ended::Cancelled };
+        let work = work.instrument(span.clone());
+        let mut timing = Timing { inner: self, class, span, since: self.host.now(), outcome: Ended::Cancelled };
         let acquired = tokio::select! {
             biased;
             () = self.shut.cancelled() => Err(Error::closed()),
@@ -58,13 +80,17 @@ impl Inner {
 /// An acquisition's latency, recorded however it ends.
 struct Timing<'a> {
     inner: &'a Inner,
+    class: Class,
+    span: &'a Span,
     since: Tick,
     outcome: Ended,
 }
 
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
-        self.inner.leases.voters.meters.acquire(self.outcome, self.inner.host.now().since(self.since));
+        let took = self.inner.host.now().since(self.since);
+        self.inner.leases.voters.meters.acquire(self.class, self.outcome, took);
+        spans::record(self.span, "outcome", self.outcome.as_str());
     }
 }
 

@@ -11,12 +11,14 @@ use crate::config::{LockOptions, MAX_NODES, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
 use crate::lease::Leases;
+use crate::metrics::Meters;
 use crate::node::hint::channel;
 use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
-use crate::node::redis::{self, Fred, RedisNode, Registry};
+use crate::node::redis::{self, RedisNode, Registry, Transport};
 use crate::node::{MemoryNode, Node};
 use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Members, Voters};
+use crate::rules::Size;
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -26,6 +28,16 @@ pub struct QuorumBuilder {
 }
 
 impl QuorumBuilder {
+    /// The quorum's name in metrics and traces: the label `quorum`. Default `default`; 1 to 64 of
+    /// the characters `a-z A-Z 0-9 _ . -`.
+    ///
+    /// Give each quorum of a process a name of its own. Those with the same name share their
+    /// series, so that gauges such as `quorumlock_node_up` show what either said last.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.quorum = name.into();
+        self
+    }
+
     /// Adds one node, which must be a master of its own, independent of the others. Its address is
     /// one of
     ///
@@ -37,9 +49,10 @@ impl QuorumBuilder {
     /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
     /// Neither is ever shown.
     ///
-    /// Nodes are trusted. One that sends replies without end, or arrays nested some hundreds deep,
-    /// can fill this process's memory or end it by a stack overflow: redis-protocol 6, which fred
-    /// reads replies with, bounds neither.
+    /// Nodes are trusted. One that sends replies without end can fill this process's memory, and over
+    /// fred one that sends arrays nested some hundreds deep can end it by a stack overflow:
+    /// redis-protocol 6, which fred reads replies with, bounds neither. redis-rs refuses what is
+    /// nested more than a hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.addresses.push(address.into());
         self
@@ -148,6 +161,13 @@ impl QuorumBuilder {
         self
     }
 
+    /// The client library to reach Redis nodes with. Default [`Transport::Fred`]; which to take when
+    /// is told [there](Transport).
+    pub const fn transport(mut self, transport: Transport) -> Self {
+        self.settings.transport = transport;
+        self
+    }
+
     /// How long one node may take for one answer, and for each step of connecting to it. Default 2
     /// s, for nodes whose round trip is a second at most. After three timeouts in a row its
     /// connection is made anew.
@@ -197,7 +217,7 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        let dialer = |endpoint| -> Arc<dyn Dialer> { Arc::new(Fred::new(endpoint)) };
+        let dialer = |endpoint| self.settings.transport.dialer(endpoint);
         let dialers = self.settings.endpoints()?.into_iter().map(dialer).collect();
         let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
         self.dial(rules, host, dialers, |_, node| Arc::new(node))
@@ -234,8 +254,10 @@ impl QuorumBuilder {
             );
         }
         let registry = Arc::new(Registry::new(dialers.len()));
-        let hints = Hints::new(client(&*host), host.clone());
+        let meters = meters(&self.settings, dialers.len());
+        let hints = Hints::new(client(&*host), host.clone(), meters.hints());
         let settings = redis::Settings {
+            quorum: meters.quorum().clone(),
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
             counts: if self.settings.onlooker { redis::Counts::Looked } else { redis::Counts::Enrolled },
@@ -250,7 +272,7 @@ impl QuorumBuilder {
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
         let members = members(&self.settings, &rules);
-        let leases = leases(nodes, host.clone(), hints, members);
+        let leases = leases(nodes, host.clone(), hints, members, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
@@ -279,8 +301,9 @@ impl QuorumBuilder {
     fn with_nodes(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
-        let hints = Hints::new(client(&*host), host.clone());
-        let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules));
+        let meters = meters(&self.settings, nodes.len());
+        let hints = Hints::new(client(&*host), host.clone(), meters.hints());
+        let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules), meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, None))))
     }
 }
@@ -344,9 +367,21 @@ fn members(settings: &Settings, rules: &Rules) -> Members {
         .speaking(settings.protocol)
 }
 
-fn leases(nodes: Vec<Arc<dyn Node>>, host: Arc<dyn Host>, hints: Arc<Hints>, members: Members) -> Arc<Leases> {
+/// What is recorded of this quorum, registered before its nodes are.
+fn meters(settings: &Settings, nodes: usize) -> Meters {
+    let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
+    Meters::new(settings.quorum.clone().into(), size.quorum(), settings.protocol)
+}
+
+fn leases(
+    nodes: Vec<Arc<dyn Node>>,
+    host: Arc<dyn Host>,
+    hints: Arc<Hints>,
+    members: Members,
+    meters: Meters,
+) -> Arc<Leases> {
     let (leftovers, again) = Leftovers::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members));
+    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members, meters));
     GivenBack::attach(&voters);
     Leases::start(voters, again)
 }

@@ -19,6 +19,7 @@ impl Config {
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.as_ref(), QuorumBuilder::key_prefix);
         let builder = with(builder, self.key_format.as_ref(), QuorumBuilder::key_format);
+        let builder = with(builder, self.transport, QuorumBuilder::transport);
         let builder = with(builder, self.connect_timeout, QuorumBuilder::connect_timeout);
         Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }

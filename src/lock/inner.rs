@@ -46,6 +46,7 @@ impl Inner {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let queue = Queue::new(settings.max_waiters);
+        leases.voters.meters.register(rules.class);
         let shut = CancellationToken::new();
         let sessions = Arc::default();
         Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
@@ -73,6 +74,7 @@ impl Inner {
         let Settings { max_ttl, options: shared, .. } = &self.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
         self.leases.voters.use_ttl(rules.validity.ttl());
+        self.leases.voters.meters.register(rules.class);
         Ok(rules)
     }
 

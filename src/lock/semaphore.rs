@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::inner::Inner;
 use super::permits::{Holding, PermitsGuard, PermitsLease};
 use super::pool::Pool;
@@ -90,6 +92,12 @@ impl Quorum {
 }
 
 impl QuorumSemaphore {
+    /// The span of an acquisition.
+    fn span(&self) -> Span {
+        let name = || self.pool.as_ref().map(|pool| pool.gate.text().to_string()).unwrap_or_default();
+        self.inner.0.span(&self.rules, name)
+    }
+
     fn new(quorum: &Quorum, pool: Result<Pool, String>, rules: Arc<Rules>) -> Self {
         // Its holder may wait for long, and holds it for nothing else.
         let gate = Rules { auto_renew: true, max_hold: None, min_validity: Duration::ZERO, ..(*rules).clone() };
@@ -115,7 +123,8 @@ impl QuorumSemaphore {
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
-        let taken = self.inner.0.timed(taking.until(end)).await;
+        let span = self.span();
+        let taken = self.inner.0.timed(self.rules.class, &span, taking.until(end)).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
         self.guard(many, holding)
     }
@@ -145,7 +154,8 @@ impl QuorumSemaphore {
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
         let taking = self.taking(many)?;
-        let taken = self.inner.0.timed(taking.at_once()).await;
+        let span = self.span();
+        let taken = self.inner.0.timed(self.rules.class, &span, taking.at_once()).await;
         let holding = taken.map_err(|error| self.explained(many, error))?;
         holding.map(|holding| self.guard(many, holding)).transpose()
     }

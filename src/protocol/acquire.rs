@@ -1,6 +1,7 @@
 //! Acquiring: rounds of claims until one is won or the caller's time ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ use crate::node::{Mode, Name, Outcome, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
+use crate::spans::Spanned;
 use crate::words::listed;
 
 /// How long to go on.
@@ -272,11 +274,14 @@ impl Claimant<'_> {
     /// what is handed over meanwhile.
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
-            let round = attempt.ask(self.stance(ticket, patience))?;
+            let span = Spanned::round();
+            let round = attempt.ask(self.stance(ticket, patience), &span)?;
             let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
-            self.voters.meters.round(named(decision, verdict), round.look(ClaimTally::is_split));
-            self.note_round_trip(attempt, &round);
+            let took = self.note_round_trip(attempt, &round);
+            let ended = named(decision, verdict);
+            self.voters.meters.round(ended, round.look(ClaimTally::is_split), took);
+            span.end(ended.as_str());
             match decision {
                 Some(Decision::Won(won)) => {
                     if won.handed_over {
@@ -327,16 +332,19 @@ impl Claimant<'_> {
         }
     }
 
-    /// Takes note of how long a quorum took to answer, by a round that it decided.
-    fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) {
+    /// Takes note of how long a quorum took to answer, by a round that it decided. How long the
+    /// round took, unless something was handed over meanwhile.
+    fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) -> Option<Duration> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
         });
         // What was handed over meanwhile makes a round longer than its answers take.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
-        if let Some(t0) = attempt.t0().filter(|_| answered && !handed) {
-            self.voters.measured(self.voters.host.now().since(t0));
+        let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
+        if let Some(took) = took.filter(|_| answered) {
+            self.voters.measured(took);
         }
+        took
     }
 
     /// Until when a round waits. One round is always made whole, however short the caller's time

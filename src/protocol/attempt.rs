@@ -21,6 +21,7 @@ use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
+use crate::spans::Spanned;
 
 /// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
 /// on every node that did not explicitly refuse, and every line is left.
@@ -119,7 +120,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks all nodes as the present owner.
-    pub(super) fn ask(&mut self, stance: Stance) -> Result<Arc<Round<ClaimTally>>> {
+    pub(super) fn ask(&mut self, stance: Stance, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
         let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
         self.lasts = Some(lasts);
         let claim = self.claim(stance, lasts)?;
@@ -134,7 +135,7 @@ impl<'a> Attempt<'a> {
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        self.voters.ask(self.voters.everyone(), &Arc::new(claim.into()), &round);
+        self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.into()), &round);
         Ok(round)
     }
 
@@ -169,9 +170,13 @@ impl<'a> Attempt<'a> {
     /// Whether all are asked with a higher ballot though some have not answered: those that are no
     /// further away than twice as far as a quorum that answered have had their time.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
-        let may = handed.is_empty() && self.rules.may_lift_early() && !self.voters.is_far(self.told);
-        let Some(ask) = self.rules.last().filter(|_| may) else { return false };
+        let Some(ask) = self.rules.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
+        // What one node may have alone is carried to no other, unless it was already.
+        let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
+        if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
+            return false;
+        }
         let known = self.early.filter(|(asked, _)| *asked == ballot);
         let (_, at) = *self.early.insert(known.unwrap_or((ballot, now + took)));
         now >= at
@@ -324,7 +329,7 @@ impl<'a> Attempt<'a> {
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
         let kept = self.limits.period.map(|period| won.t0 + period);
-        Some((Grant::new(self.voters, claim, won, line, kept), open))
+        Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
     }
 
     fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {

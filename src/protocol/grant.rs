@@ -13,6 +13,8 @@ use super::telling::{Telling, Words};
 use super::voters::Voters;
 use crate::node::{Claim, Mode, Name, Release, Seat};
 use crate::rules::{NodeSet, Tick, Won};
+use crate::spans::Spanned;
+use crate::words::listed;
 
 /// A round that was won. Whoever has it sees to it that it is given back.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Grant {
     line: Mutex<Option<Line>>,
     /// Until when nodes hold it, whatever becomes of its lease, unless it is given back.
     kept: Option<Tick>,
+    /// Whether its spans have its names.
+    named: bool,
 }
 
 /// What is kept of the lines that it waited in, for as long as it lasts.
@@ -48,7 +52,22 @@ pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")]
 
 impl Grant {
     pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, kept: Option<Tick>) -> Self {
-        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept }
+        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept, named: false }
+    }
+
+    /// The same with its names in its spans, or without.
+    pub(super) fn named(self, named: bool) -> Self {
+        Self { named, ..self }
+    }
+
+    /// Sets whose span it is.
+    fn describe(&self, span: &Spanned) {
+        if span.is_on() {
+            span.record("token", self.token());
+            if self.named {
+                span.record("name", listed(self.names()));
+            }
+        }
     }
 
     /// How the round was won.
@@ -90,7 +109,8 @@ impl Grant {
         let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
         let claim = Claim { count: self.seat_of(&left), names: left.into(), ..self.claim.clone() };
         (self.claim.count, self.claim.names) = (self.seat_of(&kept), kept.into());
-        Self { voters: self.voters.clone(), claim, won: self.won, line: Mutex::new(line), kept: self.kept }
+        let (voters, won, kept, named) = (self.voters.clone(), self.won, self.kept, self.named);
+        Self { voters, claim, won, line: Mutex::new(line), kept, named }
     }
 
     /// What is told of a part in place of its hold count: one of a semaphore's gate and permits has
@@ -102,13 +122,18 @@ impl Grant {
 
     /// Sends a renewal of each, held once, in as few calls as they fit into.
     pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
-        Renewing::start_all(voters, grants.map(|grant| &grant.claim))
+        let grants: Vec<_> = grants.collect();
+        let renewals = Renewing::start_all(voters, grants.iter().map(|grant| &grant.claim));
+        grants.iter().zip(&renewals).for_each(|(grant, renewing)| grant.describe(&renewing.span));
+        renewals
     }
 
     /// Sends a renewal, with the hold count. It ends no earlier than what it is kept for.
     pub(crate) fn renew(&self, holds: u32) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
-        Renewing::start(&self.voters, &self.claim, holds, ttl)
+        let renewing = Renewing::start(&self.voters, &self.claim, holds, ttl);
+        self.describe(&renewing.span);
+        renewing
     }
 
     /// For how long nodes hold it from now on, whatever becomes of its lease; `None` where it is not
@@ -160,6 +185,7 @@ impl Grant {
 
     /// Its release was sent.
     fn returned(&self, cleanup: Arc<Cleanup>) -> Returned {
+        self.describe(&cleanup.span);
         let line = self.line.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (places, listening) = line.map(|line| (line.places, line.listening)).unzip();
         listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use metrics::Counter;
 use tokio::sync::Notify;
 
 use super::doubts::Doubts;
@@ -25,8 +26,8 @@ pub(crate) struct Hints {
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
     members: Arc<Doubts>,
-    heard: metrics::Counter,
-    wasted: metrics::Counter,
+    heard: Counter,
+    wasted: Counter,
 }
 
 /// Whoever releases what a node has handed over to an owner that has ended.
@@ -36,8 +37,8 @@ pub(super) trait TakesBack: std::fmt::Debug + Send + Sync {
 }
 
 impl Hints {
-    pub(crate) fn new(client: String, host: Arc<dyn Host>) -> Arc<Self> {
-        let (heard, wasted) = crate::metrics::hint_counters();
+    /// Counts hints that somebody heard, and hints that nobody did.
+    pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
             host,

@@ -9,10 +9,11 @@ use super::ear::Releases;
 use super::in_line::InLine;
 use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
-use super::voters::Voters;
-use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Stance};
+use super::voters::{Asked, Voters};
+use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
 use crate::rules::tally::Freed;
 use crate::rules::{NodeSet, ReleaseTally, Tick};
+use crate::spans::Spanned;
 
 /// Which nodes a release is sent to.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,7 @@ pub(crate) struct Cleanup {
     lease: Tick,
     state: Mutex<State>,
     decided: Notify,
+    pub(super) span: Spanned,
     _open: Open,
 }
 
@@ -93,7 +95,7 @@ impl Cleanup {
         waits: Weak<InLine>,
     ) -> Arc<Self> {
         let cleanup = Self::new(voters, release.into(), whom, waits);
-        voters.ask(whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
+        voters.ask_within(&cleanup.span, whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
         cleanup
     }
 
@@ -106,8 +108,8 @@ impl Cleanup {
         let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
         let start = |(release, insist)| Self::new(voters, release, whom(insist), Weak::new());
         let cleanups: Vec<_> = releases.map(start).collect();
-        let asked = |cleanup: &Arc<Self>| -> (Arc<Operation>, Arc<dyn Sink>) {
-            (Arc::new(cleanup.release.clone().into()), cleanup.clone())
+        let asked = |cleanup: &Arc<Self>| -> Asked {
+            (cleanup.span.clone(), Arc::new(cleanup.release.clone().into()), cleanup.clone())
         };
         voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
         cleanups
@@ -133,6 +135,7 @@ impl Cleanup {
             release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
+            span: Spanned::release(),
             _open: voters.open_cleanup(),
         })
     }
@@ -192,6 +195,17 @@ impl Cleanup {
         again
     }
 
+    /// Ends the span once it is clear whether a quorum had held the names. Another try is not seen.
+    fn traced(&self) {
+        if let Some(freed) = self.span.is_on().then(|| self.state().tally.verdict()).flatten() {
+            self.span.end(match freed {
+                Freed::Held => "released",
+                Freed::Gone => "gone",
+                Freed::Unknown => "unconfirmed",
+            });
+        }
+    }
+
     /// Has it tried again after a while, if there are not too many already.
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
@@ -241,6 +255,7 @@ impl Sink for Cleanup {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let again = self.note(node, &reply);
         self.decided.notify_one();
+        self.traced();
         let Some(voters) = self.voters.upgrade() else { return };
         if held(&reply) == Some(true) && self.whom.unheard.contains(node) {
             voters.meters.late_grant();
@@ -272,6 +287,7 @@ mod tests {
     use super::super::leftovers::{Leftovers, Room};
     use super::*;
     use crate::host::{Host, TokioTime};
+    use crate::metrics::Meters;
     use crate::node::{Fault, Name, Node, NodeState, NodeStatus, Request};
     use crate::protocol::Hints;
 
@@ -306,10 +322,12 @@ mod tests {
     /// Voters of one node, and what is tried again of theirs.
     fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Hints::new("client".to_owned(), host.clone());
+        let meters = Meters::new("default".into(), 1, 2);
+        let hints = Hints::new("client".to_owned(), host.clone(), meters.hints());
         let (leftovers, again) = Leftovers::channel(room);
         let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
-        let voters = Arc::new(Voters::new(vec![Arc::new(Mute("mute".into()))], host, hints, leftovers, members));
+        let nodes: Vec<Arc<dyn Node>> = vec![Arc::new(Mute("mute".into()))];
+        let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members, meters));
         (voters, again)
     }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::round::Round;
-use super::voters::Voters;
+use super::voters::{Asked, Voters};
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Claim, Operation, Renew, Sink};
+use crate::node::{Claim, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
+use crate::spans::Spanned;
 
 /// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Renewing {
     round: Arc<Round<RenewalTally>>,
     t0: Tick,
     ttl: Duration,
+    pub(crate) span: Spanned,
 }
 
 impl Renewing {
@@ -26,18 +28,18 @@ impl Renewing {
         let operation = Arc::new(Renew { ttl, ..Renew::of(claim, count) }.into());
         // Read before the first send: the nodes count from later than this.
         let renewing = Self::new(voters, claim, voters.host.now());
-        voters.ask(voters.everyone(), &operation, &renewing.round);
+        voters.ask_within(&renewing.span, voters.everyone(), &operation, &renewing.round);
         renewing
     }
 
     /// Sends renewals of what these were granted, each held once, in as few calls as they fit into.
     pub(super) fn start_all<'a>(voters: &Arc<Voters>, claims: impl Iterator<Item = &'a Claim>) -> Vec<Self> {
         let t0 = voters.host.now();
-        let mut asked: Vec<(Arc<Operation>, Arc<dyn Sink>)> = Vec::new();
+        let mut asked: Vec<Asked> = Vec::new();
         let mut renewals = Vec::new();
         for claim in claims {
             let renewing = Self::new(voters, claim, t0);
-            asked.push((Arc::new(Renew::of(claim, 1).into()), renewing.round.clone()));
+            asked.push((renewing.span.clone(), Arc::new(Renew::of(claim, 1).into()), renewing.round.clone()));
             renewals.push(renewing);
         }
         voters.ask_all(&asked);
@@ -46,7 +48,7 @@ impl Renewing {
 
     fn new(voters: &Arc<Voters>, claim: &Claim, t0: Tick) -> Self {
         let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
-        Self { voters: voters.clone(), round, t0, ttl: claim.ttl }
+        Self { voters: voters.clone(), round, t0, ttl: claim.ttl, span: Spanned::renew() }
     }
 
     /// When it was sent.

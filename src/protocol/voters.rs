@@ -10,11 +10,15 @@ use super::members::Members;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::metrics::Meters;
-use crate::node::{Listener, Mode, Node, NodeState, Operation, ReplyTo, Request, Sink};
+use crate::node::{Listener, Mode, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
 use crate::rules::waiting::grace;
 use crate::rules::{Ballots, NodeSet, Size};
+use crate::spans::Spanned;
+
+/// What is asked, as a part of what, and who takes the answers.
+pub(super) type Asked = (Spanned, Arc<Operation>, Arc<dyn Sink>);
 
 /// The nodes, and what one client shares over all its locks.
 #[derive(Debug)]
@@ -43,6 +47,7 @@ impl Voters {
         hints: Arc<Hints>,
         leftovers: Leftovers,
         members: Members,
+        meters: Meters,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
@@ -53,7 +58,7 @@ impl Voters {
             nodes,
             size,
             host,
-            meters: Meters::new(),
+            meters,
             ballots: Ballots::default(),
             hints,
             members,
@@ -132,18 +137,23 @@ impl Voters {
 
     /// Asks `whom` to carry out `operation`. Each answers to `sink` once, whatever happens.
     pub(crate) fn ask(&self, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
+        self.ask_within(&Spanned::default(), whom, operation, sink);
+    }
+
+    /// The same as a part of this span.
+    pub(crate) fn ask_within(&self, span: &Spanned, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
         for (index, node) in self.nodes.iter().enumerate().filter(|&(index, _)| whom.contains(index)) {
-            let sink: Arc<dyn Sink> = sink.clone();
+            let sink = traced(span, &**node, operation, sink.clone());
             node.submit(Request { operation: operation.clone(), reply: ReplyTo::new(index, sink) });
         }
     }
 
     /// Asks all nodes to carry these out, in as few calls as they fit into.
-    pub(super) fn ask_all(&self, asked: &[(Arc<Operation>, Arc<dyn Sink>)]) {
+    pub(super) fn ask_all(&self, asked: &[Asked]) {
         for (index, node) in self.nodes.iter().enumerate() {
-            let request = |(operation, sink): &(Arc<Operation>, Arc<dyn Sink>)| Request {
+            let request = |(span, operation, sink): &Asked| Request {
                 operation: operation.clone(),
-                reply: ReplyTo::new(index, sink.clone()),
+                reply: ReplyTo::new(index, traced(span, &**node, operation, sink.clone())),
             };
             node.submit_all(asked.iter().map(request).collect());
         }
@@ -226,6 +236,29 @@ impl Voters {
     /// Waits until no release is under way.
     pub(crate) async fn cleaned(&self) {
         self.cleanups.ended().await;
+    }
+}
+
+/// Who takes an answer, behind the span of the call where anybody wants to see that.
+fn traced(span: &Spanned, node: &dyn Node, operation: &Operation, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
+    if !Spanned::of_nodes() {
+        return sink;
+    }
+    let call = span.node_call(node.label(), operation.verb().as_str());
+    if call.is_on() { Arc::new(Traced { call, sink }) } else { sink }
+}
+
+/// One call of one node.
+struct Traced {
+    call: Spanned,
+    sink: Arc<dyn Sink>,
+}
+
+impl Sink for Traced {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        let outcome = reply.as_ref().map_or_else(|fault| fault.kind().as_str(), Outcome::as_str);
+        self.sink.clone().deliver(node, reply);
+        self.call.end(outcome);
     }
 }
 

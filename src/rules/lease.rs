@@ -81,6 +81,8 @@ pub enum Renewed {
     Extended {
         /// What was left.
         margin: Duration,
+        /// Of how much: how long the lease was relied on when it was last extended or won.
+        of: Duration,
         /// When to renew again.
         next: Tick,
     },
@@ -95,6 +97,18 @@ pub enum Renewed {
     Over,
 }
 
+impl Renewed {
+    /// What it came to, as traces call it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Extended { .. } => "extended",
+            Self::Lost(_) => "lost",
+            Self::Unclear { .. } => "unclear",
+            Self::Over => "over",
+        }
+    }
+}
+
 /// One lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenure {
@@ -104,6 +118,8 @@ pub struct Tenure {
     since: Tick,
     phase: Phase,
     deadline: Tick,
+    /// How far off the deadline was when it was set.
+    whole: Duration,
     /// The nodes that stand behind the deadline, without those in doubt since.
     voters: NodeSet,
     may_hold: NodeSet,
@@ -114,9 +130,11 @@ impl Tenure {
     /// Begins at `now`, with a round that was won.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
-        let Won { deadline, voters, may_hold, .. } = won;
+        let Won { t0, deadline, handed_over, voters, may_hold, .. } = won;
         let phase = Phase::Held;
-        Self { size, validity, max_hold, since: now, phase, deadline, voters, may_hold, failures: 0 }
+        // What was handed over was asked for long ago, and lasts for a while from now.
+        let whole = deadline.since(if handed_over { now } else { t0 });
+        Self { size, validity, max_hold, since: now, phase, deadline, whole, voters, may_hold, failures: 0 }
     }
 
     /// How it is. A lease whose deadline has passed and that nobody has ended is still `Held`.
@@ -210,14 +228,14 @@ impl Tenure {
     }
 
     fn extended(&mut self, t0: Tick, voters: NodeSet, now: Tick) -> Renewed {
-        let margin = self.deadline.since(now);
+        let (margin, of) = (self.deadline.since(now), self.whole);
         // A renewal that was overtaken by a later one moves nothing.
         let deadline = self.validity.deadline(t0);
         if deadline >= self.deadline {
-            (self.deadline, self.voters) = (deadline, voters);
+            (self.deadline, self.whole, self.voters) = (deadline, self.validity.length(), voters);
         }
         self.failures = 0;
-        Renewed::Extended { margin, next: due(t0, self.validity) }
+        Renewed::Extended { margin, of, next: due(t0, self.validity) }
     }
 
     fn end(&mut self, reason: LostReason) -> Renewed {
@@ -287,6 +305,32 @@ mod tests {
         tally
     }
 
+    /// What was handed over lasts for less than a whole validity, and is not nearly over for that.
+    #[test]
+    fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
+        let mut tenure = tenure(None);
+        let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
+        let of = |renewed| match renewed {
+            Renewed::Extended { margin, of, .. } => (margin, of),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(tenure.renewed(at(330), Renewal::Extended, &extended, at(340))), (ms(648), ms(988)));
+        let (validity, voters) = (tenure.validity, tenure.voters);
+        let won = Won {
+            t0: at(0),
+            ballot: 7,
+            highest: 7,
+            handed_over: true,
+            deadline: at(500),
+            least: Duration::ZERO,
+            voters,
+            may_hold: voters,
+        };
+        let mut tenure = Tenure::new(Size::of(3), validity, None, won, at(300));
+        assert_eq!(of(tenure.renewed(at(350), Renewal::Extended, &extended, at(360))), (ms(140), ms(200)));
+        assert_eq!(of(tenure.renewed(at(700), Renewal::Extended, &extended, at(738))), (ms(600), ms(988)));
+    }
+
     #[test]
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
         let all = LostReason::ALL;
@@ -323,7 +367,7 @@ mod tests {
         let mut tenure = tenure(None);
         let extended = votes(&[(1, RenewVote::Extended), (2, RenewVote::Extended)]);
         let renewed = tenure.renewed(at(300), Renewal::Extended, &extended, at(320));
-        assert_eq!(renewed, Renewed::Extended { margin: ms(668), next: at(300) + ms(988) / 3 });
+        assert_eq!(renewed, Renewed::Extended { margin: ms(668), of: ms(988), next: at(300) + ms(988) / 3 });
         assert_eq!(tenure.deadline(), at(1_288));
         tenure.renewed(at(200), Renewal::Extended, &extended, at(330));
         assert_eq!(tenure.deadline(), at(1_288), "one that was overtaken moves nothing back");

@@ -337,7 +337,7 @@ mod tests {
         let (mut tenancy, ..) = two();
         let sent = tenancy.renew(at(330));
         let renewed = tenancy.renewed(sent[0], Renewal::Extended, &votes(RenewVote::Extended), at(340));
-        assert_eq!(renewed, Renewed::Extended { margin: ms(648), next: at(330) + ms(988) / 3 });
+        assert_eq!(renewed, Renewed::Extended { margin: ms(648), of: ms(988), next: at(330) + ms(988) / 3 });
         assert_eq!(tenancy.deadline(), at(1_088), "that of the other");
         tenancy.renewed(sent[1], Renewal::Extended, &votes(RenewVote::Extended), at(340));
         assert_eq!(tenancy.deadline(), at(1_318));

@@ -14,12 +14,12 @@ mod tls;
 
 use std::time::Duration;
 
-use quorumlock::{Error, Quorum, QuorumBuilder};
+use quorumlock::{Error, QuorumBuilder};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn builder(urls: &[String]) -> QuorumBuilder {
-    Quorum::builder().nodes(urls.iter().cloned()).max_ttl(Duration::ZERO).connect_timeout(SECOND)
+    common::builder().nodes(urls.iter().cloned()).max_ttl(Duration::ZERO).connect_timeout(SECOND)
 }
 
 async fn refused(urls: &[String]) -> Error {

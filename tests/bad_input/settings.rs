@@ -23,7 +23,7 @@ async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
         for error in [
             quorum.lock_with("a", &options).unwrap_err(),
             Quorum::builder().ttl(ttl).in_memory(3).unwrap_err(),
-            Quorum::builder().node("redis://127.0.0.1:1").ttl(ttl).connect().await.unwrap_err(),
+            crate::common::builder().node("redis://127.0.0.1:1").ttl(ttl).connect().await.unwrap_err(),
         ] {
             assert!(error.is_config() && error.to_string().contains(hint), "{error}");
         }

@@ -141,7 +141,7 @@ impl Bench {
     async fn start() -> Self {
         let nodes: Vec<_> = join_all((0..5).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
         let urls = nodes.iter().map(|node| node.proxy.url());
-        let quorum = Quorum::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL).connect().await.unwrap();
+        let quorum = crate::common::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL).connect().await.unwrap();
         Self { nodes, spare: Server::start().await, quorum }
     }
 

@@ -38,7 +38,7 @@ impl Orders {
 
 /// Runs until standard input ends.
 pub async fn run(orders: Orders) {
-    let builder = || Quorum::builder().nodes(&orders.nodes).ttl(TTL).max_ttl(MAX_TTL).node_timeout(TTL / 4);
+    let builder = || crate::common::builder().nodes(&orders.nodes).ttl(TTL).max_ttl(MAX_TTL).node_timeout(TTL / 4);
     let quorum = builder().open().expect("settings make sense");
     for task in 0..TASKS {
         let seed = orders.seed.wrapping_mul(31).wrapping_add(task as u64);

@@ -102,6 +102,71 @@ fn the_keys_that_names_leave_behind_are_counted() {
 }
 
 #[tokio::test]
+async fn the_users_own_nodes_are_measured_by_names_that_nobody_else_has() {
+    let servers = crate::common::servers(3).await;
+    let said = |arguments: &[&str]| done(super::over(&servers).arg("bench").args(arguments));
+    let (code, out, err) = said(&["uncontended", "--pairs", "5", "--json"]);
+    let found: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}{err}"));
+    for phase in ["again", "fresh"] {
+        let phase = phase_of(&found, phase);
+        assert!(number(phase, "acquire_p50_ms") > 0.0 && number(phase, "release_p99_ms") > 0.0, "{found}");
+        assert_eq!((number(phase, "pairs"), number(phase, "failed")), (5.0, 0.0), "{found}");
+    }
+    for server in &servers {
+        let keys = server.command(&["KEYS", "*"]);
+        let locks: Vec<_> = keys.split(' ').filter(|key| key.contains('{')).collect();
+        assert!(locks.iter().all(|key| key.contains("{quorumlock-bench/")) && locks.len() >= 6, "{keys}");
+    }
+    let (code, out, err) = said(&["uncontended", "--pairs", "5"]);
+    assert!(code == 0 && out.contains("acquire p50") && out.lines().count() == 3, "{out}{err}");
+}
+
+fn phase_of<'a>(found: &'a Value, name: &str) -> &'a Value {
+    &found["phases"][name]
+}
+
+#[test]
+fn throughput_is_told_for_each_number_of_tasks() {
+    let found = bench(&["throughput", "--tasks", "1,8", "--seconds", "1", "--masters", "3"]);
+    let crowds = found["crowds"].as_array().unwrap();
+    assert_eq!(crowds.iter().map(|crowd| number(crowd, "tasks")).collect::<Vec<_>>(), [1.0, 8.0], "{found}");
+    for crowd in crowds {
+        assert!(number(crowd, "pairs_per_second") > 0.0 && number(crowd, "client_cpu_us") > 0.0, "{found}");
+    }
+    assert_eq!(done(bare().args(["bench", "throughput", "--tasks", "0"])).0, 64);
+}
+
+#[test]
+fn what_a_lock_takes_is_told_by_the_round_trip_that_decides() {
+    let found = bench(&["distance", "--masters", "3", "--latency", "2ms,300ms,60ms", "--pairs", "4"]);
+    let decides = number(&found, "quorum_round_trip_ms");
+    assert!((55.0..300.0).contains(&decides), "the second of three: {found}");
+    assert!(number(&found, "acquire_p50_ms") >= 59.0 && number(&found, "acquire_p50_to_round_trip") >= 0.5, "{found}");
+    assert_eq!(done(bare().args(["bench", "distance", "--masters", "3", "--latency", "1ms,2ms"])).0, 64);
+}
+
+#[test]
+fn locks_are_still_acquired_while_nodes_fail_and_more_may_not() {
+    let found = bench(&["faults", "--masters", "3", "--seconds", "1"]);
+    let faults = found["faults"].as_array().unwrap();
+    assert_eq!(faults.iter().map(|turn| turn["fault"].as_str().unwrap()).collect::<Vec<_>>(), ["stopped", "killed"]);
+    for turn in faults {
+        assert_eq!((number(turn, "failing"), number(turn, "failed")), (1.0, 0.0), "{found}");
+        assert!(number(turn, "pairs") > 0.0 && number(turn, "acquire_p50_to_healthy") > 0.0, "{found}");
+    }
+    assert_eq!(done(bare().args(["bench", "faults", "--masters", "3", "--failing", "2"])).0, 64);
+}
+
+#[test]
+fn leases_are_renewed_and_counted_and_none_is_lost() {
+    let found = bench(&["leases", "--leases", "200", "--ttl", "3s", "--seconds", "3", "--masters", "3"]);
+    assert_eq!((number(&found, "leases"), number(&found, "lost")), (200.0, 0.0), "{found}");
+    assert!(number(&found, "renewals") >= 200.0, "each after a second: {found}");
+    assert!(number(&found, "script_calls") > 0.0 && number(&found, "script_calls_to_full") > 0.0, "{found}");
+    assert!(number(&found, "client_share") > 0.0 && number(&found, "renewals_peak_to_mean") >= 1.0, "{found}");
+}
+
+#[tokio::test]
 async fn a_command_can_be_run_without_waiting_in_line() {
     let servers = crate::common::servers(3).await;
     let (code, out, err) = done(super::over(&servers).args(["run", "job", "--unfair", "--", "echo", "inside"]));

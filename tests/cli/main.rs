@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alerts;
 mod bench;
 mod demo;
 mod elect;
@@ -15,6 +16,8 @@ mod once;
 mod packaging;
 mod password_file;
 mod permits;
+mod prometheus;
+mod regions;
 mod release;
 mod retiring;
 mod run;
@@ -24,6 +27,7 @@ mod shared;
 mod status;
 mod teaching;
 mod terminal;
+mod transport;
 mod unlisted;
 mod unwell;
 mod usage;
@@ -35,14 +39,20 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::server::Server;
+use quorumlock::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The command without nodes: nothing of the caller's environment reaches it.
+/// The command without nodes: nothing of the caller's environment reaches it but which transport is
+/// tested.
 fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorumlock"));
     let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
     for (name, _) in std::env::vars_os().filter(ours) {
         command.env_remove(name);
+    }
+    let transport = common::transport();
+    if transport != Transport::default() {
+        command.env("QUORUMLOCK_TRANSPORT", transport.name());
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -13,7 +13,7 @@ pub mod server;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Quorum, QuorumBuilder};
+use quorumlock::{Quorum, QuorumBuilder, Transport};
 use server::Server;
 
 /// How long a condition may take before the test fails. Far longer than it ever should, since
@@ -34,7 +34,21 @@ pub async fn servers(count: usize) -> Vec<Server> {
     futures::future::join_all((0..count).map(|_| Server::start())).await
 }
 
+/// The transport that is tested: `QUORUMLOCK_TEST_TRANSPORT` names another than the default.
+pub fn transport() -> Transport {
+    let named = std::env::var("QUORUMLOCK_TEST_TRANSPORT");
+    named.map_or_else(
+        |_| Transport::default(),
+        |name| name.parse().expect("QUORUMLOCK_TEST_TRANSPORT names a transport"),
+    )
+}
+
+/// A builder for quorums over that transport.
+pub fn builder() -> QuorumBuilder {
+    Quorum::builder().transport(transport())
+}
+
 /// A builder for a quorum of `servers` without the restart guard, which fresh servers would fail.
 pub fn unguarded(servers: &[Server]) -> QuorumBuilder {
-    Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
+    builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
 }

@@ -8,8 +8,8 @@ use quorumlock::node::{Hint, Listener, Node, Operation, Reply, ReplyTo, Request,
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::eventually;
 use super::server::Server;
+use super::{eventually, transport};
 
 /// Keeps a client's hints.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub async fn real(server: &Server) -> RedisNode {
 /// The same at any address, with its hints.
 pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
-    let node = RedisNode::alone(address, host, listener).unwrap();
+    let node = RedisNode::alone(address, transport(), host, listener).unwrap();
     eventually("the node is up", async || node.status().state.is_admitted()).await;
     node
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{LostReason, Quorum, Released};
+use quorumlock::{LostReason, Released};
 use tokio::runtime::Handle;
 
 use crate::common::eventually;
@@ -119,7 +119,7 @@ mod killed {
     #[ignore = "the other half of a_killed_process_frees_the_lock_by_its_ttl, which starts it"]
     async fn child_that_holds_until_it_is_killed() {
         let Ok(nodes) = std::env::var(NODES) else { return };
-        let builder = Quorum::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).ttl(TTL);
+        let builder = crate::common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).ttl(TTL);
         let client = builder.connect().await.unwrap();
         let guard = client.lock("killed").acquire(SECOND).await.unwrap();
         eventually("three nodes hold it", async || {

@@ -120,8 +120,8 @@ async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: 
     let session = acme.session().grant(SECOND).await.unwrap();
     session.lock(["ab", "a"], SECOND).await.unwrap();
     let _theirs = umbrella.lock("a").acquire(SECOND).await.unwrap();
-    let held: Vec<_> = session.held().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(held, ["a".into(), "ab".into()]);
+    let held: Vec<_> = session.held().into_iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(held, ["a", "ab"]);
     let error = acme.session().grant(SECOND).await.unwrap().try_lock(["a"]).await.unwrap_err();
     assert_eq!(&*error.conflicts()[0].name, "a");
     let mut names = acme.held_names();

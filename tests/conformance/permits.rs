@@ -3,8 +3,6 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use quorumlock::Quorum;
-
 use crate::common::{PATIENCE, eventually};
 use crate::semaphores::{numbers, one, waits};
 use crate::world::World;
@@ -124,7 +122,7 @@ mod remembered {
     #[tokio::test(start_paused = true)]
     async fn one_node_that_was_told_another_number_keeps_nobody_out() {
         let world = Memory::start(3).await;
-        let wrong = world.connect(Quorum::builder().max_ttl(Duration::ZERO), &[2]).await;
+        let wrong = world.connect(crate::common::builder().max_ttl(Duration::ZERO), &[2]).await;
         wrong.semaphore("it", 900).acquire(1, SECOND).await.unwrap().release().await.unwrap();
         assert_eq!(world.look(2, "it").await.permits, Some(900));
         let client = world.client().await;

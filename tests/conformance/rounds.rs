@@ -19,7 +19,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
         let with = |live: usize| (0..live).chain(5..5 + nodes - live).collect::<Vec<_>>();
         world.forget_rosters();
-        let builder = || Quorum::builder().max_ttl(Duration::ZERO);
+        let builder = || crate::common::builder().max_ttl(Duration::ZERO);
         let client = world.connect(builder(), &with(quorum)).await;
         let name = format!("table/{nodes}");
         let guard = client.lock(&name).try_acquire().await.unwrap().expect("a quorum is up");

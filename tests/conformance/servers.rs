@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use quorumlock::{ErrorKind, NodeState, Quorum, Released};
+use quorumlock::{ErrorKind, NodeState, Released};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -36,7 +36,7 @@ mod redis {
         let again = format!("redis://localhost:{}", servers[0].port());
         let error = unguarded(&servers).node(again.clone()).connect().await.unwrap_err();
         assert!(error.is_config() && error.to_string().contains("same server"), "{error}");
-        let databases = Quorum::builder().nodes([servers[0].url(), format!("{}/1", servers[0].url())]);
+        let databases = crate::common::builder().nodes([servers[0].url(), format!("{}/1", servers[0].url())]);
         assert!(databases.max_ttl(Duration::ZERO).connect().await.unwrap_err().is_config());
     }
 
@@ -72,7 +72,7 @@ mod redis {
     async fn a_server_that_may_evict_locks_is_warned_of() {
         let logs = Logs::capture();
         let evicting = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).await;
-        let _quorum = Quorum::builder().node(evicting.url()).max_ttl(Duration::ZERO).connect().await.unwrap();
+        let _quorum = crate::common::builder().node(evicting.url()).max_ttl(Duration::ZERO).connect().await.unwrap();
         let text = logs.text();
         let warning = text.lines().find(|line| line.contains("may evict locks")).expect("a warning");
         assert!(warning.starts_with("WARN") && warning.contains("allkeys-lru") && warning.contains(&evicting.url()));
@@ -89,7 +89,7 @@ mod redis {
     #[tokio::test]
     async fn fresh_servers_vote_on_no_claim_until_every_forgotten_hold_has_ended() {
         let servers = servers(3).await;
-        let builder = || Quorum::builder().nodes(servers.iter().map(Server::url));
+        let builder = || crate::common::builder().nodes(servers.iter().map(Server::url));
         let careful = builder().connect().await.unwrap();
         let error = careful.lock("fresh").try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -119,7 +119,7 @@ mod redis {
         }
         let mut proxy = Proxy::to(servers[0].port()).await;
         let address = format!("redis://127.0.0.1:{}", proxy.port);
-        let quorum = Quorum::builder().node(address).max_ttl(SECOND).ttl(SECOND).connect().await.unwrap();
+        let quorum = crate::common::builder().node(address).max_ttl(SECOND).ttl(SECOND).connect().await.unwrap();
         eventually("it is believed about its uptime", async || quorum.nodes()[0].state == NodeState::Up).await;
         proxy.switch(servers[1].port()).await;
         eventually("the other process is doubted", async || {

@@ -107,7 +107,7 @@ mod redis {
     /// A client with a network of its own, of nodes that all vote.
     async fn side(servers: &[Server], settings: fn(QuorumBuilder) -> QuorumBuilder) -> (Quorum, Vec<Proxy>) {
         let proxies = futures::future::join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
-        let builder = settings(Quorum::builder()).ttl(TTL).max_ttl(TTL).node_timeout(4 * SECOND);
+        let builder = settings(crate::common::builder()).ttl(TTL).max_ttl(TTL).node_timeout(4 * SECOND);
         let quorum = builder.nodes(proxies.iter().map(Proxy::url)).connect().await.unwrap();
         eventually("all nodes vote", async || quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
         (quorum, proxies)

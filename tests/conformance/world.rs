@@ -68,7 +68,7 @@ pub trait World: Sized {
 
     /// The same with other settings.
     async fn client_with(&self, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Quorum {
-        self.connect(settings(Quorum::builder().max_ttl(Duration::ZERO)), &self.all()).await
+        self.connect(settings(crate::common::builder().max_ttl(Duration::ZERO)), &self.all()).await
     }
 
     /// How many of all nodes hold a name for anybody.

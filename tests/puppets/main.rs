@@ -20,6 +20,7 @@ mod releases;
 mod revoking;
 mod rounds;
 mod sessions;
+mod spans;
 mod stage;
 mod telling;
 mod tickets;

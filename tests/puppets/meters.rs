@@ -24,7 +24,7 @@ fn value(handle: &PrometheusHandle, series: &str) -> f64 {
 }
 
 fn turns(handle: &PrometheusHandle) -> (f64, f64) {
-    let turns = |outcome| value(handle, &format!("quorumlock_turns_total{{outcome=\"{outcome}\"}}"));
+    let turns = |outcome| value(handle, &format!("quorumlock_turns_total{{quorum=\"default\",outcome=\"{outcome}\"}}"));
     (turns("taken"), turns("missed"))
 }
 
@@ -44,7 +44,7 @@ async fn a_turn_on_a_quorum_of_nodes_is_taken_or_missed() {
         (0..3).for_each(|node| stage.answer(node, || if taken { granted() } else { held(60) }));
         sleep(MS).await;
         assert_eq!(turns(&handle), counted, "{given} nodes gave one");
-        let took = value(&handle, "quorumlock_handover_seconds_sum{by=\"turn\"}");
+        let took = value(&handle, "quorumlock_handover_duration_seconds_sum{quorum=\"default\",by=\"turn\"}");
         assert!(if counted.0 > 0.0 { (0.010..0.015).contains(&took) } else { took == 0.0 }, "{took} s");
     }
 }
@@ -59,7 +59,7 @@ async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() 
         let _trying = stage.try_acquire();
         stage.round(Verb::Claim, |node, _| if node == 0 { claimed.clone() } else { held(60) }).await;
         stage.only(&[0], Verb::Release, |_, _| found.clone()).await;
-        assert_eq!(value(&handle, "quorumlock_late_grants_total"), late, "{claimed:?}, {found:?}");
+        assert_eq!(value(&handle, "quorumlock_late_grants_total{quorum=\"default\"}"), late, "{claimed:?}, {found:?}");
     }
 }
 
@@ -72,7 +72,7 @@ async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_g
         let waiting = stage.acquire(60 * SECOND);
         stage.round(Verb::Claim, |_, _| held(60)).await;
         sleep(MS).await;
-        assert_eq!(value(&handle, "quorumlock_in_line"), 1.0);
+        assert_eq!(value(&handle, "quorumlock_waiting_acquisitions{quorum=\"default\"}"), 1.0);
         if wins {
             stage.missed(0);
             stage.round(Verb::Claim, |_, _| granted()).await;
@@ -81,7 +81,11 @@ async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_g
             stage.round(Verb::Release, |_, _| released()).await;
         }
         sleep(MS).await;
-        assert_eq!(value(&handle, "quorumlock_in_line"), 0.0, "it has the lock: {wins}");
+        assert_eq!(
+            value(&handle, "quorumlock_waiting_acquisitions{quorum=\"default\"}"),
+            0.0,
+            "it has the lock: {wins}"
+        );
     }
 }
 
@@ -91,14 +95,14 @@ async fn each_lock_of_a_session_is_counted_until_the_last_of_its_names_is_free()
     let _recording = metrics::set_default_local_recorder(&recorder);
     let stage = Stage::new(3);
     let session = stage.quorum.session().grant(SECOND).await.unwrap();
-    let held = || value(&handle, "quorumlock_held");
+    let held = || value(&handle, "quorumlock_locks_held{quorum=\"default\"}");
     for names in [&["a", "b"][..], &["c"]] {
         let locking = session.clone();
         let locking = tokio::spawn(async move { locking.lock(names, SECOND).await });
         stage.round(Verb::Claim, |_, _| granted()).await;
         locking.await.unwrap().unwrap();
     }
-    assert_eq!(value(&handle, "quorumlock_acquire_seconds_count{outcome=\"acquired\"}"), 2.0);
+    assert_eq!(value(&handle, "quorumlock_acquisitions_total{quorum=\"default\",outcome=\"acquired\"}"), 2.0);
     for (name, left) in [("a", 2.0), ("b", 1.0)] {
         let unlocking = session.clone();
         let unlocking = tokio::spawn(async move { unlocking.unlock([name]).await });
@@ -109,5 +113,8 @@ async fn each_lock_of_a_session_is_counted_until_the_last_of_its_names_is_free()
     let lost = Some(Ok(Outcome::Lost { holder: String::new() }));
     stage.round(Verb::Renew, |_, _| lost.clone()).await;
     session.lost().await;
-    assert_eq!((held(), value(&handle, "quorumlock_lost_total{reason=\"refused\"}")), (0.0, 1.0));
+    assert_eq!(
+        (held(), value(&handle, "quorumlock_locks_lost_total{quorum=\"default\",reason=\"refused\"}")),
+        (0.0, 1.0)
+    );
 }

@@ -193,9 +193,14 @@ async fn a_loss_is_counted_and_logged_after_its_holder_was_told_and_the_nodes_we
         let sights = seen.clone();
         watcher.begin(move |what| sights.lock().unwrap().push((what.to_owned(), told.is_cancelled(), asked())));
         lose(&stage, &guard, reason).await;
-        let lost = format!("quorumlock_lost_total{{{}}}", reason.as_str());
-        let of_loss =
-            ["lock lost", &lost, "quorumlock_held", "quorumlock_held_seconds", "quorumlock_renewals_total{lost}"];
+        let lost = format!("quorumlock_locks_lost_total{{default}}{{{}}}", reason.as_str());
+        let of_loss = [
+            "lock lost",
+            &lost,
+            "quorumlock_locks_held{default}",
+            "quorumlock_hold_duration_seconds{default}",
+            "quorumlock_renewals_total{default}{lost}",
+        ];
         let mut seen = std::mem::take(&mut *seen.lock().unwrap());
         seen.retain(|(what, ..)| of_loss.contains(&what.as_str()));
         assert!(seen.iter().all(|(_, told, asked)| *told && *asked), "{reason:?}: {seen:#?}");
@@ -213,7 +218,7 @@ async fn renewed(stage: &Stage, guard: &LockGuard) {
 
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_from_being_renewed() {
-    for what in ["quorumlock_renewals_total{extended}", "quorumlock_renewal_margin_seconds"] {
+    for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
         let watched = Watched::new();
         let (guard, _) = watched.stage.won().await;
         watched.panics_at(what);
@@ -225,14 +230,18 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_from_being_renewed
 async fn a_recorder_that_panics_at_an_unclear_renewal_keeps_nobody_from_the_next() {
     let watched = Watched::new();
     let (guard, _) = watched.stage.won().await;
-    watched.panics_at("quorumlock_renewals_total{unclear}");
+    watched.panics_at("quorumlock_renewals_total{default}{unclear}");
     watched.stage.round(Verb::Renew, |_, _| fault(FaultKind::Timeout)).await;
     renewed(&watched.stage, &guard).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_panics_at_the_loss_of_one_lock_keeps_no_other_from_being_renewed_and_told() {
-    let of_loss = ["quorumlock_lost_total{refused}", "quorumlock_held_seconds", "quorumlock_renewals_total{lost}"];
+    let of_loss = [
+        "quorumlock_locks_lost_total{default}{refused}",
+        "quorumlock_hold_duration_seconds{default}",
+        "quorumlock_renewals_total{default}{lost}",
+    ];
     for what in of_loss.into_iter().chain(["lock lost"]) {
         let watched = Watched::new();
         let (stage, one) = (&watched.stage, watched.stage.won().await.0);
@@ -278,8 +287,9 @@ async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told_a
         let sights = seen.clone();
         watcher.begin(move |what| sights.lock().unwrap().push((what.to_owned(), told.is_cancelled(), asked())));
         lose_session(&stage, &session, reason).await;
-        let lost = format!("quorumlock_lost_total{{{}}}", reason.as_str());
-        let of_loss = ["session lost", &lost, "quorumlock_held", "quorumlock_held_seconds"];
+        let lost = format!("quorumlock_locks_lost_total{{default}}{{{}}}", reason.as_str());
+        let of_loss =
+            ["session lost", &lost, "quorumlock_locks_held{default}", "quorumlock_hold_duration_seconds{default}"];
         let mut seen = std::mem::take(&mut *seen.lock().unwrap());
         seen.retain(|(what, ..)| of_loss.contains(&what.as_str()));
         assert!(seen.iter().all(|(_, told, asked)| *told && *asked), "{reason:?}: {seen:#?}");
@@ -289,7 +299,12 @@ async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told_a
 
 #[tokio::test(start_paused = true)]
 async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() {
-    let of_loss = ["quorumlock_lost_total{refused}", "quorumlock_held_seconds", "quorumlock_held", "session lost"];
+    let of_loss = [
+        "quorumlock_locks_lost_total{default}{refused}",
+        "quorumlock_hold_duration_seconds{default}",
+        "quorumlock_locks_held{default}",
+        "session lost",
+    ];
     for what in of_loss {
         let watched = Watched::new();
         let stage = &watched.stage;
@@ -308,7 +323,7 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
 /// Of the renewals that were sent at one moment, each is heard of.
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_being_renewed() {
-    for what in ["quorumlock_renewals_total{extended}", "quorumlock_renewal_margin_seconds"] {
+    for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
         let watched = Watched::new();
         let (stage, session) = (&watched.stage, session(&watched.stage, &["a", "b"]).await);
         watched.panics_at(what);

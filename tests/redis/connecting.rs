@@ -16,7 +16,7 @@ use crate::common::{eventually, servers};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn builder<A: Into<String>>(nodes: impl IntoIterator<Item = A>) -> QuorumBuilder {
-    Quorum::builder().nodes(nodes).max_ttl(Duration::ZERO)
+    crate::common::builder().nodes(nodes).max_ttl(Duration::ZERO)
 }
 
 fn state(quorum: &Quorum, node: usize) -> NodeState {
@@ -44,7 +44,7 @@ async fn patient() -> Fake {
     Fake::start(move |words| {
         let mut held = held.lock().unwrap();
         let (greeted, answers) = &mut *held;
-        let last = matches!(&*words[0], "PING" | "EVALSHA");
+        let last = matches!(&*words[0], "SUBSCRIBE" | "PING" | "EVALSHA");
         *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
         answers.extend(if words[0] == "EVALSHA" { granted(words) } else { well(words) });
         if last || !*greeted { std::mem::take(answers) } else { Vec::new() }
@@ -79,7 +79,7 @@ async fn a_quorum_that_waits_for_what_a_silent_node_may_know_waits_two_seconds_a
     };
     eventually("they have been up for longer than max_ttl", async || servers.iter().all(old)).await;
     servers[2].stop();
-    let quorum = Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(SECOND).ttl(SECOND);
+    let quorum = crate::common::builder().nodes(servers.iter().map(Server::url)).max_ttl(SECOND).ttl(SECOND);
     quorum.node_timeout(60 * SECOND).connect_timeout(8 * SECOND).connect().await.unwrap();
 }
 
@@ -108,7 +108,7 @@ async fn a_node_that_is_slow_to_connect_is_told_with_the_step_that_was_slow() {
         ("HELLO", "connected, but no answer to HELLO"),
         ("INFO", "no answer to INFO within node_timeout"),
         ("SCRIPT", "no answer to SCRIPT LOAD within node_timeout"),
-        ("PING", "no answer to SUBSCRIBE within node_timeout"),
+        ("SUBSCRIBE", "no answer to SUBSCRIBE within node_timeout"),
     ] {
         let said = said_of(silent).await;
         assert!(said.contains(step), "{silent}: {said}");

@@ -12,7 +12,7 @@ const PASSWORD: &str = "p@ss/w:rd,";
 
 /// What a process says that connects with these variables.
 fn child(variables: &[(&str, &str)]) -> String {
-    let known = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE"];
+    let known = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "environment::child_that_connects", "--ignored", "--nocapture"]);
     for name in known {

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A client without the restart guard, whose locks last for a second: an entry lasts 16 to 21 s.
 fn brief(servers: &[&Server]) -> QuorumBuilder {
     let urls = servers.iter().map(|server| server.url());
-    Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND).connect_timeout(3 * SECOND)
+    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND).connect_timeout(3 * SECOND)
 }
 
 fn unlisted(quorum: &Quorum, node: usize) -> bool {
@@ -119,7 +119,7 @@ async fn the_same_servers_by_other_addresses_are_the_same_list() {
     let all = servers(3).await;
     let [here, there] = ["127.0.0.1", "localhost"].map(|host| {
         let urls = all.iter().map(|server| format!("redis://{host}:{}", server.port()));
-        Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND)
+        crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND)
     });
     let (here, there) = (here.connect().await.unwrap(), there.connect().await.unwrap());
     let guard = here.lock("common").acquire(SECOND).await.unwrap();
@@ -137,7 +137,7 @@ async fn an_onlooker_sees_the_rosters_and_is_in_none() {
     assert!(looks.nodes().iter().all(|node| node.listed == Some(false)), "nobody is");
     assert!(looks.lock("a").try_acquire().await.unwrap_err().is_config());
     let client = brief(&nodes).connect().await.unwrap();
-    let told = Quorum::builder().nodes(nodes.iter().map(|node| node.url())).onlooker().connect().await.unwrap();
+    let told = crate::common::builder().nodes(nodes.iter().map(|node| node.url())).onlooker().connect().await.unwrap();
     eventually("the rosters are told", async || {
         told.nodes()
             .iter()
@@ -151,7 +151,7 @@ async fn an_onlooker_sees_the_rosters_and_is_in_none() {
 async fn a_larger_max_ttl_is_everybodys_and_ends_no_vote_that_counts() {
     let mut all = servers(3).await;
     let urls: Vec<_> = all.iter().map(Server::url).collect();
-    let guarded = |longest: u32| Quorum::builder().nodes(urls.clone()).ttl(SECOND).max_ttl(SECOND * longest);
+    let guarded = |longest: u32| crate::common::builder().nodes(urls.clone()).ttl(SECOND).max_ttl(SECOND * longest);
     let votes = async |quorum: &Quorum| quorum.nodes().iter().all(|node| node.state == NodeState::Up);
     let small = guarded(1).connect().await.unwrap();
     eventually("servers are no longer young", async || votes(&small).await).await;
@@ -174,7 +174,8 @@ async fn a_larger_max_ttl_is_everybodys_and_ends_no_vote_that_counts() {
 async fn new_servers_vote_as_soon_as_their_quarantine_is_over() {
     let all = servers(3).await;
     let began = Instant::now();
-    let quorum = Quorum::builder().nodes(all.iter().map(Server::url)).ttl(SECOND).max_ttl(SECOND).connect().await;
+    let quorum =
+        crate::common::builder().nodes(all.iter().map(Server::url)).ttl(SECOND).max_ttl(SECOND).connect().await;
     assert!(quorum.unwrap().lock("a").acquire(10 * SECOND).await.is_ok());
     assert!(began.elapsed() < 6 * SECOND, "{:?}", began.elapsed());
 }
@@ -220,7 +221,7 @@ async fn one_is_far() -> (Vec<Server>, Proxy) {
 /// A client of these, by that way.
 fn by(all: &[Server], far: &Proxy) -> QuorumBuilder {
     let urls = [all[0].url(), far.url(), all[2].url()];
-    Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(5 * SECOND).connect_timeout(10 * SECOND)
+    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(5 * SECOND).connect_timeout(10 * SECOND)
 }
 
 #[tokio::test]
@@ -254,7 +255,7 @@ async fn what_a_far_node_refused_is_asked_again_until_it_takes_it() {
     let ways = futures::future::join_all(all.iter().map(|node| Proxy::start(node.port()))).await;
     let long = |builder: QuorumBuilder| builder.ttl(120 * SECOND);
     let urls: Vec<_> = ways.iter().map(Proxy::url).collect();
-    let before = long(Quorum::builder().nodes(urls).max_ttl(Duration::ZERO)).connect().await.unwrap();
+    let before = long(crate::common::builder().nodes(urls).max_ttl(Duration::ZERO)).connect().await.unwrap();
     eventually("it has enrolled", async || before.nodes().iter().all(|node| node.state == NodeState::Up)).await;
     ways.iter().for_each(|way| {
         way.refuse(true);

@@ -14,6 +14,7 @@ mod rights;
 mod rolling;
 mod sessions;
 mod teaching;
+mod transport;
 mod upgrade;
 
 use std::time::Duration;
@@ -26,7 +27,7 @@ const MAX_TTL: Duration = Duration::from_secs(1);
 
 /// A builder whose locks last as long as the guard allows.
 fn guarded<A: Into<String>>(nodes: impl IntoIterator<Item = A>) -> QuorumBuilder {
-    Quorum::builder().nodes(nodes).ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(Duration::from_millis(300))
+    common::builder().nodes(nodes).ttl(MAX_TTL).max_ttl(MAX_TTL).node_timeout(Duration::from_millis(300))
 }
 
 /// Connects to nodes and waits until all vote.

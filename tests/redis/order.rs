@@ -71,7 +71,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
 #[ignore = "the other half of a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier, which starts it"]
 async fn child_that_acquires() {
     let Ok(nodes) = std::env::var(NODES) else { return };
-    let quorum = Quorum::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();
+    let quorum = crate::common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();
     let guard = quorum.lock("order").acquire(MINUTE).await.unwrap();
     println!("\nacquired {} {}", guard.token(), wall());
     guard.release().await.unwrap();

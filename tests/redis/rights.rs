@@ -19,7 +19,7 @@ async fn clients<const N: usize>(servers: &[Server], rights: &[&str]) -> [Quorum
         assert_eq!(server.command(&words), "OK");
     }
     let urls = servers.iter().map(|server| format!("redis://locks:pw@127.0.0.1:{}", server.port()));
-    let builder = Quorum::builder().nodes(urls).max_ttl(Duration::ZERO);
+    let builder = crate::common::builder().nodes(urls).max_ttl(Duration::ZERO);
     let connected = futures::future::join_all((0..N).map(|_| builder.clone().connect())).await;
     let connected: Vec<_> = connected.into_iter().map(Result::unwrap).collect();
     connected.try_into().unwrap()

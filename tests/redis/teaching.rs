@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn of(servers: &[Server], prefix: &str) -> QuorumBuilder {
     let urls = servers.iter().map(Server::url);
-    Quorum::builder().nodes(urls).max_ttl(SECOND).ttl(SECOND).key_prefix(prefix)
+    crate::common::builder().nodes(urls).max_ttl(SECOND).ttl(SECOND).key_prefix(prefix)
 }
 
 fn looks(servers: &[Server], prefix: &str) -> QuorumBuilder {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use quorumlock::rules::roster::PROTOCOL;
-use quorumlock::{NodeState, Quorum, QuorumBuilder};
+use quorumlock::{NodeState, QuorumBuilder};
 
 use crate::common::eventually;
 use crate::common::server::Server;
@@ -15,7 +15,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A client without the restart guard, whose locks last for a second: an entry lasts 16 to 21 s.
 fn speaking(protocol: u32, servers: &[Server]) -> QuorumBuilder {
     let urls = servers.iter().map(Server::url);
-    Quorum::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND).connect_timeout(3 * SECOND).protocol(protocol)
+    crate::common::builder()
+        .nodes(urls)
+        .max_ttl(Duration::ZERO)
+        .ttl(SECOND)
+        .connect_timeout(3 * SECOND)
+        .protocol(protocol)
 }
 
 #[tokio::test]

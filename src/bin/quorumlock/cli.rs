@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use quorumlock::Transport;
 use tracing::level_filters::LevelFilter;
 
 use crate::duration;
 use crate::output::Format;
+use crate::route::Route;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
@@ -59,6 +61,14 @@ pub(crate) enum Command {
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
+    /// Works under one lock again and again until a signal, and serves metrics: a service of
+    /// docker/compose.yaml
+    #[command(hide = true)]
+    DemoService(DemoService),
+    /// Carries connections to servers as if these were far away: the distance between the regions of
+    /// docker/compose.yaml
+    #[command(hide = true)]
+    Relay(Relay),
     #[command(hide = true)]
     BenchWorker(BenchWorker),
 }
@@ -71,6 +81,7 @@ impl Command {
             | Self::Members(_)
             | Self::Demo(_)
             | Self::DemoWorker(_)
+            | Self::DemoService(_)
             | Self::Bench(_)
             | Self::BenchWorker(_) => LevelFilter::ERROR,
             _ => LevelFilter::WARN,
@@ -100,6 +111,10 @@ pub(crate) struct Nodes {
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
+    /// The client library to reach the nodes with: fred, or redis-rs where this command was built
+    /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) transport: Option<Transport>,
     /// How long to wait for a quorum of nodes [default: 10s; of `run` its timeout, which bounds it]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
@@ -172,6 +187,10 @@ pub(crate) struct Run {
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+    /// Writes metrics to FILE when it ends, for the textfile collector of node_exporter; FILE is
+    /// NAME.prom, and NAME the label `run`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_textfile: Option<PathBuf>,
     /// The command. It gets QUORUMLOCK_NAME, of several names a line each, and
     /// QUORUMLOCK_FENCING_TOKEN; with --permits also QUORUMLOCK_PERMIT, from 0, which no other has
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -329,4 +348,30 @@ pub(crate) struct DemoWorker {
     /// The counter's folder
     #[arg(long)]
     pub(crate) folder: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoService {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// How many workers, which contend for the same lock
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) workers: u32,
+    /// How long a worker rests after each section
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
+    pub(crate) pause: Duration,
+    /// Where the counter is, which the lock protects: services of one lock share this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Relay {
+    /// Where to listen, and which server that leads to, as in 7001=redis-eu:6379@80ms; a bare port
+    /// means loopback
+    #[arg(required = true, value_name = "[ADDRESS:]PORT=HOST:PORT@ROUND_TRIP")]
+    pub(crate) routes: Vec<Route>,
 }

@@ -1,31 +1,79 @@
-//! Metrics over HTTP, for Prometheus.
+//! Metrics for Prometheus: over HTTP, and as a file for jobs too short to be scraped.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
 
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use quorumlock::metrics::BUCKETS;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use quorumlock::metrics::buckets;
 
 use crate::failure::Failure;
+use crate::textfile::Textfile;
 
-/// Serves metrics at `address` from now on. Called before a quorum connects: it looks its meters up
-/// then.
-pub(crate) fn serve(address: Option<&str>) -> Result<(), Failure> {
-    let Some(text) = address else { return Ok(()) };
-    let address = listening(text).ok_or_else(|| {
-        Failure::usage(format!("--metrics {text:?} is no address; write a port (9100), or ADDRESS:PORT (0.0.0.0:9100)"))
+/// Records metrics from now on: serves them at `address`, and keeps them for `file`, which whoever
+/// gets it writes at the end. Called before a quorum connects: it looks its meters up then.
+pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
+    let address = address.map(listening).transpose()?;
+    let checked = file.map(Textfile::check).transpose()?;
+    let installed = match (address, &checked) {
+        (None, None) => return Ok(None),
+        (Some(address), _) => serving(address),
+        (None, Some(_)) => recording(),
+    };
+    let handle = installed.map_err(|error| {
+        Failure::usage(match address {
+            Some(address) => format!("metrics cannot be served at {address}: {error}"),
+            None => format!("metrics cannot be recorded: {error}"),
+        })
     })?;
-    PrometheusBuilder::new()
-        .with_http_listener(address)
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
-        .and_then(PrometheusBuilder::install)
-        .map_err(|error| Failure::usage(format!("metrics cannot be served at {address}: {error}")))?;
-    tracing::info!("metrics at http://{address}/metrics");
-    Ok(())
+    if let Some(address) = address {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
+    Ok(checked.map(|checked| Textfile::new(checked, handle)))
+}
+
+fn builder() -> Result<PrometheusBuilder, BuildError> {
+    buckets().try_fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
+        builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds)
+    })
+}
+
+/// How often what was recorded is put into the buckets, so that it does not pile up.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+fn recording() -> Result<PrometheusHandle, BuildError> {
+    let handle = builder()?.install_recorder()?;
+    let kept = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            kept.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+fn serving(address: SocketAddr) -> Result<PrometheusHandle, BuildError> {
+    let (recorder, exporter) = builder()?.with_http_listener(address).build()?;
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder)?;
+    tokio::spawn(async move {
+        if let Err(error) = exporter.await {
+            tracing::warn!("metrics are served no more: {error:?}");
+        }
+    });
+    Ok(handle)
+}
+
+fn listening(text: &str) -> Result<SocketAddr, Failure> {
+    address(text).ok_or_else(|| {
+        Failure::usage(format!("--metrics {text:?} is no address; write a port (9100), or ADDRESS:PORT (0.0.0.0:9100)"))
+    })
 }
 
 /// A bare port, or a port behind a colon, is on loopback: who wants to be seen from outside says
 /// so.
-fn listening(text: &str) -> Option<SocketAddr> {
+fn address(text: &str) -> Option<SocketAddr> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {
         Ok(port) => Some(SocketAddr::from(([127, 0, 0, 1], port))),
@@ -39,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_bare_port_is_on_loopback() {
-        let shown = |text| listening(text).map(|address| address.to_string());
+        let shown = |text| address(text).map(|address| address.to_string());
         assert_eq!(shown("9100").as_deref(), Some("127.0.0.1:9100"));
         assert_eq!(shown(":9100").as_deref(), Some("127.0.0.1:9100"));
         assert_eq!(shown("0.0.0.0:9100").as_deref(), Some("0.0.0.0:9100"));

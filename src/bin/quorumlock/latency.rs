@@ -1,4 +1,4 @@
-//! Distance on one machine: a TCP proxy in front of each server, through which bytes take half a
+//! Distance on one machine: a TCP relay in front of each server, through which bytes take half a
 //! round trip each way.
 //!
 //! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up, which
@@ -6,7 +6,7 @@
 //! is made up for.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, sleep};
@@ -18,8 +18,12 @@ use crate::failure::Failure;
 const CHUNK: usize = 16 << 10;
 /// How many reads may be on their way in one direction; past that, the sender is held back.
 const QUEUE: usize = 1_024;
-/// What these threads need.
-const STACK: usize = 128 << 10;
+/// What these threads need; looking a host up takes the most.
+const STACK: usize = 256 << 10;
+/// How many connections a relay carries at a time. The next ones are closed.
+const CONNECTIONS: usize = 256;
+/// How long a server may take to accept a connection: one that was cut off never does.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// After a connection that could not be taken, for want of descriptors: not to be tried at full
 /// speed.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -58,48 +62,78 @@ fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
 fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let own = listener.local_addr()?.port();
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    start(move || accept(&listener, server, delay))?;
+    relay(listener, format!("127.0.0.1:{port}"), delay)?;
     Ok(own)
+}
+
+/// Carries each connection of `listener` to `server` from now on, a host and a port that are looked
+/// up each time. What is sent arrives this much later. Ends with this process.
+pub(crate) fn relay(listener: TcpListener, server: String, delay: Duration) -> io::Result<()> {
+    let relay = Arc::new(Relay { server, delay });
+    start(move || relay.accept(&listener))
 }
 
 fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
-fn accept(listener: &TcpListener, server: SocketAddr, delay: Duration) {
-    for client in listener.incoming() {
-        // Whoever cannot be served sees its connection closed.
-        if client.and_then(|client| connect(client, server, delay)).is_err() {
-            sleep(PAUSE);
-        }
-    }
+/// Where a relay leads to. Each direction of each connection keeps a reference.
+struct Relay {
+    server: String,
+    delay: Duration,
 }
 
-fn connect(client: TcpStream, server: SocketAddr, delay: Duration) -> io::Result<()> {
-    let server = TcpStream::connect(server)?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    let (client, server) = (Arc::new(client), Arc::new(server));
-    carry(client.clone(), server.clone(), delay)?;
-    carry(server, client, delay)
+impl Relay {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if Arc::strong_count(&self) > 2 * CONNECTIONS {
+                continue;
+            }
+            let relay = self.clone();
+            // Whoever cannot be served sees its connection closed.
+            if client.and_then(|client| start(move || drop(relay.connect(client)))).is_err() {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    fn connect(self: Arc<Self>, client: TcpStream) -> io::Result<()> {
+        let server = self.reach()?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        self.clone().carry(client.clone(), server.clone())?;
+        self.carry(server, client)
+    }
+
+    fn reach(&self) -> io::Result<TcpStream> {
+        let mut met = io::Error::from(io::ErrorKind::NotFound);
+        for address in self.server.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(server) => return Ok(server),
+                Err(error) => met = error,
+            }
+        }
+        Err(met)
+    }
+
+    /// Carries what `from` sends to `to`, later and in order.
+    fn carry(self: Arc<Self>, from: Arc<TcpStream>, to: Arc<TcpStream>) -> io::Result<()> {
+        let (sender, chunks) = sync_channel(QUEUE);
+        let (source, delay) = (from.clone(), self.delay);
+        start(move || collect(&source, &sender, delay))?;
+        start(move || {
+            let _counted = self;
+            if deliver(&chunks, &to).is_err() {
+                // Nobody takes what is sent: that is told to who sends it.
+                let _ = from.shutdown(Shutdown::Both);
+            }
+        })
+    }
 }
 
 /// Bytes, and when they arrive.
 type Chunk = (Instant, Vec<u8>);
-
-/// Carries what `from` sends to `to`, this much later and in order.
-fn carry(from: Arc<TcpStream>, to: Arc<TcpStream>, delay: Duration) -> io::Result<()> {
-    let (sender, chunks) = sync_channel(QUEUE);
-    let source = from.clone();
-    start(move || collect(&source, &sender, delay))?;
-    start(move || {
-        if deliver(&chunks, &to).is_err() {
-            // Nobody takes what is sent: that is told to who sends it.
-            let _ = from.shutdown(Shutdown::Both);
-        }
-    })
-}
 
 fn collect(mut from: &TcpStream, sender: &SyncSender<Chunk>, delay: Duration) {
     let mut buffer = vec![0; CHUNK];
@@ -188,6 +222,18 @@ mod tests {
         }
         stream.read_exact(&mut [0; 20]).unwrap();
         assert!((20 * PAUSE..40 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_connection_to_a_server_that_is_not_there_is_closed_and_the_next_one_is_carried() {
+        // The port of a listener that has ended.
+        let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = proxy(gone, Duration::ZERO).unwrap();
+        let mut refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "nothing is said for a server that is gone");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, gone)).unwrap();
+        let _carried = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(listener.accept().is_ok());
     }
 
     #[test]

@@ -30,12 +30,16 @@ mod packaging;
 #[path = "../../config/password.rs"]
 mod password;
 mod process;
+mod relay;
 mod release;
+mod route;
 mod run;
 mod sandbox;
 mod servers;
 mod settings;
 mod status;
+mod textfile;
+mod times;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;
@@ -91,5 +95,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Manpage(args) => packaging::manpage(&args),
         Command::BenchWorker(args) => bench::worker::worker(args).await,
         Command::DemoWorker(args) => demo::worker::worker(args).await,
+        Command::DemoService(args) => demo::service::service(args).await,
+        Command::Relay(args) => relay::relay(args).await,
     }
 }

@@ -16,20 +16,13 @@ use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
 use crate::hold::{Held, View, Wanted};
 use crate::output;
 use crate::process::{self, Program, Signals};
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use crate::status::{held_by, told};
+use crate::times::{Wait, grace, timeout, ttl};
 use crate::words::listed;
 
-/// The library's default, which the default of `--kill-grace` follows from.
-const TTL: Duration = Duration::from_secs(30);
-/// The library's default.
-const MAX_TTL: Duration = Duration::from_secs(60);
 /// Linux takes 128 KiB for a variable with its name.
 const LONGEST_NAMES: usize = 130_000;
-/// How long to wait for the lock.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// The library's default, for one try.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a first client waits for a silent node, and what a connection takes.
 const SILENT: Duration = Duration::from_secs(6);
 /// How long to wait for releases that a minority of nodes has not confirmed.
@@ -40,7 +33,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is
 /// less.
 const MARGIN: Duration = Duration::from_millis(500);
-const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(args: Run) -> Outcome {
     let describe = args.describe.clone();
@@ -100,21 +92,35 @@ async fn held_by_a_command(
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = ttl(&args, &settings)?;
     let grace = grace(args.kill_grace, ttl)?;
-    exporter::serve(args.metrics.as_deref())?;
-    let wait = Wait { began: Instant::now(), timeout: timeout(&args, &settings)? };
+    let metrics = exporter::start(args.metrics.as_deref(), args.metrics_textfile.as_deref())?;
+    let outcome = with_a_quorum(&args, (settings, ttl, grace), wanted, &mut signals).await;
+    if let Some(file) = metrics {
+        file.write(outcome.as_ref().err().map_or(0, |failure| failure.code));
+    }
+    outcome
+}
+
+/// Connects, and runs the command while what is wanted is held.
+async fn with_a_quorum(
+    args: &Run,
+    (settings, ttl, grace): (Settings, Duration, Duration),
+    wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
+    signals: &mut Signals,
+) -> Outcome {
+    let wait = Wait { began: Instant::now(), timeout: timeout(args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
     let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
     // With less it would be stopped at once.
-    let wanted = wanted(&quorum, &args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     fit_into_a_variable(&args.names)?;
     let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
-    match unless_told(&mut signals, connecting).await {
+    match unless_told(signals, connecting).await {
         Ok(ready) => {
             ready.map_err(|error| no_quorum(error, &quorum, patience, wait.option(settings.connect_timeout)))?;
         }
         Err(signal) => return Ok(process::ended_by(signal)),
     }
-    let outcome = under_lock(&args, wait, (&quorum, &wanted), grace, &mut signals).await;
+    let outcome = under_lock(args, wait, (&quorum, &wanted), grace, signals).await;
     quorum.shutdown(FAREWELL).await;
     outcome
 }
@@ -128,30 +134,6 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
             "the names have {bytes} bytes together, and CMD can be told {LONGEST_NAMES}; use shorter ones, or the library"
         ))),
     }
-}
-
-/// One that was given is for the library to check, which names it. Who gave none would not know
-/// what to change.
-fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
-    if let Some(ttl) = args.ttl {
-        return Ok(ttl);
-    }
-    match (settings::ttl()?, settings.ttl) {
-        (Some(ttl), _) => fits(ttl, settings::TTL, settings.max_ttl),
-        (None, Some(ttl)) => Ok(ttl),
-        (None, None) => fits(TTL, "the default", settings.max_ttl),
-    }
-}
-
-fn timeout(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
-    if args.no_wait {
-        return Ok(Duration::ZERO);
-    }
-    let told = match args.timeout {
-        None => settings::time(settings::TIMEOUT)?,
-        given => given,
-    };
-    Ok(told.or(settings.timeout).unwrap_or(TIMEOUT))
 }
 
 /// Which nodes a quorum lacks.
@@ -175,34 +157,6 @@ fn no_quorum(error: Error, quorum: &Quorum, patience: Duration, option: &str) ->
         failure.and(&format!("{option} waits longer for nodes"))
     } else {
         failure
-    }
-}
-
-/// How long to wait for everything that comes before the command.
-#[derive(Clone, Copy)]
-struct Wait {
-    began: Instant,
-    timeout: Duration,
-}
-
-impl Wait {
-    /// Of that, for a quorum. Where one try is asked for, it is one with a quorum.
-    fn connecting(&self, longest: Option<Duration>) -> Duration {
-        match (longest, self.timeout) {
-            (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
-            (longest, timeout) => longest.map_or(timeout, |longest| longest.min(timeout)),
-        }
-    }
-
-    /// Which option waits longer for nodes.
-    fn option(&self, longest: Option<Duration>) -> &'static str {
-        let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
-        if bounds { "--connect-timeout" } else { "--timeout" }
-    }
-
-    /// What is left of it for the lock.
-    fn left(&self) -> Duration {
-        self.timeout.saturating_sub(self.began.elapsed())
     }
 }
 
@@ -414,33 +368,6 @@ impl Watch {
     }
 }
 
-/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself
-/// is for the library to check.
-fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
-    match given {
-        None => Ok(ttl / 5),
-        Some(grace) if (LEAST_GRACE..=ttl / 2).contains(&grace) => Ok(grace),
-        Some(grace) => {
-            let bounds = format!("use {} to half of the ttl, which is {}", exact(LEAST_GRACE), exact(ttl));
-            Err(Failure::usage(format!("--kill-grace is {}; {bounds}", exact(grace))))
-        }
-    }
-}
-
-/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told
-/// what to give.
-fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
-    match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
-        None => Ok(ttl),
-        Some(longest) => Err(Failure::usage(format!(
-            "ttl is {} ({origin}), above max_ttl ({}); use --ttl {}s, or a larger max_ttl",
-            exact(ttl),
-            exact(longest),
-            longest.as_secs_f64()
-        ))),
-    }
-}
-
 /// What comes of `future`, unless a signal to end comes first.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::pin!(future);
@@ -456,17 +383,6 @@ async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::O
 mod tests {
     use super::*;
 
-    #[test]
-    fn nodes_are_waited_for_as_long_as_for_the_lock_unless_told_otherwise() {
-        let seconds = Duration::from_secs;
-        let connecting = |timeout, told| Wait { began: Instant::now(), timeout }.connecting(told);
-        assert_eq!(connecting(seconds(40), None), seconds(40));
-        assert_eq!(connecting(seconds(40), Some(seconds(3))), seconds(3));
-        assert_eq!(connecting(seconds(2), Some(seconds(3))), seconds(2));
-        assert_eq!(connecting(Duration::ZERO, Some(seconds(3))), seconds(3), "one try with a quorum");
-        assert_eq!(connecting(Duration::ZERO, None), CONNECT_TIMEOUT);
-    }
-
     #[tokio::test]
     async fn a_name_that_nobody_holds_on_a_quorum_is_not_free_for_that() {
         let mut seen = Quorum::in_memory(3).unwrap().inspect("a").await.unwrap();
@@ -477,14 +393,5 @@ mod tests {
         };
         assert!(holds(0, "one"), "the others say that it is free");
         assert!(!holds(1, "two"));
-    }
-
-    #[test]
-    fn the_grace_leaves_time_for_renewals() {
-        let ttl = Duration::from_secs(10);
-        assert_eq!(grace(None, ttl).unwrap(), Duration::from_secs(2));
-        assert!(grace(Some(Duration::from_secs(6)), ttl).is_err());
-        assert!(grace(Some(Duration::ZERO), ttl).is_err());
-        assert!(grace(None, Duration::from_millis(100)).is_ok());
     }
 }

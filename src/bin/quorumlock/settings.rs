@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, Quorum, QuorumBuilder};
+use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, Quorum, QuorumBuilder, Transport};
 
 use crate::addresses::split;
 use crate::cli::Nodes;
@@ -22,6 +22,7 @@ pub(crate) const NODES: &str = "QUORUMLOCK_NODES";
 pub(crate) const MAX_TTL: &str = "QUORUMLOCK_MAX_TTL";
 pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
+pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
 /// How to reach a quorum. No Debug: addresses may hold passwords.
 #[derive(Clone, Default)]
@@ -34,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_prefix: Option<String>,
     pub(crate) key_format: Option<String>,
+    pub(crate) transport: Option<Transport>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
 }
@@ -60,6 +62,7 @@ impl Settings {
             max_ttl: given.max_ttl.or(origin.first(says.max_ttl, environment.max_ttl)),
             key_prefix: given.key_prefix.clone().or(origin.first(says.key_prefix, environment.key_prefix)),
             key_format: origin.first(says.key_format, environment.key_format),
+            transport: given.transport.or(origin.first(says.transport, environment.transport)),
             connect_timeout: given.connect_timeout.or(says.connect_timeout),
             node_timeout: given.node_timeout.or(says.node_timeout),
         };
@@ -96,6 +99,7 @@ impl Settings {
             // An empty one is set all the same, and refused by the library.
             key_prefix: text(KEY_PREFIX)?,
             key_format: variable(KEY_FORMAT)?,
+            transport: transport()?,
             ..Self::default()
         })
     }
@@ -112,6 +116,7 @@ impl Settings {
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.clone(), QuorumBuilder::key_prefix);
         let builder = with(builder, self.key_format.clone(), QuorumBuilder::key_format);
+        let builder = with(builder, self.transport, QuorumBuilder::transport);
         let builder = with(builder, self.connect_timeout, QuorumBuilder::connect_timeout);
         with(builder, self.node_timeout, QuorumBuilder::node_timeout)
     }
@@ -131,7 +136,8 @@ impl Settings {
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
         let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
         let key_format = self.key_format.clone().map(|format| (KEY_FORMAT, format));
-        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix, key_format].into_iter().flatten();
+        let transport = self.transport.map(|transport| (TRANSPORT, transport.to_string()));
+        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix, key_format, transport].into_iter().flatten();
         said.chain(files.map(|name| (name, String::new()))).collect()
     }
 }
@@ -221,6 +227,11 @@ pub(crate) fn ttl() -> Result<Option<Duration>, Failure> {
 pub(crate) fn time(name: &str) -> Result<Option<Duration>, Failure> {
     let time = variable(name)?.map(|text| duration::parse(&text));
     time.transpose().map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+fn transport() -> Result<Option<Transport>, Failure> {
+    let transport = variable(TRANSPORT)?.map(|name| name.parse::<Transport>());
+    transport.transpose().map_err(|error| Failure::usage(format!("{TRANSPORT}: {error}")))
 }
 
 /// A path need not be UTF-8.

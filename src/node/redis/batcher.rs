@@ -428,7 +428,7 @@ impl Batcher {
     fn deliver(&self, job: Job, received: Tick, reply: Reply) {
         let Job { request, submitted, .. } = job;
         let verb = request.operation.verb();
-        self.shared.meters.round_trip(verb, received.since(submitted));
+        self.shared.meters.round_trip(received.since(submitted));
         self.shared.meters.answered(verb, reply.as_ref().map_err(Fault::kind));
         request.reply.send(reply);
     }

@@ -56,6 +56,15 @@ impl Endpoint {
         }
     }
 
+    pub(super) const fn speaks_tls(&self) -> bool {
+        matches!(self.address, Address::Tcp { tls: true, .. })
+    }
+
+    /// Whether its port may be one that expects TLS.
+    pub(super) const fn speaks_plain_tcp(&self) -> bool {
+        matches!(self.address, Address::Tcp { tls: false, .. })
+    }
+
     fn tcp(url: &Url) -> Result<Self> {
         let host = match url.host() {
             // Schemes that browsers do not know keep their host as a string: an IPv6 address has

@@ -8,11 +8,10 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConfig, TlsConnector};
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConnector};
 use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
 use futures::FutureExt;
 use futures::future::join;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinError;
 use tokio_util::sync::ReusableBoxFuture;
@@ -20,14 +19,13 @@ use tokio_util::sync::ReusableBoxFuture;
 use super::advice::advice;
 use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
+use super::tls::client_config;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::wording::{STRANGER, handshake, plain, words};
 use crate::node::reply::{Fault, FaultKind};
 
 /// What is told when fred's task did not end by itself.
 const PANICKED: &str = "its connection panicked, which is a bug; please report it";
-/// What is told where replies make no sense.
-const STRANGER: &str =
-    "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
@@ -207,29 +205,9 @@ fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
         database: (endpoint.database > 0).then_some(endpoint.database),
-        tls: if tls { Some(certificates()?) } else { None },
+        tls: if tls { Some(TlsConnector::from(client_config()?).into()) } else { None },
         ..Config::default()
     })
-}
-
-/// Who is trusted: the system's certificates, as far as they can be read. rustls is told which
-/// provider to use: it panics where a program has linked two and chosen none.
-fn certificates() -> Result<TlsConfig, Fault> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (_, unread) = roots.add_parsable_certificates(found.certs);
-    for error in &found.errors {
-        tracing::debug!(%error, "a system certificate cannot be read");
-    }
-    if roots.is_empty() {
-        let why = found.errors.first().map_or_else(|| format!("{unread} are garbled"), ToString::to_string);
-        let message = format!("none of the system's certificates can be read ({why}); SSL_CERT_FILE names others");
-        return Err(Fault::new(FaultKind::Down, message));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = versions.map_err(|error| Fault::new(FaultKind::Down, format!("TLS cannot be used: {error}")))?;
-    Ok(TlsConnector::from(config.with_root_certificates(roots).with_no_client_auth()).into())
 }
 
 fn performance(timeout: Duration) -> PerformanceConfig {
@@ -251,7 +229,7 @@ struct Limits {
 
 impl Limits {
     fn of(endpoint: &Endpoint, step: Duration) -> Self {
-        let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
+        let tls = endpoint.speaks_tls();
         let reach = step.saturating_mul(if tls { 3 } else { 1 });
         let greet = step.saturating_mul(if endpoint.database > 0 { 4 } else { 3 });
         Self { step, reach, greet }
@@ -283,25 +261,21 @@ fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
 }
 
 fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
-    let tls = matches!(endpoint.address, Address::Tcp { tls: true, .. });
+    let tls = endpoint.speaks_tls();
     let message = match error.kind() {
         FredKind::Timeout if reached => "connected, but no answer to HELLO, CLIENT ID or INFO in time".to_owned(),
         FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS?".to_owned(),
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
         FredKind::IO if tls => handshake(error.details()),
-        FredKind::IO if error.details().contains("ConnectionReset") && plain_text(endpoint) => {
+        FredKind::IO if error.details().contains("ConnectionReset") && endpoint.speaks_plain_tcp() => {
             format!("{}; if this port expects TLS, write rediss://", said(error))
         }
-        FredKind::Protocol | FredKind::Parse if plain_text(endpoint) => {
+        FredKind::Protocol | FredKind::Parse if endpoint.speaks_plain_tcp() => {
             format!("{STRANGER} If it expects TLS, write rediss://")
         }
         _ => said(error),
     };
     Fault::new(FaultKind::Down, message).caused_by(plainly(error))
-}
-
-const fn plain_text(endpoint: &Endpoint) -> bool {
-    matches!(endpoint.address, Address::Tcp { tls: false, .. })
 }
 
 /// What fred says, as people read it.
@@ -319,61 +293,6 @@ fn said(error: &FredError) -> String {
 /// The same error as people read it: it is the source of others, which programs may print.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
-}
-
-/// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
-fn handshake(debug: &str) -> String {
-    let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
-    let message = plain(debug);
-    distrust(debug).unwrap_or_else(|| match foreign {
-        true => format!("TLS failed: {message}; does this port speak TLS?"),
-        false if debug.contains("AlertReceived") => format!("TLS failed: {message}"),
-        false => message,
-    })
-}
-
-/// Why a certificate is not accepted, if that is what happened.
-fn distrust(debug: &str) -> Option<String> {
-    let (_, why) = debug.split_once("InvalidCertificate(")?;
-    if why.starts_with("NotValidForName") {
-        return Some("TLS failed: its certificate is for other host names than that of the address".to_owned());
-    }
-    let hint = "SSL_CERT_FILE names others to trust";
-    Some(format!("TLS failed: its certificate is not trusted here ({}); {hint}", words(why)))
-}
-
-/// The message of an I/O error, which fred tells in its debug form.
-fn plain(debug: &str) -> String {
-    let forms = [("Os {", "message: "), ("Error {", "message: "), ("Custom {", "error: ")];
-    let form = forms.into_iter().find(|(form, _)| debug.starts_with(form));
-    let message = form.and_then(|(_, field)| debug.split_once(field));
-    let Some((_, message)) = message else { return kind(debug).unwrap_or_else(|| debug.to_owned()) };
-    let message = message.trim_end_matches([' ', '}']);
-    match message.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-        Some(text) => text.replace("\\\"", "\"").replace("\\\\", "\\"),
-        None => words(message),
-    }
-}
-
-/// `Kind(NotFound)`: an I/O error that is no more than its kind.
-fn kind(debug: &str) -> Option<String> {
-    Some(words(debug.strip_prefix("Kind(")?.strip_suffix(')')?))
-}
-
-/// `InvalidMessage(InvalidContentType)` as "invalid message: invalid content type". Fields are left
-/// out.
-fn words(debug: &str) -> String {
-    let names = debug.split(" {").next().unwrap_or_default().split(['(', ')', '}', ' ']);
-    names.filter(|name| !["", "Other", "OtherError"].contains(name)).map(spaced).collect::<Vec<_>>().join(": ")
-}
-
-/// `NotFound` as "not found".
-fn spaced(name: &str) -> String {
-    let spaced = name.chars().flat_map(|letter| {
-        let space = letter.is_uppercase().then_some(' ');
-        space.into_iter().chain(letter.to_lowercase())
-    });
-    spaced.collect::<String>().trim_start().to_owned()
 }
 
 /// What a failed command says of the node: nothing came, or an error did.
@@ -395,59 +314,3 @@ fn fault(error: FredError) -> Fault {
 
 #[cfg(test)]
 mod told;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rustls_is_told_its_provider_and_takes_none_for_the_process() {
-        certificates().unwrap();
-        assert!(rustls::crypto::CryptoProvider::get_default().is_none());
-    }
-
-    #[test]
-    fn an_io_error_is_told_by_its_message() {
-        for (debug, message) in [
-            ("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }", "Connection refused"),
-            ("Custom { kind: Uncategorized, error: \"failed to look up: unknown\" }", "failed to look up: unknown"),
-            ("Custom { kind: InvalidData, error: AlertReceived(NoSuchThing) }", "alert received: no such thing"),
-            ("Error { kind: InvalidInput, message: \"a \\\"b\\\"\" }", "a \"b\""),
-            ("Kind(NotFound)", "not found"),
-            ("other", "other"),
-        ] {
-            assert_eq!(plain(debug), message);
-        }
-    }
-
-    #[test]
-    fn every_form_in_which_std_shows_an_io_error_is_understood() {
-        use std::io::{Error, ErrorKind};
-        let refused = Error::from_raw_os_error(if cfg!(unix) { 2 } else { 10_061 });
-        let shown = |error: Error| plain(&format!("{error:?}"));
-        assert!(!shown(refused).contains(['{', '"']));
-        assert_eq!(shown(Error::other("what it is")), "what it is");
-        assert_eq!(shown(Error::from(ErrorKind::UnexpectedEof)), "unexpected eof");
-        assert_eq!(
-            shown(Error::new(ErrorKind::InvalidData, rustls::Error::HandshakeNotComplete)),
-            "handshake not complete"
-        );
-    }
-
-    #[test]
-    fn a_certificate_that_is_not_trusted_is_told_as_one() {
-        let told = |why: &str| distrust(&format!("Custom {{ kind: InvalidData, error: InvalidCertificate({why}) }}"));
-        assert!(told("UnknownIssuer").unwrap().contains("not trusted here (unknown issuer)"));
-        assert!(told("Other(OtherError(CaUsedAsEndEntity))").unwrap().contains("(ca used as end entity)"));
-        let name = told("NotValidForNameContext { expected: DnsName(\"eu\"), presented: [\"us\"] }").unwrap();
-        assert!(name.contains("other host names") && !name.contains('{'), "{name}");
-        assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
-    }
-
-    #[test]
-    fn a_port_that_refuses_is_not_asked_about_tls() {
-        let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(handshake(refused), "Connection refused");
-        assert!(handshake("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }").ends_with("speak TLS?"));
-    }
-}

@@ -3,82 +3,113 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, SharedString};
+use metrics::{Counter, Gauge, Histogram, Label, SharedString};
 
-use crate::metrics::{Family, NODE_QUARANTINED, NODE_UP, OUTCOMES, ROUND_TRIP};
+use crate::metrics::{NODE_FAULTS, NODE_OPERATIONS, NODE_QUARANTINED, NODE_UP, ROUND_TRIP};
 use crate::node::operation::Verb;
 use crate::node::reply::{FaultKind, Outcome};
 
-/// The answers to each verb, apart from faults, which any can meet.
-const fn answers(verb: Verb) -> &'static [&'static str] {
+/// The verbs that decide over a lock, and all others together.
+const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
+/// Why operations fail: what asks for different steps of whoever runs the node.
+const REASONS: [&str; 8] = ["down", "quarantined", "unlisted", "unfit", "overloaded", "timeout", "rejected", "garbled"];
+
+const fn operation(verb: Verb) -> usize {
     match verb {
-        Verb::Claim => &["granted", "held", "stale", "reserved", "misused"],
-        Verb::Renew => &["extended", "healed", "lost"],
-        Verb::Count => &["counted", "lost"],
-        Verb::Release => &["released"],
-        Verb::Inspect => &["inspected"],
-        Verb::Teach => &["taught"],
-        Verb::Record => &["record"],
-        Verb::Revoke => &["revoked"],
-        Verb::Enrol => &["listed"],
-        Verb::Retire => &["retired"],
-        Verb::Reset => &["reset"],
-        Verb::Note => &["noted", "lost"],
-        Verb::Scan => &["scanned"],
-        Verb::Watch => &["watched"],
+        Verb::Claim => 0,
+        Verb::Renew => 1,
+        Verb::Release => 2,
+        _ => 3,
     }
 }
 
-/// Why a node gave no answer.
-const FAULTS: [&str; 11] = [
-    "down",
-    "quarantined",
-    // An enrolment may be answered so, too.
-    "unlisted",
-    "unfit",
-    "overloaded",
-    "timeout",
-    "closed",
-    "busy",
-    "rejected",
-    "garbled",
-    "doubted",
-];
+const fn reason(fault: FaultKind) -> usize {
+    match fault {
+        // Between two connections, or at the end of one.
+        FaultKind::Down | FaultKind::Closed => 0,
+        // Its answer came, and does not count.
+        FaultKind::Quarantined | FaultKind::Doubted => 1,
+        FaultKind::Unlisted => 2,
+        FaultKind::Unfit => 3,
+        FaultKind::Overloaded => 4,
+        FaultKind::Timeout => 5,
+        FaultKind::Busy | FaultKind::Rejected => 6,
+        FaultKind::Garbled => 7,
+    }
+}
 
-const VERBS: usize = Verb::ALL.len();
+/// Whether the node did what it was asked for.
+const fn refused(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Held { .. }
+            | Outcome::Stale { .. }
+            | Outcome::Reserved { .. }
+            | Outcome::Misused { .. }
+            | Outcome::Healed
+            | Outcome::Lost { .. }
+            | Outcome::Unlisted(_)
+    )
+}
+
+#[derive(Debug)]
+struct Answers {
+    ok: Counter,
+    refused: Counter,
+    failed: Counter,
+}
 
 #[derive(Debug)]
 pub(super) struct NodeMeters {
-    round_trips: [Histogram; VERBS],
-    outcomes: [Family<&'static str, Counter>; VERBS],
+    round_trip: Histogram,
+    operations: [Answers; OPERATIONS.len()],
+    faults: [Counter; REASONS.len()],
     up: Gauge,
     quarantined: Gauge,
 }
 
 impl NodeMeters {
-    pub(super) fn new(label: &Arc<str>) -> Self {
-        let node = SharedString::from(label.clone());
-        let up = metrics::gauge!(NODE_UP, "node" => node.clone());
-        let quarantined = metrics::gauge!(NODE_QUARANTINED, "node" => node.clone());
+    pub(super) fn new(quorum: &SharedString, label: &Arc<str>) -> Self {
+        let labels = |more: &[(&'static str, &'static str)]| -> Vec<Label> {
+            let node = Label::new("node", SharedString::from(label.clone()));
+            let more = more.iter().map(|&(key, value)| Label::new(key, value));
+            [Label::new("quorum", quorum.clone()), node].into_iter().chain(more).collect()
+        };
+        let up = metrics::gauge!(NODE_UP, labels(&[]));
+        let quarantined = metrics::gauge!(NODE_QUARANTINED, labels(&[]));
         up.set(0.0);
         quarantined.set(0.0);
-        let round_trip =
-            |verb: Verb| metrics::histogram!(ROUND_TRIP, "node" => node.clone(), "operation" => verb.as_str());
-        let outcomes = |verb: Verb| {
-            Family::new(answers(verb).iter().chain(&FAULTS).copied(), |outcome| {
-                let operation = verb.as_str();
-                metrics::counter!(OUTCOMES, "node" => node.clone(), "operation" => operation, "outcome" => outcome)
-            })
+        let answers = |operation: &'static str| {
+            let counter = |outcome: &'static str| {
+                metrics::counter!(NODE_OPERATIONS, labels(&[("operation", operation), ("outcome", outcome)]))
+            };
+            // No node refuses a release.
+            let refused = if operation == "release" { Counter::noop() } else { counter("refused") };
+            Answers { ok: counter("ok"), refused, failed: counter("failed") }
         };
-        Self { round_trips: Verb::ALL.map(round_trip), outcomes: Verb::ALL.map(outcomes), up, quarantined }
+        Self {
+            round_trip: metrics::histogram!(ROUND_TRIP, labels(&[])),
+            operations: OPERATIONS.map(answers),
+            faults: REASONS.map(|reason| metrics::counter!(NODE_FAULTS, labels(&[("reason", reason)]))),
+            up,
+            quarantined,
+        }
     }
 
     pub(super) fn answered(&self, verb: Verb, reply: Result<&Outcome, FaultKind>) {
-        self.outcomes[verb as usize].count(reply.map_or_else(FaultKind::as_str, Outcome::as_str));
+        let answers = &self.operations[operation(verb)];
+        match reply {
+            Ok(outcome) if refused(outcome) => answers.refused.increment(1),
+            Ok(_) => answers.ok.increment(1),
+            Err(fault) => {
+                answers.failed.increment(1);
+                self.faults[reason(fault)].increment(1);
+            }
+        }
     }
 
-    pub(super) fn round_trip(&self, verb: Verb, took: Duration) {
-        self.round_trips[verb as usize].record(took);
+    pub(super) fn round_trip(&self, took: Duration) {
+        self.round_trip.record(took);
     }
 
     pub(super) fn up(&self, up: bool) {
@@ -87,41 +118,5 @@ impl NodeMeters {
 
     pub(super) fn quarantined(&self, quarantined: bool) {
         self.quarantined.set(if quarantined { 1.0 } else { 0.0 });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_answer_has_a_counter() {
-        let meters = NodeMeters::new(&"redis://eu:6379".into());
-        let counted = |verb: Verb, outcome| meters.outcomes[verb as usize].get(outcome).is_some();
-        let faults = [
-            FaultKind::Down,
-            FaultKind::Quarantined,
-            FaultKind::Unlisted,
-            FaultKind::Unfit,
-            FaultKind::Overloaded,
-            FaultKind::Timeout,
-            FaultKind::Closed,
-            FaultKind::Busy,
-            FaultKind::Rejected,
-            FaultKind::Garbled,
-            FaultKind::Doubted,
-        ];
-        for verb in Verb::ALL {
-            assert!(faults.iter().all(|fault| counted(verb, fault.as_str())), "{verb:?}");
-        }
-        for (verb, outcome) in [
-            (Verb::Claim, Outcome::Granted { fence: 1 }),
-            (Verb::Renew, Outcome::Healed),
-            (Verb::Release, Outcome::Released { held: 1 }),
-            (Verb::Inspect, Outcome::Inspected(Vec::new())),
-            (Verb::Watch, Outcome::Watched { entries: Vec::new(), registered: true }),
-        ] {
-            assert!(counted(verb, outcome.as_str()), "{outcome:?}");
-        }
     }
 }

@@ -10,6 +10,7 @@ mod advice;
 mod batcher;
 #[cfg(test)]
 mod by_hand;
+mod choice;
 mod endpoint;
 mod flight;
 mod fred;
@@ -17,26 +18,31 @@ mod looks;
 mod messages;
 mod meters;
 mod pack;
+#[cfg(feature = "redis-rs")]
+mod redis_rs;
 mod registry;
 mod script;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+mod tls;
 #[cfg(feature = "unstable")]
 pub mod transport;
 #[cfg(not(feature = "unstable"))]
 #[allow(unreachable_pub, reason = "public for simulations only")]
 pub(crate) mod transport;
 mod wire;
+mod wording;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::SharedString;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use choice::Transport;
 pub use endpoint::Endpoint;
-pub(crate) use fred::Fred;
 pub(crate) use registry::Registry;
 
 use super::hint::Listener;
@@ -60,6 +66,8 @@ const QUEUE: usize = 4_096;
 /// What a node needs to know beside its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// The name of the quorum in metrics.
+    pub(crate) quorum: SharedString,
     /// For how long one command may take.
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
@@ -374,7 +382,7 @@ impl RedisNode {
             roster: None,
         };
         let state = Mutex::new(state);
-        let meters = NodeMeters::new(&label);
+        let meters = NodeMeters::new(&settings.quorum, &label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
@@ -388,8 +396,14 @@ impl RedisNode {
     /// # Errors
     /// `Config` if the address is none.
     #[cfg(feature = "unstable")]
-    pub fn alone(address: &str, host: Arc<dyn Host>, listener: Arc<dyn Listener>) -> crate::error::Result<Self> {
+    pub fn alone(
+        address: &str,
+        transport: Transport,
+        host: Arc<dyn Host>,
+        listener: Arc<dyn Listener>,
+    ) -> crate::error::Result<Self> {
         let settings = Settings {
+            quorum: "default".into(),
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
             counts: Counts::Always,
@@ -399,7 +413,7 @@ impl RedisNode {
             channel: crate::node::hint::channel("").into(),
             listener,
         };
-        let dialer = Arc::new(Fred::new(Endpoint::parse(address)?));
+        let dialer = transport.dialer(Endpoint::parse(address)?);
         Ok(Self::new(0, dialer, settings, host, Arc::new(Registry::new(1))))
     }
 }

@@ -143,6 +143,7 @@ fn guarded(script: &Arc<Script>, listener: Arc<Missed>, max_ttl: Duration) -> Re
 pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl: Duration) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let settings = Settings {
+        quorum: "default".into(),
         timeout: SECOND,
         max_ttl,
         counts: Counts::Always,

@@ -40,7 +40,7 @@ impl Stage {
         let servers = Servers::start(usize::from(args.masters))?;
         let ports = latency::apart(&servers.ports(), &args.latency)?;
         let round_trips = ports.iter().map(|&port| Ok(latency::measured(port)?[2])).collect::<Result<_, Failure>>()?;
-        Ok(Self { servers, settings: unguarded(&ports), round_trips })
+        Ok(Self { servers, settings: unguarded(&ports, Some(args.transport)), round_trips })
     }
 
     async fn measure(&self, args: &Contention) -> Result<Summary, Failure> {

@@ -27,7 +27,7 @@ const UNDER_WAY: usize = 4_096;
 
 pub(super) async fn measured(args: &Keys) -> Outcome {
     let servers = Servers::start(usize::from(args.masters))?;
-    let quorum = connected(&servers.ports()).await?;
+    let quorum = connected(&servers.ports(), None).await?;
     let mut watch = Watch::begin(&servers.ports())?;
     let used = used(&quorum, args, &mut watch).await?;
     watch.look()?;

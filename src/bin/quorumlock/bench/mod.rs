@@ -1,16 +1,24 @@
-//! `quorumlock bench`: what can be measured, each over servers of its own.
+//! `quorumlock bench`: what can be measured, over servers of its own or over the user's nodes.
 
 mod contention;
 mod cost;
+mod distance;
+mod faults;
 mod keys;
+mod leases;
 mod probe;
+mod progress;
+mod samples;
 mod sections;
 mod summary;
+mod target;
+mod throughput;
+mod uncontended;
 pub(crate) mod worker;
 
 use std::time::Duration;
 
-use quorumlock::{Quorum, QuorumLock};
+use quorumlock::{Quorum, QuorumLock, Transport};
 
 use crate::cli::bench::Bench;
 use crate::demo::all_vote;
@@ -34,6 +42,11 @@ pub(crate) async fn bench(args: Bench) -> Outcome {
 
 async fn measured(args: Bench) -> Outcome {
     match args {
+        Bench::Uncontended(args) => uncontended::measured(&args).await,
+        Bench::Throughput(args) => throughput::measured(&args).await,
+        Bench::Distance(args) => distance::measured(&args).await,
+        Bench::Faults(args) => faults::measured(&args).await,
+        Bench::Leases(args) => leases::measured(&args).await,
         Bench::Contention(args) => contention::measured(&args).await,
         Bench::Cost(args) => cost::measured(&args).await,
         Bench::Keys(args) => keys::measured(&args).await,
@@ -42,13 +55,13 @@ async fn measured(args: Bench) -> Outcome {
 
 /// How to reach servers of our own. They are new and nobody else's: the restart guard would only
 /// make clients wait.
-fn unguarded(ports: &[u16]) -> Settings {
-    Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), ..Settings::default() }
+fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
+    Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }
 
 /// A quorum over these servers, all of which vote.
-async fn connected(ports: &[u16]) -> Result<Quorum, Failure> {
-    let quorum = unguarded(ports).builder().connect().await?;
+async fn connected(ports: &[u16], transport: Option<Transport>) -> Result<Quorum, Failure> {
+    let quorum = unguarded(ports, transport).builder().connect().await?;
     all_vote(&quorum, SETTLE).await;
     Ok(quorum)
 }

@@ -122,7 +122,10 @@ async fn watched(
 fn totals(counters: &Counters) -> BTreeMap<String, u64> {
     let mut totals = BTreeMap::new();
     counters.each(|key, count| {
-        let labels = key.labels().filter(|label| label.key() != "node").map(|label| format!(" {}", label.value()));
+        let labels = key
+            .labels()
+            .filter(|label| !matches!(label.key(), "quorum" | "node"))
+            .map(|label| format!(" {}", label.value()));
         *totals.entry(format!("{}{}", key.name(), labels.collect::<String>())).or_default() += count;
     });
     totals

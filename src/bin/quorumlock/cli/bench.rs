@@ -3,12 +3,27 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use quorumlock::Transport;
 
 use super::Nodes;
 use crate::duration;
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
+    /// How long an acquisition and a release take while nobody else wants the lock. Over the nodes that
+    /// are given, or servers of its own
+    Uncontended(Uncontended),
+    /// How many locks a second one process acquires and releases, by the number of tasks. Over the nodes
+    /// that are given, or servers of its own
+    Throughput(Throughput),
+    /// What a lock takes, as a multiple of the round trip to the node that completes a quorum. Over the
+    /// nodes that are given, or servers of its own at chosen distances
+    Distance(Distance),
+    /// How much slower locks are while nodes are stopped and killed. Over servers of its own alone
+    Faults(Faults),
+    /// Holds many locks for a time: what keeping them costs, and whether one is lost. Over the nodes that
+    /// are given, or servers of its own
+    Leases(Leases),
     /// Workers in several processes take turns at one lock
     Contention(Contention),
     /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET
@@ -16,6 +31,92 @@ pub(crate) enum Bench {
     Cost(Cost),
     /// What nodes keep of names that are used once
     Keys(Keys),
+}
+
+// Over which nodes. (A comment of documentation would replace what is said of the subcommand.)
+#[derive(Args)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// How many servers to start on loopback where no nodes are given
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) masters: u8,
+}
+
+#[derive(Args)]
+pub(crate) struct Uncontended {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How many acquisitions with their releases: of one name, and as many of another name each time
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) pairs: u32,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Throughput {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How many tasks, each with a name of its own; each number is measured
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) tasks: Vec<u32>,
+    /// How long to measure each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Distance {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The round trip to every server of its own, or to each. Nodes that are given are as far as they are
+    #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', default_value = "80ms,2ms,160ms,12ms,40ms", value_parser = duration::parse)]
+    pub(crate) latency: Vec<Duration>,
+    /// How many acquisitions with their releases
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) pairs: u32,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Faults {
+    /// How many servers
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=64))]
+    pub(crate) masters: u8,
+    /// Up to how many of them fail together [default: as many as the others can do without]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=31))]
+    pub(crate) failing: Option<u8>,
+    /// How long to measure healthy nodes, and as long each fault
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Leases {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How many locks
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) leases: u32,
+    /// For how long the nodes hold each unless it is renewed [default: 30s, or QUORUMLOCK_TTL]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to hold them once all are acquired. Renewals come every third of the ttl
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]
@@ -38,6 +139,10 @@ pub(crate) struct Contention {
     /// The round trip to every server, or to each
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
+    /// The client library to reach the servers with: fred, or redis-rs where this command was built
+    /// with the feature redis-rs
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) transport: Transport,
     /// Nobody waits in a queue: each asks at random times, and the lucky one gets the lock
     #[arg(long)]
     pub(crate) unfair: bool,

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 /// A counter that refuses tokens that are not greater than the highest it has seen.
 pub(super) struct Counter {
     file: PathBuf,
@@ -26,13 +29,14 @@ impl Counter {
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
     }
 
-    /// Enters the section: the file system makes this file for one at a time. `None` if somebody is
-    /// inside.
-    pub(super) fn enter(&self) -> io::Result<Option<Inside<'_>>> {
-        match fs::File::create_new(&self.inside) {
-            Ok(_) => Ok(Some(Inside(self))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-            Err(error) => Err(error),
+    /// Enters the section: the kernel locks this file for one at a time, and unlocks it where that
+    /// one is killed. `None` if somebody is inside.
+    pub(super) fn enter(&self) -> io::Result<Option<Inside>> {
+        let file = fs::File::options().create(true).append(true).open(&self.inside)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Inside(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -63,14 +67,9 @@ impl Counter {
     }
 }
 
-/// Being inside, until this is dropped.
-pub(super) struct Inside<'a>(&'a Counter);
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0.inside);
-    }
-}
+/// Being inside, until this is dropped: closing the file unlocks it.
+#[derive(Debug)]
+pub(super) struct Inside(#[expect(dead_code, reason = "kept open")] fs::File);
 
 #[cfg(test)]
 mod tests {

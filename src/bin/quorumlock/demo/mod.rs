@@ -2,6 +2,7 @@
 //! half-way.
 
 mod counter;
+pub(crate) mod service;
 mod summary;
 mod view;
 mod votes;
@@ -44,7 +45,7 @@ const VICTIM: usize = 1;
 
 pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
-    exporter::serve(args.metrics.as_deref())?;
+    exporter::start(args.metrics.as_deref(), None)?;
     let mut stage = Stage::set(&args)?;
     let quorum = stage.settings.builder().connect().await?;
     let show = tokio::select! {
@@ -135,14 +136,19 @@ impl Stage {
 /// Waits for a quorum of voting nodes, and a little for the others.
 async fn ready(quorum: &Quorum) -> Result<(), Failure> {
     all_vote(quorum, SETTLE).await;
-    let nodes = quorum.nodes();
-    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    if votes > nodes.len() / 2 {
+    if votes(quorum) {
         return Ok(());
     }
+    let nodes = quorum.nodes();
     let said = nodes.iter().map(|node| format!("{}: {}", node.node, node.state));
     let said = output::explained_once(said).join("\n  ");
     Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:\n  {said}")))
+}
+
+/// Whether a quorum of nodes votes.
+fn votes(quorum: &Quorum) -> bool {
+    let nodes = quorum.nodes();
+    nodes.iter().filter(|node| node.state == NodeState::Up).count() > nodes.len() / 2
 }
 
 /// Waits until all nodes vote, but no longer than `patience`.

@@ -27,8 +27,8 @@ pub(super) fn tally(counters: &Counters) -> Tally {
         let (Some(node), Some(outcome), true) = (label(key, "node"), label(key, "outcome"), claims) else { return };
         let votes = tally.entry(node.to_owned()).or_default();
         match outcome {
-            "granted" => votes.granted += count,
-            "held" | "stale" | "reserved" => votes.refused += count,
+            "ok" => votes.granted += count,
+            "refused" => votes.refused += count,
             _ => votes.missing += count,
         }
     });

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -29,8 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// After a failure, so that a quorum that is down is not asked at full speed.
 const PAUSE: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(200);
-/// One section in so many takes a millisecond longer, so that an overlap would be seen.
-const LINGER: u64 = 10;
 
 /// What the workers of a process have done so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -67,10 +64,11 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
     let stop = end_of_input();
     let quorum = Settings::with_nodes(&args.nodes)?.builder().ttl(args.ttl).connect().await?;
     all_vote(&quorum, TIMEOUT).await;
-    let report = Rc::new(RefCell::new(Report::default()));
-    let workers = (0..args.workers).map(|number| contend(&quorum, &args.folder, number, &report, &stop));
+    let report = RefCell::new(Report::default());
+    let workers =
+        Workers { quorum: &quorum, lock: LOCK, folder: &args.folder, pace: Pace::BUSY, stop, report: &report };
     tokio::select! {
-        done = join_all(workers) => done.into_iter().collect::<io::Result<()>>()?,
+        done = workers.contend(args.workers) => done?,
         told = telling(&report, &counters) => told?,
     }
     quorum.shutdown(Duration::from_secs(1)).await;
@@ -78,58 +76,112 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Acquires, enters, increments and releases, until told to stop.
-async fn contend(
-    quorum: &Quorum,
-    folder: &Path,
-    number: u32,
-    report: &RefCell<Report>,
-    stop: &watch::Receiver<bool>,
-) -> io::Result<()> {
-    let counter = Counter::new(folder, &format!("{}-{number}", std::process::id()));
-    let lock = quorum.lock(LOCK);
-    let mut stopped = stop.clone();
-    while !*stop.borrow() {
-        let acquired = tokio::select! {
-            biased;
-            _ = stopped.wait_for(|stop| *stop) => break,
-            acquired = timed(&lock) => acquired,
-        };
-        let Some((guard, took)) = acquired else {
-            report.borrow_mut().failed += 1;
-            sleep(PAUSE).await;
-            continue;
-        };
-        report.borrow_mut().latencies.record(took);
-        section(&guard, &counter, report).await?;
+/// How workers spend their time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// How long a section takes,
+    pub(super) usual: Duration,
+    /// but the last one of so many,
+    pub(super) one_in: u64,
+    /// which takes so long.
+    pub(super) long: Duration,
+    /// What passes between two sections of a worker.
+    pub(super) pause: Duration,
+}
+
+impl Pace {
+    /// Turns at the lock without a rest. One section in ten takes a millisecond, so that an overlap
+    /// would be seen.
+    const BUSY: Self =
+        Self { usual: Duration::ZERO, one_in: 10, long: Duration::from_millis(1), pause: Duration::ZERO };
+
+    /// How long the section after so many takes.
+    const fn section(&self, after: u64) -> Duration {
+        if (after + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
+    }
+}
+
+/// Workers of one process.
+pub(super) struct Workers<'a> {
+    pub(super) quorum: &'a Quorum,
+    /// The lock's name.
+    pub(super) lock: &'a str,
+    /// Where the counter is.
+    pub(super) folder: &'a Path,
+    pub(super) pace: Pace,
+    pub(super) stop: watch::Receiver<bool>,
+    pub(super) report: &'a RefCell<Report>,
+}
+
+impl Workers<'_> {
+    /// So many workers acquire, enter, increment and release, until told to stop.
+    pub(super) async fn contend(&self, count: u32) -> io::Result<()> {
+        join_all((0..count).map(|number| self.work(number))).await.into_iter().collect()
+    }
+
+    async fn work(&self, number: u32) -> io::Result<()> {
+        // Containers that share the folder may share process numbers.
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let counter = Counter::new(self.folder, &format!("{host}-{}-{number}", std::process::id()));
+        let lock = self.quorum.lock(self.lock);
+        let mut stop = self.stop.clone();
+        while !*self.stop.borrow() {
+            let acquired = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                acquired = timed(&lock) => acquired,
+            };
+            match acquired {
+                Some((guard, took)) => self.hold(guard, took, &counter).await?,
+                None => self.failed().await,
+            }
+            rest(self.pace.pause).await;
+        }
+        Ok(())
+    }
+
+    async fn failed(&self) {
+        self.report.borrow_mut().failed += 1;
+        sleep(PAUSE).await;
+    }
+
+    async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
+        self.report.borrow_mut().latencies.record(took);
+        self.section(&guard, counter).await?;
         // A release that no quorum confirmed is unclear, and not a loss.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
-            report.borrow_mut().lost += 1;
+            self.report.borrow_mut().lost += 1;
         }
+        Ok(())
     }
-    Ok(())
+
+    /// What happens under the lock. The witness is asked first: whoever is inside already is an
+    /// overlap.
+    async fn section(&self, guard: &LockGuard, counter: &Counter) -> io::Result<()> {
+        let inside = counter.enter()?;
+        self.report.borrow_mut().overlaps += u64::from(inside.is_none());
+        let takes = self.pace.section(self.report.borrow().sections);
+        rest(takes).await;
+        match counter.increment(guard.token())? {
+            Increment::Done => self.report.borrow_mut().sections += 1,
+            Increment::OldToken => self.report.borrow_mut().rejected_tokens += 1,
+        }
+        drop(inside);
+        Ok(())
+    }
+}
+
+/// Not even a turn of the scheduler, where there is nothing to wait for.
+async fn rest(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
+    }
 }
 
 async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
     let began = Instant::now();
     let guard = lock.acquire(TIMEOUT).await.ok()?;
     Some((guard, began.elapsed()))
-}
-
-/// What happens under the lock. The witness is asked first: whoever is inside already is an
-/// overlap.
-async fn section(guard: &LockGuard, counter: &Counter, report: &RefCell<Report>) -> io::Result<()> {
-    let inside = counter.enter()?;
-    report.borrow_mut().overlaps += u64::from(inside.is_none());
-    if report.borrow().sections.is_multiple_of(LINGER) {
-        sleep(Duration::from_millis(1)).await;
-    }
-    match counter.increment(guard.token())? {
-        Increment::Done => report.borrow_mut().sections += 1,
-        Increment::OldToken => report.borrow_mut().rejected_tokens += 1,
-    }
-    drop(inside);
-    Ok(())
 }
 
 /// Tells how things are, for ever.

@@ -135,7 +135,9 @@ async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() 
     let mut stage = Stage::guarded(60 * SECOND);
     stage.admit().await;
     stage.confirm("run").await;
-    let quarantined = |value| told.render().contains(&format!("node_quarantined{{node=\"redis://hand\"}} {value}\n"));
+    let quarantined = |value| {
+        told.render().contains(&format!("node_quarantined{{quorum=\"default\",node=\"redis://hand\"}} {value}\n"))
+    };
     for (time, doubted) in [(1_000_000, 0), (100_000_000, 1)] {
         assert!(quarantined(0));
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();

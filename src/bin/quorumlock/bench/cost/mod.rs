@@ -9,13 +9,13 @@ mod plain;
 mod spent;
 mod summary;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join_all};
-use quorumlock::Quorum;
+use quorumlock::{Quorum, Transport};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
@@ -23,6 +23,7 @@ use super::probe::Probe;
 use super::{connected, pair};
 use crate::cli::bench::Cost;
 use crate::failure::{Failure, Outcome};
+use crate::histogram::Histogram;
 use crate::output;
 use crate::servers::Servers;
 use counts::Counts;
@@ -48,23 +49,26 @@ pub(super) async fn measured(args: &Cost) -> Outcome {
     for _ in 0..turns {
         rounds.push(stage.round(args.pairs.div_ceil(turns)).await?);
     }
-    stage.quorum.shutdown(Duration::from_secs(1)).await;
+    join_all(stage.quorums.iter().map(|(_, quorum)| quorum.shutdown(Duration::from_secs(1)))).await;
     let (nodes, connections) = (stage.probes.len(), stage.plain.len());
     Summary { rounds, nodes, tasks: args.tasks, connections }.told(args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Servers of our own, and both clients.
+/// Servers of our own, and all clients.
 struct Stage {
     /// Gone with this.
     _servers: Servers,
-    quorum: Quorum,
+    /// One over each transport.
+    quorums: Vec<(Transport, Quorum)>,
     /// The hand-written one, once for each connection that its crowd has to a node.
     plain: Vec<Plain>,
     probes: Vec<Probe>,
     tasks: u32,
     /// How many names and owners that are used once there were.
     used: Cell<u64>,
+    /// How long pairs took in this turn.
+    latencies: RefCell<Histogram>,
 }
 
 impl Stage {
@@ -72,17 +76,21 @@ impl Stage {
         let servers = Servers::start(usize::from(args.masters))?;
         let ports = servers.ports();
         let probes = ports.iter().map(|&port| Probe::connect(port)).collect::<Result<_, _>>()?;
-        let quorum = connected(&ports).await?;
+        let connected = Transport::ALL
+            .iter()
+            .map(async |&transport| Ok::<_, Failure>((transport, connected(&ports, Some(transport)).await?)));
+        let quorums = try_join_all(connected).await?;
         let connections = 0..args.connections.min(args.tasks);
         let plain = try_join_all(connections.map(|_| Plain::connect(&ports))).await?;
-        Ok(Self { _servers: servers, quorum, plain, probes, tasks: args.tasks, used: Cell::new(0) })
+        let (used, latencies) = (Cell::new(0), RefCell::default());
+        Ok(Self { _servers: servers, quorums, plain, probes, tasks: args.tasks, used, latencies })
     }
 
     /// Each phase once, with so many pairs.
     async fn round(&mut self, pairs: u32) -> Result<Round, Failure> {
         let mut round = Round::default();
-        for (phase, spent) in Phase::ALL.into_iter().zip(&mut round.0) {
-            *spent = self.turn(phase, pairs).await?;
+        for (phase, spent) in &mut round.0 {
+            *spent = self.turn(*phase, pairs).await?;
         }
         Ok(round)
     }
@@ -92,21 +100,26 @@ impl Stage {
         let each = pairs.div_ceil(tasks);
         self.work(phase, each.div_ceil(WARM_UP)).await?;
         let before = self.settled().await?;
+        self.latencies.take();
         let (began, client) = (Instant::now(), client_cpu());
         self.work(phase, each).await?;
+        let latencies = self.latencies.take();
         let (took, client) = (began.elapsed(), client_cpu().saturating_sub(client));
         let after = self.settled().await?;
         let nodes = after.into_iter().zip(&before).map(|(after, before)| after - before).collect();
-        Ok(Spent { pairs: u64::from(each) * u64::from(tasks), took, client, nodes })
+        Ok(Spent { pairs: u64::from(each) * u64::from(tasks), took, client, latencies, nodes })
     }
 
     /// So many pairs of each task, one after another.
     async fn work(&self, phase: Phase, each: u32) -> Result<(), Failure> {
         let tasks = 0..self.tasks;
         match phase {
-            Phase::Alone => self.again("alone", each).await?,
-            Phase::Fresh => self.fresh(each).await?,
-            Phase::Crowd => drop(try_join_all(tasks.map(async |task| self.again(&of(task), each).await)).await?),
+            Phase::Alone(transport) => self.again(transport, "alone", each).await?,
+            Phase::Fresh(transport) => self.fresh(transport, each).await?,
+            Phase::Crowd(transport) => {
+                let crowd = tasks.map(async |task| self.again(transport, &of(task), each).await);
+                drop(try_join_all(crowd).await?);
+            }
             Phase::Plain => self.plain[0].drive(self.plainly(0, "plain", each)).await?,
             Phase::PlainCrowd => {
                 let connections = 0..self.plain.len();
@@ -116,19 +129,32 @@ impl Stage {
         Ok(())
     }
 
-    async fn again(&self, name: &str, pairs: u32) -> Result<(), Failure> {
-        let lock = self.quorum.lock(name);
+    async fn again(&self, transport: Transport, name: &str, pairs: u32) -> Result<(), Failure> {
+        let lock = self.over(transport)?.lock(name);
         for _ in 0..pairs {
-            pair(&lock).await?;
+            self.timed(pair(&lock)).await?;
         }
         Ok(())
     }
 
-    async fn fresh(&self, pairs: u32) -> Result<(), Failure> {
+    async fn fresh(&self, transport: Transport, pairs: u32) -> Result<(), Failure> {
+        let quorum = self.over(transport)?;
         for _ in 0..pairs {
-            pair(&self.quorum.lock(format!("fresh/{}", self.once()))).await?;
+            self.timed(pair(&quorum.lock(format!("fresh/{}", self.once())))).await?;
         }
         Ok(())
+    }
+
+    fn over(&self, transport: Transport) -> Result<&Quorum, Failure> {
+        let quorum = self.quorums.iter().find_map(|(over, quorum)| (*over == transport).then_some(quorum));
+        quorum.ok_or_else(|| Failure::internal(format!("no quorum is over {transport}")))
+    }
+
+    async fn timed<T>(&self, pair: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let done = pair.await;
+        self.latencies.borrow_mut().record(began.elapsed());
+        done
     }
 
     /// The tasks that share a connection.
@@ -140,7 +166,8 @@ impl Stage {
 
     async fn plainly(&self, connection: usize, key: &str, pairs: u32) {
         for _ in 0..pairs {
-            self.plain[connection].pair(key, &format!("{:020}", self.once())).await;
+            let owner = format!("{:020}", self.once());
+            self.timed(self.plain[connection].pair(key, &owner)).await;
         }
     }
 

@@ -10,8 +10,20 @@ use super::spent::{Phase, Round, Spent};
 use crate::failure::Failure;
 use crate::output::{self, grouped, table};
 
-const HEADING: [&str; 7] =
-    ["phase", "pairs a second", "node CPU", "of plain", "commands a node", "client CPU", "of plain"];
+const HEADING: [&str; 9] =
+    ["phase", "pairs a second", "p50", "p99", "node CPU", "of plain", "commands a node", "client CPU", "of plain"];
+
+/// One figure of what was spent.
+type Figure = fn(&Spent) -> f64;
+
+/// What transports are compared by.
+const FIGURES: [(&str, Figure); 4] = [
+    ("p50", |spent| spent.latency(0.5)),
+    ("p99", |spent| spent.latency(0.99)),
+    ("client CPU", Spent::client_cpu),
+    ("node CPU", Spent::node_cpu),
+];
+const COMPARED: [&str; 5] = ["of fred", FIGURES[0].0, FIGURES[1].0, FIGURES[2].0, FIGURES[3].0];
 
 pub(super) struct Summary {
     pub(super) rounds: Vec<Round>,
@@ -37,10 +49,23 @@ impl Summary {
 
     fn lines(&self) -> Vec<String> {
         let total = self.total();
-        let mut lines = table(&HEADING, &Phase::ALL.map(|phase| self.row(phase, &total)));
+        let rows: Vec<_> = total.0.iter().map(|(phase, spent)| self.row(*phase, spent, &total)).collect();
+        let mut lines = table(&HEADING, &rows);
         lines.push(String::new());
         lines.extend(self.explained());
+        let others: Vec<_> = Phase::all().into_iter().filter_map(|phase| self.compared(phase, &total)).collect();
+        if !others.is_empty() {
+            lines.push(String::new());
+            lines.extend(table(&COMPARED, &others));
+        }
         lines
+    }
+
+    /// A phase over another transport than the default one, as multiples of the same over that.
+    fn compared(&self, phase: Phase, total: &Round) -> Option<Vec<String>> {
+        let other = phase.by_default()?;
+        let figures = FIGURES.map(|(_, figure)| self.spread(|round| round.to(phase, other, figure), total));
+        Some([phase.name()].into_iter().chain(figures).collect())
     }
 
     fn explained(&self) -> [String; 3] {
@@ -50,17 +75,18 @@ impl Summary {
             many => format!("{} connections", grouped(many as u64)),
         };
         [
-            "Per pair: one acquisition and its release. CPU in microseconds, of this process and of all nodes together.".to_owned(),
+            "Per pair: one acquisition and its release. Times in microseconds; CPU of this process and of all nodes together.".to_owned(),
             format!("A crowd is {tasks} tasks with a name each; the plain one has {connections} to each of {nodes} nodes."),
             format!("In brackets: lowest and highest of {rounds} rounds. Commands include those that scripts call."),
         ]
     }
 
-    fn row(&self, phase: Phase, total: &Round) -> Vec<String> {
-        let spent = total.of(phase);
+    fn row(&self, phase: Phase, spent: &Spent, total: &Round) -> Vec<String> {
         vec![
-            phase.name().to_owned(),
+            phase.name(),
             grouped(spent.rate() as u64),
+            format!("{:.0}", spent.latency(0.5)),
+            format!("{:.0}", spent.latency(0.99)),
             format!("{:.1}", spent.node_cpu()),
             self.multiple(phase, total, Spent::node_cpu),
             format!("{:.2}", spent.commands()),
@@ -69,38 +95,48 @@ impl Summary {
         ]
     }
 
-    fn multiple(&self, phase: Phase, total: &Round, figure: fn(&Spent) -> f64) -> String {
-        let Some(all) = total.to_floor(phase, figure) else { return String::new() };
-        let (least, most) = self
-            .by_round(phase, figure)
-            .into_iter()
-            .fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
+    fn multiple(&self, phase: Phase, total: &Round, figure: Figure) -> String {
+        self.spread(|round| round.to_floor(phase, figure), total)
+    }
+
+    /// A ratio of all rounds together, and the lowest and the highest of one.
+    fn spread(&self, ratio: impl Fn(&Round) -> Option<f64>, total: &Round) -> String {
+        let Some(all) = ratio(total) else { return String::new() };
+        let rounds = self.rounds.iter().filter_map(ratio);
+        let (least, most) = rounds.fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
         format!("{all:.2} ({least:.2} to {most:.2})")
     }
 
-    fn by_round(&self, phase: Phase, figure: fn(&Spent) -> f64) -> Vec<f64> {
+    fn by_round(&self, phase: Phase, figure: Figure) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| round.to_floor(phase, figure)).collect()
     }
 
     fn json(&self) -> Value {
         let total = self.total();
-        let phases = Phase::ALL.map(|phase| (phase.name().replace(' ', "_"), self.phase_json(phase, &total)));
+        let phases = total
+            .0
+            .iter()
+            .map(|(phase, spent)| (phase.name().replace([' ', '-'], "_"), self.phase_json(*phase, spent, &total)));
         json!({
             "nodes": self.nodes,
             "tasks": self.tasks,
             "plain_connections": self.connections,
             "rounds": self.rounds.len(),
-            "phases": phases.into_iter().collect::<Map<_, _>>(),
+            "phases": phases.collect::<Map<_, _>>(),
         })
     }
 
-    fn phase_json(&self, phase: Phase, total: &Round) -> Value {
-        let spent = total.of(phase);
+    fn phase_json(&self, phase: Phase, spent: &Spent, total: &Round) -> Value {
+        let to_default = |figure| phase.by_default().and_then(|other| total.to(phase, other, figure)).map(rounded);
+        let compared = FIGURES.map(|(name, figure)| (name.to_lowercase().replace(' ', "_"), to_default(figure)));
         let rounds = |figure| self.by_round(phase, figure).into_iter().map(rounded).collect::<Vec<_>>();
         json!({
             "pairs": spent.pairs,
             "seconds": rounded(spent.took.as_secs_f64()),
             "pairs_per_second": rounded(spent.rate()),
+            "p50_us": rounded(spent.latency(0.5)),
+            "p99_us": rounded(spent.latency(0.99)),
+            "to_fred": phase.by_default().map(|_| compared.into_iter().collect::<BTreeMap<_, _>>()),
             "node_cpu_us": rounded(spent.node_cpu()),
             "node_cpu_to_plain": total.to_floor(phase, Spent::node_cpu).map(rounded),
             "node_cpu_to_plain_by_round": rounds(Spent::node_cpu),
@@ -127,15 +163,24 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    use quorumlock::Transport;
+
     fn spent(pairs: u64, cpu: u64) -> Spent {
         let node = Counts { commands: [("get".to_owned(), 4 * pairs)].into(), cpu: Duration::from_micros(cpu) };
-        Spent { pairs, took: Duration::from_secs(1), client: Duration::from_micros(2 * cpu), nodes: vec![node; 5] }
+        let (took, client, nodes) = (Duration::from_secs(1), Duration::from_micros(2 * cpu), vec![node; 5]);
+        Spent { pairs, took, client, nodes, ..Spent::default() }
     }
 
     fn round(alone: u64, plain: u64) -> Round {
         let mut round = Round::default();
-        round.0[Phase::Alone as usize] = spent(10, alone);
-        round.0[Phase::Plain as usize] = spent(10, plain);
+        for (phase, cost) in &mut round.0 {
+            *cost = match phase {
+                Phase::Alone(Transport::Fred) => spent(10, alone),
+                Phase::Plain => spent(10, plain),
+                // All that is over another transport, and crowds.
+                _ => spent(10, 2 * alone),
+            };
+        }
         round
     }
 
@@ -146,6 +191,17 @@ mod tests {
         assert_eq!((&said["node_cpu_us"], &said["commands"]), (&json!(100.0), &json!(4.0)), "of 20 pairs: {said}");
         assert_eq!((&said["node_cpu_to_plain"], &said["client_cpu_to_plain"]), (&json!(2.0), &json!(2.0)));
         assert_eq!(said["node_cpu_to_plain_by_round"], json!([3.0, 1.0]));
+    }
+
+    #[cfg(feature = "redis-rs")]
+    #[test]
+    fn what_another_transport_costs_is_told_as_a_multiple_of_the_default_one() {
+        let summary = Summary { rounds: vec![round(300, 100), round(100, 100)], nodes: 5, tasks: 1, connections: 1 };
+        let said = &summary.json()["phases"]["alone_redis_rs"];
+        assert_eq!((&said["to_fred"]["client_cpu"], &said["to_fred"]["p50"]), (&json!(2.0), &Value::Null), "{said}");
+        assert_eq!(summary.json()["phases"]["alone"]["to_fred"], Value::Null);
+        let lines = summary.lines();
+        assert!(lines.iter().any(|line| line.starts_with("alone redis-rs") && line.contains("2.00 (2.00 to 2.00)")));
     }
 
     #[test]

@@ -1,0 +1,108 @@
+//! What operations cost, counted rather than timed: for `scripts/check-cost`, which compares it
+//! with what is recorded in `benches/cost.toml`.
+//!
+//! `lone N` makes N pairs of an acquisition and its release over five nodes in memory, and
+//! `crowd N` N pairs of each of 256 tasks over five servers that answer at once. Both do the same
+//! in each run: one thread, a clock that stands still, and random numbers from a fixed seed. The
+//! script runs them under valgrind with two numbers, and what both have in common falls out. `crowd`
+//! prints how many script calls there were at all nodes.
+//!
+//! `times` prints what the core takes on this machine, which no check compares.
+//!
+//! `commands` prints how many commands and script calls one server carries out for each operation,
+//! by the server's own count.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "this is a benchmark"
+)]
+
+mod commands;
+mod host;
+mod instant;
+mod times;
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::Quorum;
+use quorumlock::host::Host;
+use quorumlock::node::redis::transport::Dialer;
+use quorumlock::node::{MemoryNode, Node};
+
+use host::Still;
+use instant::Instant;
+
+const NODES: usize = 5;
+const TASKS: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let what = arguments.next();
+    let pairs = arguments.next().map_or(100, |number| number.parse().expect("how many pairs"));
+    match what.as_deref() {
+        Some("lone") => still(lone(pairs)),
+        Some("crowd") => still(crowd(pairs)),
+        Some("commands") => real(commands::told()),
+        Some("times") => real(times::told()),
+        // As `cargo bench` calls it: each of them once.
+        None => {
+            still(lone(pairs));
+            still(crowd(1));
+            real(commands::told());
+            real(times::told());
+        }
+        Some(other) => panic!("lone N, crowd N, commands or times, and not {other}"),
+    }
+}
+
+/// On one thread, with a clock that moves only when there is nothing else to do.
+fn still(work: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap().block_on(work);
+}
+
+fn real(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+}
+
+async fn lone(pairs: usize) {
+    let host = Arc::new(Still::new());
+    let node = |number| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone())) };
+    let quorum = Quorum::builder().over(host.clone(), (0..NODES).map(node).collect()).unwrap();
+    again(&quorum, "lone", pairs).await;
+}
+
+async fn crowd(pairs: usize) {
+    let host: Arc<dyn Host> = Arc::new(Still::new());
+    let calls = Arc::new(AtomicU64::new(0));
+    let dialer = |number| -> Arc<dyn Dialer> { Arc::new(Instant::new(number, host.clone(), calls.clone())) };
+    let dialers = (0..NODES).map(dialer).collect();
+    let builder = Quorum::builder().max_ttl(Duration::ZERO);
+    let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
+    quorum.ready(PATIENCE).await.unwrap();
+    let task = |number| {
+        let quorum = quorum.clone();
+        tokio::spawn(async move { again(&quorum, &format!("crowd/{number}"), pairs).await })
+    };
+    let ended = join_all((0..TASKS).map(task)).await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    println!("{}", calls.load(Ordering::Relaxed));
+}
+
+/// Acquires and releases one name, so many times.
+async fn again(quorum: &Quorum, name: &str, pairs: usize) {
+    let lock = quorum.lock(name);
+    for _ in 0..pairs {
+        lock.acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    }
+}

@@ -1,0 +1,219 @@
+//! What is compared: locks, and floors. A floor sends what any of them must send at least, over one
+//! client library or none: one script call a node for an acquisition, one for a release, and the
+//! replies of a quorum end each.
+
+mod distributed_lock;
+mod fred_floor;
+mod hand;
+mod ours;
+mod redis_floor;
+mod rslock;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use distributed_lock::DistributedLock;
+use fred_floor::FredFloor;
+use hand::Hand;
+use ours::Ours;
+pub use ours::{Quorums, TTL};
+use redis_floor::RedisFloor;
+use rslock::Rslock;
+
+use crate::servers::Server;
+
+/// What goes wrong is only ever shown.
+pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Failed>;
+
+/// `SET` unless it is set. A script, since a lock that keeps more than an owner needs one.
+const ACQUIRE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
+/// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
+const RELEASE: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+/// The names under which all servers know both.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    pub acquire: String,
+    pub release: String,
+}
+
+impl Scripts {
+    /// Loads them into all servers.
+    ///
+    /// # Errors
+    /// Whatever a server says.
+    pub fn load(servers: &mut [Server]) -> io::Result<Self> {
+        let mut scripts = Self { acquire: String::new(), release: String::new() };
+        for server in servers {
+            scripts = Self { acquire: server.load(ACQUIRE)?, release: server.load(RELEASE)? };
+        }
+        Ok(scripts)
+    }
+}
+
+/// How long one may take to end.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// Which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Hand,
+    Redis,
+    Fred,
+    Ours,
+    Rslock,
+    DistributedLock,
+}
+
+impl Kind {
+    pub const ALL: [Self; 6] = [Self::Hand, Self::Redis, Self::Fred, Self::Ours, Self::Rslock, Self::DistributedLock];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hand => "floor, by hand",
+            Self::Redis => "floor, redis-rs",
+            Self::Fred => "floor, fred",
+            Self::Ours => "quorumlock",
+            Self::Rslock => "rslock",
+            Self::DistributedLock => "distributed-lock-redis",
+        }
+    }
+
+    /// Connects to these servers, all of which know the scripts of the floors.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; that it takes longer than `patience` too.
+    pub async fn connect(self, ports: &[u16], scripts: &Scripts, patience: Duration) -> Result<Lock> {
+        timeout(patience, self.connected(ports, scripts)).await.map_err(|_| "it does not connect")?
+    }
+
+    async fn connected(self, ports: &[u16], scripts: &Scripts) -> Result<Lock> {
+        Ok(match self {
+            Self::Hand => Lock::Hand(Hand::connect(ports, scripts).await?),
+            Self::Redis => Lock::Redis(RedisFloor::connect(ports, scripts).await?),
+            Self::Fred => Lock::Fred(FredFloor::connect(ports, scripts).await?),
+            Self::Ours => Lock::Ours(Ours::connect(ports).await?),
+            Self::Rslock => Lock::Rslock(Rslock::open(ports)),
+            Self::DistributedLock => Lock::DistributedLock(DistributedLock::connect(ports).await?),
+        })
+    }
+}
+
+/// One of them, connected.
+pub enum Lock {
+    Hand(Hand),
+    Redis(RedisFloor),
+    Fred(FredFloor),
+    Ours(Ours),
+    Rslock(Rslock),
+    DistributedLock(DistributedLock),
+}
+
+/// What an acquisition and its release took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    pub acquire: Duration,
+    pub release: Duration,
+}
+
+impl Took {
+    pub fn pair(self) -> Duration {
+        self.acquire + self.release
+    }
+}
+
+impl Lock {
+    /// Acquires and releases a name that nobody else wants. `number` is used once.
+    pub async fn pair(&self, name: &str, number: u64) -> Result<Took> {
+        match self {
+            Self::Hand(hand) => hand.pair(name, number).await,
+            Self::Redis(floor) => floor.pair(name, number).await,
+            Self::Fred(floor) => floor.pair(name, number).await,
+            Self::Ours(ours) => ours.pair(name).await,
+            Self::Rslock(lock) => lock.pair(name).await,
+            Self::DistributedLock(lock) => lock.pair(name).await,
+        }
+    }
+
+    /// Acquires a name that others want too. The floors do not wait.
+    pub async fn wanted(&self, name: &str) -> Result<Held> {
+        match self {
+            Self::Ours(ours) => Ok(Held::Ours(ours.wanted(name).await?)),
+            Self::Rslock(lock) => Ok(Held::Rslock(lock.wanted(name).await?)),
+            Self::DistributedLock(lock) => Ok(Held::DistributedLock(lock.wanted(name).await?)),
+            _ => Err("a floor does not wait for a lock".into()),
+        }
+    }
+
+    /// Does what `work` says. All but the hand-written floor have tasks that read and write in the
+    /// background; that one does both in here.
+    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
+        match self {
+            Self::Hand(hand) => hand.drive(work).await,
+            _ => work.await,
+        }
+    }
+
+    /// What names begin with: what one contender leaves behind for a while must not be in the way
+    /// of the next.
+    const fn prefix(&self) -> &'static str {
+        match self {
+            Self::Hand(_) => "hand",
+            Self::Redis(_) => "redis",
+            Self::Fred(_) => "fred",
+            Self::Ours(_) => "ours",
+            Self::Rslock(_) => "rslock",
+            Self::DistributedLock(_) => "distributed",
+        }
+    }
+
+    /// A name that no other contender has.
+    pub fn name(&self, of: impl std::fmt::Display) -> String {
+        format!("{}/{of}", self.prefix())
+    }
+
+    /// Ends it: no task or connection of it is left to disturb what is measured next.
+    pub async fn close(self) {
+        let closed = async {
+            match self {
+                Self::Ours(ours) => ours.close().await,
+                Self::Fred(floor) => floor.close().await,
+                _ => {}
+            }
+        };
+        // A node that does not answer would be waited for.
+        let _ = timeout(CLOSING, closed).await;
+    }
+}
+
+/// A lock that is held.
+pub enum Held {
+    Ours(quorumlock::LockGuard),
+    Rslock(::rslock::LockGuard),
+    DistributedLock(distributed_lock_redis::RedisLockHandle),
+}
+
+impl Held {
+    pub async fn release(self) -> Result<()> {
+        match self {
+            Self::Ours(guard) => drop(guard.release().await?),
+            Self::Rslock(guard) => guard.release().await,
+            Self::DistributedLock(handle) => distributed_lock_core::traits::LockHandle::release(handle).await?,
+        }
+        Ok(())
+    }
+}
+
+/// How many of so many nodes make a quorum.
+pub const fn quorum(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+/// An owner as the floors write it: as long as a UUID, which a lock cannot do without.
+pub fn owner(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}

@@ -1,0 +1,55 @@
+//! This repository's lock, with its defaults.
+//!
+//! It has one transport so far. Another one (`QuorumBuilder::transport`) becomes another
+//! [`Kind`](super::Kind) that [`Ours::over`] connects with another builder.
+
+use std::time::{Duration, Instant};
+
+use quorumlock::{LockGuard, Quorum, QuorumBuilder};
+
+use super::{Result, Took};
+
+/// The default of the library, which all others are told.
+pub const TTL: Duration = Duration::from_secs(30);
+/// How long to wait for a lock that nobody else wants.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub struct Ours(Quorum);
+
+impl Ours {
+    pub async fn connect(ports: &[u16]) -> Result<Self> {
+        Self::over(Quorums::builder(ports)).await
+    }
+
+    async fn over(builder: QuorumBuilder) -> Result<Self> {
+        Ok(Self(builder.connect().await?))
+    }
+
+    pub async fn pair(&self, name: &str) -> Result<Took> {
+        let begun = Instant::now();
+        let guard = self.0.lock(name).acquire(TIMEOUT).await?;
+        let acquired = Instant::now();
+        guard.release().await?;
+        Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
+    }
+
+    pub async fn wanted(&self, name: &str) -> Result<LockGuard> {
+        Ok(self.0.lock(name).acquire(TIMEOUT).await?)
+    }
+
+    pub async fn close(self) {
+        self.0.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+/// How to make quorums that others do not have: for what only this library is measured by.
+pub struct Quorums;
+
+impl Quorums {
+    /// A builder for these servers, which are new and nobody else's: the restart guard would make
+    /// clients wait.
+    pub fn builder(ports: &[u16]) -> QuorumBuilder {
+        let nodes = ports.iter().map(|port| format!("redis://127.0.0.1:{port}"));
+        Quorum::builder().nodes(nodes).max_ttl(Duration::ZERO).ttl(TTL)
+    }
+}

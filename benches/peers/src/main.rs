@@ -1,0 +1,81 @@
+//! Measures quorumlock beside other locks over Redis, and beside floors: what any lock must cost
+//! that asks five nodes at once. All of it runs on the same servers, in turn, in one process on one
+//! thread; compare what one run prints and nothing else.
+
+mod contender;
+mod markdown;
+mod plots;
+mod reach;
+mod relay;
+mod scenario;
+mod servers;
+mod stage;
+mod table;
+mod turn;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Parser;
+
+use contender::{Kind, Result};
+use scenario::Scenario;
+use table::Report;
+
+#[derive(Parser)]
+#[command(about)]
+struct Args {
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scenario::ALL)]
+    scenario: Vec<Scenario>,
+    /// A share of the usual number of pairs: 0.1 for a glance
+    #[arg(long, default_value_t = 1.0)]
+    share: f64,
+    /// Only those whose name contains this, beside the floor by hand
+    #[arg(long)]
+    only: Option<String>,
+    /// Adds rows that another program measured: a file as --json writes it
+    #[arg(long)]
+    with: Vec<PathBuf>,
+    /// Writes all rows as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Writes plots into this folder
+    #[arg(long)]
+    plots: Option<PathBuf>,
+    /// Writes the part of benches/README.md that shows a run
+    #[arg(long, requires = "date")]
+    markdown: Option<PathBuf>,
+    /// The day of the run, as that part says it
+    #[arg(long)]
+    date: Option<String>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let mut report = Report::default();
+    let wanted =
+        |kind: &Kind| *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| kind.name().contains(part.as_str()));
+    let kinds: Vec<_> = Kind::ALL.into_iter().filter(wanted).collect();
+    for scenario in &args.scenario {
+        let began = Instant::now();
+        scenario.measure(&kinds, args.share, &mut report).await?;
+        eprintln!("({scenario:?}: {:.0} s)", began.elapsed().as_secs_f64());
+    }
+    for file in &args.with {
+        let other: Report = serde_json::from_slice(&std::fs::read(file)?)?;
+        report.rows.extend(other.rows);
+    }
+    if let Some(file) = &args.json {
+        std::fs::write(file, serde_json::to_vec_pretty(&report)?)?;
+    }
+    if let Some(folder) = &args.plots {
+        plots::write(&report, folder)?;
+    }
+    if let Some(file) = &args.markdown {
+        std::fs::write(file, markdown::written(&report, args.date.as_deref().unwrap_or_default()))?;
+    }
+    reach::tell(&report);
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! What the project wants to reach, line by line, with what a run came to. Each line is a ratio
+//! within one run, or a figure that does not depend on the machine much.
+
+use crate::contender::Kind;
+use crate::table::{Report, print, short};
+
+const OURS: &str = Kind::Ours.name();
+const FRED: &str = Kind::Fred.name();
+
+/// One line: what, and at most (or at least) which figure.
+struct Line {
+    what: String,
+    /// Nothing where it was not measured.
+    figure: Option<f64>,
+    bound: Bound,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn holds(self, figure: f64) -> bool {
+        match self {
+            Self::AtMost(most) => figure <= most,
+            Self::AtLeast(least) => figure >= least,
+        }
+    }
+
+    fn said(self) -> String {
+        match self {
+            Self::AtMost(most) => format!("at most {most}"),
+            Self::AtLeast(least) => format!("at least {least}"),
+        }
+    }
+}
+
+fn lines(report: &Report) -> Vec<Line> {
+    let parts = [healthy(report), far(report), failing(report), many(report), growth(report), core(report)];
+    parts.into_iter().flatten().collect()
+}
+
+/// All lines as a table of a page.
+pub fn markdown(report: &Report) -> String {
+    let rows = lines(report).iter().map(row).map(|cells| format!("| {} |\n", cells.join(" | "))).collect::<String>();
+    format!("| what is wanted | figure | bound | |\n|---|---|---|---|\n{rows}")
+}
+
+/// Prints all lines, and whether each holds.
+pub fn tell(report: &Report) {
+    println!("Reach");
+    let rows: Vec<_> = lines(report).iter().map(row).collect();
+    print(&["what", "figure", "wanted", ""], &rows);
+    let count = |word: &str| rows.iter().filter(|row| row[3] == word).count();
+    println!("{} hold, {} miss, {} were not measured", count("holds"), count("misses"), count("not measured"));
+}
+
+fn row(line: &Line) -> Vec<String> {
+    let said = line.figure.map_or("not measured", |figure| if line.bound.holds(figure) { "holds" } else { "misses" });
+    vec![line.what.clone(), line.figure.map_or_else(String::new, short), line.bound.said(), said.to_owned()]
+}
+
+fn line(what: impl Into<String>, figure: Option<f64>, bound: Bound) -> Line {
+    Line { what: what.into(), figure, bound }
+}
+
+/// One figure of ours as a multiple of another contender's, by their multiples of the floor.
+fn beside(report: &Report, scenario: &str, other: &str, name: &str) -> Option<f64> {
+    Some(report.to_floor(scenario, None, OURS, name)? / report.to_floor(scenario, None, other, name)?)
+}
+
+fn healthy(report: &Report) -> Vec<Line> {
+    let floor = |scenario, name| report.to_floor(scenario, None, OURS, name);
+    let peers = [Kind::Rslock, Kind::DistributedLock].map(Kind::name);
+    let best = peers.iter().filter_map(|peer| report.to_floor("crowd", None, peer, "pairs_per_second"));
+    let best = best.fold(None, |best: Option<f64>, one| Some(best.map_or(one, |best| best.max(one))));
+    let crowd = floor("crowd", "pairs_per_second");
+    vec![
+        line("alone: p50, to fred's floor", beside(report, "alone", FRED, "pair_p50_ms"), Bound::AtMost(1.05)),
+        line("alone: p50, to the floor by hand", floor("alone", "pair_p50_ms"), Bound::AtMost(1.5)),
+        line("alone: p99, to fred's floor", beside(report, "alone", FRED, "pair_p99_ms"), Bound::AtMost(1.2)),
+        line(
+            "same name again: p50, to fred's floor",
+            beside(report, "again", FRED, "pair_p50_ms"),
+            Bound::AtMost(1.05),
+        ),
+        line("same name again: p99, to fred's floor", beside(report, "again", FRED, "pair_p99_ms"), Bound::AtMost(1.2)),
+        line("crowd of 256: pairs a second, to the floor by hand", crowd, Bound::AtLeast(1.0)),
+        line(
+            "crowd of 256: pairs a second, to the best peer",
+            crowd.zip(best).map(|(ours, best)| ours / best),
+            Bound::AtLeast(2.0),
+        ),
+        line("crowd of 256: client CPU, to the floor by hand", floor("crowd", "client_cpu_us"), Bound::AtMost(2.5)),
+        line("crowd of 256: node CPU, to the floor by hand", floor("crowd", "node_cpu_us"), Bound::AtMost(1.0)),
+    ]
+}
+
+fn far(report: &Report) -> Vec<Line> {
+    let figure = |name: &str| report.figure("far", None, OURS, name);
+    // Fred's floor waits for all nodes; 160 ms is the round trip to the farthest.
+    let connect = figure("connect_ms").zip(report.figure("far", None, FRED, "connect_ms"));
+    let connect = connect.map(|(ours, fred)| ours / (fred + 160.0));
+    vec![
+        line("far: acquire p50, to the third-smallest round trip", figure("acquire_p50_to_trip"), Bound::AtMost(1.005)),
+        line("far: acquire p99", figure("acquire_p99_to_trip"), Bound::AtMost(1.02)),
+        line("far: release p50", figure("release_p50_to_trip"), Bound::AtMost(1.005)),
+        line("far: release p99", figure("release_p99_to_trip"), Bound::AtMost(1.02)),
+        line("far: connecting, to fred's to all nodes and one more round trip", connect, Bound::AtMost(1.05)),
+    ]
+}
+
+fn failing(report: &Report) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for failing in [1, 2] {
+        let after = ["black-holed", "dead", "slow"].map(|fault| format!("{failing} {fault} after the start"));
+        let before = format!("{failing} black-holed before the start");
+        for scenario in after.iter().chain([&before]) {
+            let figure = |name: &str| report.figure(scenario, None, OURS, name);
+            lines.push(line(
+                format!("{scenario}: p50, to healthy nodes"),
+                figure("p50_to_healthy"),
+                Bound::AtMost(1.1),
+            ));
+            lines.push(line(format!("{scenario}: p99"), figure("p99_to_healthy"), Bound::AtMost(1.5)));
+        }
+        lines.push(line(
+            format!("{before}: start-up"),
+            report.figure(&before, None, OURS, "start_to_healthy"),
+            Bound::AtMost(1.2),
+        ));
+    }
+    lines
+}
+
+/// From `quorumlock bench leases` and `quorumlock bench keys`, where their rows were added.
+fn many(report: &Report) -> Vec<Line> {
+    let leases = |name: &str| report.figure("leases", None, OURS, name);
+    vec![
+        line("100,000 leases: lost", leases("lost"), Bound::AtMost(0.0)),
+        line("100,000 leases: share of a core", leases("client_share"), Bound::AtMost(0.1)),
+        line("100,000 leases: KiB of memory a lease", leases("kib_a_lease"), Bound::AtMost(1.5)),
+        line("100,000 leases: script calls, to full batches", leases("calls_to_full"), Bound::AtMost(1.2)),
+        line("100,000 leases: fullest second of renewals, to the mean", leases("peak_to_mean"), Bound::AtMost(2.0)),
+        line(
+            "names, each used once: client's memory at the end, to that at half",
+            report.figure("names", None, OURS, "client_growth"),
+            Bound::AtMost(1.05),
+        ),
+        line(
+            "a million names, each used once: keys of a node at the end, to those at half (quorumlock bench keys --rate 2000 --minutes 9)",
+            report.figure("names", None, OURS, "node_growth"),
+            Bound::AtMost(1.05),
+        ),
+    ]
+}
+
+fn growth(report: &Report) -> Vec<Line> {
+    let steps = |scenario: &str, name: &str| worst_step(&report.least(scenario, OURS, name));
+    let tasks: Vec<_> = report.most("tasks", OURS, "pairs_per_second");
+    let a_pair: Vec<_> = tasks.iter().map(|&(tasks, rate)| (tasks, tasks / rate)).collect();
+    let waiters: Vec<_> = report.series("waiters", OURS, "each_us");
+    let all: Vec<_> = waiters.iter().map(|&(waiters, each)| (waiters, waiters * each)).collect();
+    let first = report.series("waiters", OURS, "first_ms");
+    let head = first.last().zip(first.first()).map(|((_, last), (_, first))| last / first);
+    // A step that is linear is 1; what differs by less is noise.
+    vec![
+        line("1 to 9 nodes: worst step of p50, to linear", steps("nodes", "pair_p50_ms"), Bound::AtMost(1.1)),
+        line("1 to 4,096 tasks: worst step of a round of all, to linear", worst_step(&a_pair), Bound::AtMost(1.1)),
+        line(
+            "1 to 1,000 names in a set: worst step of p50, to linear",
+            steps("sets", "pair_p50_ms"),
+            Bound::AtMost(1.1),
+        ),
+        line("1 to 10,000 waiters: worst step of the whole queue, to linear", worst_step(&all), Bound::AtMost(1.1)),
+        line("1 to 10,000 waiters: the head's hand-over, to that of a lone waiter", head, Bound::AtMost(1.5)),
+    ]
+}
+
+/// By how much the worst step from one point to the next grew faster than linear.
+fn worst_step(points: &[(f64, f64)]) -> Option<f64> {
+    let step = |pair: &[(f64, f64)]| (pair[1].1 / pair[0].1) / (pair[1].0 / pair[0].0);
+    points.windows(2).map(step).reduce(f64::max)
+}
+
+/// From `benches/cost`, where its rows were added.
+fn core(report: &Report) -> Vec<Line> {
+    let core = |name: &str| report.figure("core", None, OURS, name);
+    vec![
+        line("core: tally and validity of a round, ns", core("round_ns"), Bound::AtMost(50.0)),
+        line("core: acquire and release over five memory nodes, us", core("memory_pair_us"), Bound::AtMost(10.0)),
+    ]
+}

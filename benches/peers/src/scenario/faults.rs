@@ -1,0 +1,180 @@
+//! One and two of five nodes fail while locks are used, or before they are connected.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+
+use crate::contender::{Kind, Lock, Result};
+use crate::relay::{Relay, Way};
+use crate::stage::Stage;
+use crate::table::{Report, print, short};
+use crate::turn::{Figures, during, first};
+
+const NODES: usize = 5;
+/// How long each state is measured.
+const LENGTH: Duration = Duration::from_millis(1_500);
+/// How long a contender may take to connect while nodes fail.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// By how much a slow node's round trip is longer than that of loopback's relays: a hundred times.
+const SLOW: Duration = Duration::from_millis(15);
+
+#[derive(Clone, Copy)]
+enum Fault {
+    BlackHole,
+    Dead,
+    Slow,
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::BlackHole => "black-holed",
+            Self::Dead => "dead",
+            Self::Slow => "slow",
+        }
+    }
+
+    fn strikes(self, relay: &Relay) {
+        match self {
+            Self::BlackHole => relay.switch(Way::BlackHole),
+            Self::Dead => relay.switch(Way::Dead),
+            Self::Slow => relay.delay(SLOW),
+        }
+    }
+}
+
+/// What this library alone is measured by, beside the floor: others hang for seconds each time.
+const OURS: [Kind; 2] = [Kind::Hand, Kind::Ours];
+
+pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
+    println!("Faults: of five nodes; multiples of the same contender's healthy run just before, acquisitions alone");
+    let stage = Stage::set(NODES)?;
+    let length = LENGTH.mul_f64(share);
+    for failing in [1, 2] {
+        for fault in [Fault::BlackHole, Fault::Dead, Fault::Slow] {
+            let some: Vec<_> = OURS.into_iter().filter(|kind| kinds.contains(kind)).collect();
+            let kinds = if matches!(fault, Fault::BlackHole) { kinds } else { &some };
+            let scenario = format!("{failing} {} after the start", fault.name());
+            for &kind in kinds {
+                let turn = afterwards(&stage, kind, fault, failing, length).await;
+                add(report, &scenario, kind, turn);
+            }
+        }
+        let scenario = format!("{failing} black-holed before the start");
+        for (kind, turn) in before(&stage, kinds, failing, length).await? {
+            add(report, &scenario, kind, turn);
+        }
+    }
+    show(report);
+    Ok(())
+}
+
+/// Figures, each as a multiple of what it was while all nodes were well.
+type Turn = Result<Vec<(&'static str, f64)>>;
+
+fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
+    match turn {
+        Ok(figures) => report.add_once(scenario, None, kind.name(), &figures),
+        Err(error) => report.add_failed(scenario, None, kind.name(), &error.to_string()),
+    }
+}
+
+fn relays(stage: &Stage) -> Result<(Vec<Relay>, Vec<u16>)> {
+    let relays = stage.ports().into_iter().map(|port| Relay::start(port, Duration::ZERO));
+    let relays = relays.collect::<std::io::Result<Vec<_>>>()?;
+    let ports = relays.iter().map(Relay::port).collect();
+    Ok((relays, ports))
+}
+
+async fn afterwards(stage: &Stage, kind: Kind, fault: Fault, failing: usize, length: Duration) -> Turn {
+    let (relays, ports) = relays(stage)?;
+    let lock = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await?);
+    let healthy = during(&lock, length).await?;
+    relays.iter().take(failing).for_each(|relay| fault.strikes(relay));
+    let failing = during(&lock, length).await?;
+    close(lock).await;
+    compared(&healthy, &failing)
+}
+
+/// The peers connect at the same time: most of them never start, and most of that is waiting. What
+/// is compared by its start has the machine for itself.
+async fn before(stage: &Stage, kinds: &[Kind], failing: usize, length: Duration) -> Result<Vec<(Kind, Turn)>> {
+    let (apart, together): (Vec<_>, Vec<_>) = kinds.iter().copied().partition(|kind| OURS.contains(kind));
+    let mut started = Vec::new();
+    for kind in apart {
+        started.push((kind, connected(stage, kind, failing).await));
+    }
+    let others = join_all(together.iter().map(|&kind| connected(stage, kind, failing))).await;
+    started.extend(together.into_iter().zip(others));
+    let mut turns = Vec::new();
+    for (kind, connected) in started {
+        let turn = match connected {
+            Ok((lock, _relays, start)) => {
+                let turn = beforehand(stage, kind, &lock, start, length).await;
+                close(lock).await;
+                turn
+            }
+            Err(error) => Err(error),
+        };
+        turns.push((kind, turn));
+    }
+    Ok(turns)
+}
+
+async fn connected(stage: &Stage, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Vec<Relay>, Duration)> {
+    let (relays, ports) = relays(stage)?;
+    relays.iter().take(failing).for_each(|relay| relay.switch(Way::BlackHole));
+    let began = Instant::now();
+    let lock = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await.map_err(|_| "never starts")?);
+    // Some connect with the first lock.
+    tokio::time::timeout(PATIENCE, first(&lock)).await.map_err(|_| "never starts")??;
+    Ok((lock, relays, began.elapsed()))
+}
+
+async fn beforehand(stage: &Stage, kind: Kind, lock: &Arc<Lock>, start: Duration, length: Duration) -> Turn {
+    let failing = during(lock, length).await?;
+    let (_relays, ports) = relays(stage)?;
+    let began = Instant::now();
+    let other = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await?);
+    first(&other).await?;
+    let usual = began.elapsed();
+    let healthy = during(&other, length).await?;
+    close(other).await;
+    let mut figures = compared(&healthy, &failing)?;
+    figures.push(("start_to_healthy", start.as_secs_f64() / usual.as_secs_f64()));
+    figures.push(("start_ms", start.as_secs_f64() * 1e3));
+    Ok(figures)
+}
+
+fn compared(healthy: &Figures, failing: &Figures) -> Turn {
+    let ratio = |name: &str| failing[name] / healthy[name];
+    let figures = vec![
+        ("p50_to_healthy", ratio("acquire_p50_ms")),
+        ("p99_to_healthy", ratio("acquire_p99_ms")),
+        ("healthy_p50_ms", healthy["acquire_p50_ms"]),
+        ("failed", failing["failed"]),
+    ];
+    let none = !figures[0].1.is_finite();
+    if none { Err("hangs: no lock was acquired".into()) } else { Ok(figures) }
+}
+
+async fn close(lock: Arc<Lock>) {
+    if let Some(lock) = Arc::into_inner(lock) {
+        lock.close().await;
+    }
+}
+
+fn show(report: &Report) {
+    let figure = |row: &crate::table::Row, name: &str| {
+        row.figures.get(name).map_or_else(|| "-".to_owned(), |figure| short(figure.median))
+    };
+    let line = |row: &crate::table::Row| {
+        let figures = ["p50_to_healthy", "p99_to_healthy", "start_to_healthy", "start_ms", "failed"]
+            .map(|name| figure(row, name));
+        let names = [row.scenario.clone(), row.contender.clone()];
+        names.into_iter().chain(figures).chain([row.failed.clone().unwrap_or_default()]).collect()
+    };
+    let rows = report.rows.iter().filter(|row| row.scenario.ends_with("the start")).map(line).collect::<Vec<_>>();
+    print(&["nodes", "contender", "p50", "p99", "start", "start, ms", "failed", ""], &rows);
+}

@@ -1,0 +1,155 @@
+//! How costs grow: with nodes, with tasks, with the names in a set and the waiters on a name.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{part, show};
+use crate::contender::{Kind, Quorums, Result};
+use crate::stage::Stage;
+use crate::table::{Report, print, short};
+use crate::turn::Work;
+
+const NODES: [usize; 5] = [1, 3, 5, 7, 9];
+const TASKS: [u32; 7] = [1, 4, 16, 64, 256, 1_024, 4_096];
+const NAMES: [usize; 4] = [1, 10, 100, 1_000];
+const WAITERS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
+/// How long a lock is waited for: the last waiter has many before it.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+pub async fn nodes(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
+    for nodes in NODES {
+        println!("Nodes: one task over {nodes}");
+        let at = Some(nodes as f64);
+        let turns = Stage::set(nodes)?.compare(kinds, 3, |_| Work::Fresh { pairs: part(400, share) }).await?;
+        report.add("nodes", at, &turns);
+        show(report, "nodes", at, &[("pair p50, ms", "pair_p50_ms"), ("p99, ms", "pair_p99_ms")]);
+    }
+    Ok(())
+}
+
+pub async fn tasks(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
+    let mut stage = Stage::set(5)?;
+    for tasks in TASKS {
+        println!("Tasks: {tasks}, each with a name of its own");
+        let at = Some(f64::from(tasks));
+        let each = part((4_096 / tasks).clamp(1, 400), share);
+        let turns = stage.compare(kinds, 3, |_| Work::Crowd { tasks, each }).await?;
+        report.add("tasks", at, &turns);
+        let columns = [
+            ("pairs a second", "pairs_per_second"),
+            ("pair p99, ms", "pair_p99_ms"),
+            ("client CPU, us", "client_cpu_us"),
+        ];
+        show(report, "tasks", at, &columns);
+    }
+    Ok(())
+}
+
+pub async fn of_ours(share: f64, report: &mut Report) -> Result<()> {
+    sets(share, report).await?;
+    names(share, report).await?;
+    waiters(report).await
+}
+
+/// Names that are used once, as those of orders are: whether this process keeps anything of them.
+async fn names(share: f64, report: &mut Report) -> Result<()> {
+    println!("Names: each used once, this library alone");
+    let stage = Stage::set(5)?;
+    let quorum = Quorums::builder(&stage.ports()).connect().await?;
+    let half = part(500, share);
+    let mut used = Vec::new();
+    for turn in 0..2 {
+        let mut tasks = JoinSet::new();
+        for task in 0..256 {
+            let quorum = quorum.clone();
+            tasks.spawn(async move {
+                for number in 0..half {
+                    quorum.lock(format!("order/{turn}/{task}/{number}")).acquire(TIMEOUT).await?.release().await?;
+                }
+                Ok::<_, quorumlock::Error>(())
+            });
+        }
+        while let Some(task) = tasks.join_next().await {
+            task??;
+        }
+        used.push(memory()?);
+    }
+    quorum.shutdown(Duration::from_secs(1)).await;
+    let (growth, count) = (used[1] / used[0], f64::from(2 * 256 * half));
+    report.add_once("names", None, Kind::Ours.name(), &[("client_growth", growth), ("names", count)]);
+    print(&["names", "memory at the end, to that at half"], &[vec![count.to_string(), short(growth)]]);
+    Ok(())
+}
+
+/// The memory of this process that is in use, in KiB.
+fn memory() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    Ok(resident.ok_or("the system does not tell how much memory is in use")?)
+}
+
+async fn sets(share: f64, report: &mut Report) -> Result<()> {
+    println!("Sets: all names of a set or none, this library alone");
+    let stage = Stage::set(5)?;
+    let quorum = Quorums::builder(&stage.ports()).connect().await?;
+    let mut rows = Vec::new();
+    for names in NAMES {
+        // As long for large sets as for small ones.
+        let pairs = part((2_000 / names as u32).clamp(20, 200), share);
+        let mut took = Vec::new();
+        for number in 0..pairs {
+            let lock = quorum.lock_all((0..names).map(|name| format!("set/{number}/{name}")));
+            let began = Instant::now();
+            lock.acquire(TIMEOUT).await?.release().await?;
+            took.push(began.elapsed());
+        }
+        took.sort_unstable();
+        let p50 = took[took.len() / 2].as_secs_f64() * 1e3;
+        report.add_once("sets", Some(names as f64), Kind::Ours.name(), &[("pair_p50_ms", p50)]);
+        rows.push(vec![names.to_string(), short(p50), short(p50 * 1e3 / names as f64)]);
+    }
+    quorum.shutdown(Duration::from_secs(1)).await;
+    print(&["names", "pair p50, ms", "us a name"], &rows);
+    Ok(())
+}
+
+async fn waiters(report: &mut Report) -> Result<()> {
+    println!("Waiters: on one name, each of which releases it at once, this library alone");
+    let stage = Stage::set(5)?;
+    let quorum = Quorums::builder(&stage.ports()).connect().await?;
+    let mut rows = Vec::new();
+    for count in WAITERS {
+        let lock = Arc::new(quorum.lock(format!("wanted/{count}")));
+        let holder = lock.acquire(TIMEOUT).await?;
+        let (sender, mut entered) = mpsc::unbounded_channel();
+        let mut waiters = JoinSet::new();
+        for _ in 0..count {
+            let (lock, sender) = (lock.clone(), sender.clone());
+            waiters.spawn(async move {
+                let guard = lock.acquire(TIMEOUT).await?;
+                let _ = sender.send(Instant::now());
+                guard.release().await
+            });
+        }
+        // They all wait: nobody else makes anything happen.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let began = Instant::now();
+        holder.release().await?;
+        let first = entered.recv().await.ok_or("no waiter entered")? - began;
+        while let Some(waiter) = waiters.join_next().await {
+            waiter??;
+        }
+        let each = began.elapsed().as_secs_f64() * 1e6 / count as f64;
+        let first = first.as_secs_f64() * 1e3;
+        let figures = [("first_ms", first), ("each_us", each)];
+        report.add_once("waiters", Some(count as f64), Kind::Ours.name(), &figures);
+        rows.push(vec![count.to_string(), short(first), short(each)]);
+    }
+    quorum.shutdown(Duration::from_secs(1)).await;
+    print(&["waiters", "first, ms", "us a waiter"], &rows);
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! redis-servers of our own on loopback, and what they say of themselves.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long a server may take to start, and for one answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A free port may be taken by another process before the server has it.
+const ATTEMPTS: usize = 10;
+/// How long nothing must have been carried out before counters are read: an operation is over with
+/// a quorum, and the other nodes are still at it.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// One server. Dropping it ends it.
+pub struct Server {
+    port: u16,
+    process: Child,
+    probe: Probe,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Starts an empty server, and returns when it answers.
+    pub fn start() -> io::Result<Self> {
+        let mut met = io::Error::other("no free port");
+        for _ in 0..ATTEMPTS {
+            match Self::launch() {
+                Ok(server) => return Ok(server),
+                Err(error) => met = error,
+            }
+        }
+        Err(met)
+    }
+
+    fn launch() -> io::Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let folder = TempDir::new()?;
+        let mut process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| io::Error::other(format!("redis-server does not start: {error}")))?;
+        match answering(port, &mut process) {
+            Ok(probe) => Ok(Self { port, process, probe, _folder: folder }),
+            Err(error) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn counts(&mut self) -> io::Result<Counts> {
+        let commands = self.probe.text(&["INFO", "commandstats"])?.lines().filter_map(calls).collect();
+        let cpu = cpu(&self.probe.text(&["INFO", "cpu"])?);
+        Ok(Counts { commands, cpu: cpu.ok_or_else(|| io::Error::other("a server does not tell its CPU time"))? })
+    }
+
+    /// Loads a script, and returns its name.
+    pub fn load(&mut self, script: &str) -> io::Result<String> {
+        self.probe.text(&["SCRIPT", "LOAD", script])
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The counters of all servers, once all that was sent to them is done.
+pub fn settled(servers: &mut [Server]) -> io::Result<Vec<Counts>> {
+    let began = Instant::now();
+    let mut last = read(servers)?;
+    while began.elapsed() < PATIENCE {
+        sleep(QUIET);
+        let now = read(servers)?;
+        if now.iter().zip(&last).all(|(now, last)| now.commands == last.commands) {
+            return Ok(now);
+        }
+        last = now;
+    }
+    Err(io::Error::other("the servers do not come to rest"))
+}
+
+fn read(servers: &mut [Server]) -> io::Result<Vec<Counts>> {
+    servers.iter_mut().map(Server::counts).collect()
+}
+
+fn answering(port: u16, process: &mut Child) -> io::Result<Probe> {
+    let began = Instant::now();
+    let own = format!("process_id:{}\r\n", process.id());
+    while began.elapsed() < PATIENCE {
+        if let Some(status) = process.try_wait()? {
+            return Err(io::Error::other(format!("redis-server ended with {status}")));
+        }
+        if let Ok(mut probe) = Probe::connect(port) {
+            // Another process may have taken the port first.
+            if probe.text(&["INFO", "server"])?.contains(&own) {
+                return Ok(probe);
+            }
+        }
+        sleep(Duration::from_millis(3));
+    }
+    Err(io::Error::other("redis-server does not answer"))
+}
+
+/// What a server has done so far, by its own counters.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// How often each command was carried out, those that scripts call included.
+    pub commands: BTreeMap<String, u64>,
+    /// Of the thread that carries commands out.
+    pub cpu: Duration,
+}
+
+impl Counts {
+    pub fn total(&self) -> u64 {
+        self.commands.values().sum()
+    }
+
+    /// How many of them were calls of scripts.
+    pub fn script_calls(&self) -> u64 {
+        ["eval", "evalsha"].iter().filter_map(|name| self.commands.get(*name)).sum()
+    }
+}
+
+/// `cmdstat_set:calls=12,usec=34,..`. INFO is asked by this program.
+fn calls(line: &str) -> Option<(String, u64)> {
+    let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let count = figures.split(',').next()?.parse().ok()?;
+    (command != "info").then(|| (command.to_owned(), count))
+}
+
+fn cpu(info: &str) -> Option<Duration> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let seconds =
+        |name: &str| field(&format!("{name}_main_thread")).or_else(|| field(name))?.trim().parse::<f64>().ok();
+    Duration::try_from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?).ok()
+}
+
+/// A connection over which a server is asked about itself.
+struct Probe(BufReader<TcpStream>);
+
+impl Probe {
+    fn connect(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends a command whose reply is a text.
+    fn text(&mut self, command: &[&str]) -> io::Result<String> {
+        self.0.get_mut().write_all(&request(command))?;
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let length = line.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok());
+        let mut bytes = vec![0; length.ok_or_else(|| io::Error::other(line.trim().to_owned()))? + 2];
+        self.0.read_exact(&mut bytes)?;
+        bytes.truncate(bytes.len() - 2);
+        String::from_utf8(bytes).map_err(io::Error::other)
+    }
+}
+
+/// A command as it goes over the wire.
+pub fn request(command: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(128);
+    write_request(&mut bytes, command);
+    bytes
+}
+
+/// Appends a command as it goes over the wire.
+pub fn write_request(bytes: &mut Vec<u8>, command: &[&str]) {
+    // Writing to a vector does not fail.
+    let _ = write!(bytes, "*{}\r\n", command.len());
+    for word in command {
+        let _ = write!(bytes, "${}\r\n", word.len());
+        bytes.extend_from_slice(word.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+}

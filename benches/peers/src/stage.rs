@@ -1,0 +1,67 @@
+//! Servers, and all that is compared connected to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::contender::{Kind, Lock, Result, Scripts};
+use crate::servers::Server;
+use crate::turn::{Figures, Work, measured};
+
+/// How long to wait for a connection to healthy servers.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+pub struct Stage {
+    pub servers: Vec<Server>,
+    pub scripts: Scripts,
+}
+
+/// What a contender's turns came to, in order.
+pub struct Turns {
+    pub kind: Kind,
+    pub rounds: Vec<Figures>,
+    /// Why it has none, or no more.
+    pub failed: Option<String>,
+}
+
+impl Stage {
+    pub fn set(nodes: usize) -> Result<Self> {
+        let mut servers = (0..nodes).map(|_| Server::start()).collect::<std::io::Result<Vec<_>>>()?;
+        let scripts = Scripts::load(&mut servers)?;
+        Ok(Self { servers, scripts })
+    }
+
+    pub fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(Server::port).collect()
+    }
+
+    /// All of them in turn, in so many rounds. Each round begins with another one, so that none
+    /// always follows the same.
+    pub async fn compare(&mut self, kinds: &[Kind], rounds: usize, work: impl Fn(Kind) -> Work) -> Result<Vec<Turns>> {
+        let ports = self.ports();
+        let (mut locks, mut turns) = (Vec::new(), Vec::new());
+        for &kind in kinds {
+            locks.push(Arc::new(kind.connect(&ports, &self.scripts, PATIENCE).await?));
+            turns.push(Turns { kind, rounds: Vec::new(), failed: None });
+        }
+        for round in 0..rounds {
+            for place in 0..kinds.len() {
+                let at = (place + round) % kinds.len();
+                self.turn(&locks[at], work(kinds[at]), &mut turns[at]).await;
+            }
+        }
+        for lock in locks.into_iter().filter_map(Arc::into_inner) {
+            lock.close().await;
+        }
+        Ok(turns)
+    }
+
+    async fn turn(&mut self, lock: &Arc<Lock>, work: Work, turns: &mut Turns) {
+        if turns.failed.is_some() {
+            return;
+        }
+        match measured(lock, work, &mut self.servers).await {
+            Ok(figures) => turns.rounds.push(figures),
+            Err(error) => turns.failed = Some(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What was measured, as rows: for people, as JSON, and for what is made of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Kind;
+use crate::stage::Turns;
+
+/// One figure over all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    pub median: f64,
+    pub lowest: f64,
+    pub highest: f64,
+    /// The median of what it was in each round as a multiple of the hand-written floor's.
+    pub to_floor: Option<f64>,
+}
+
+/// What one contender came to in one scenario.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    pub scenario: String,
+    /// What was varied: a number of nodes, of tasks, of names.
+    pub at: Option<f64>,
+    pub contender: String,
+    pub figures: std::collections::BTreeMap<String, Figure>,
+    /// Why it has no figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// All of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// Adds what all contenders did in one scenario. The first of them is the floor.
+    pub fn add(&mut self, scenario: &str, at: Option<f64>, turns: &[Turns]) {
+        let floor = turns.iter().find(|turns| turns.kind == Kind::Hand);
+        self.rows.extend(turns.iter().map(|turns| row(scenario, at, turns, floor)));
+    }
+
+    /// Adds figures that are measured once.
+    pub fn add_once(&mut self, scenario: &str, at: Option<f64>, contender: &str, figures: &[(&str, f64)]) {
+        let figure = |value: f64| Figure { median: value, lowest: value, highest: value, to_floor: None };
+        let figures = figures.iter().map(|&(name, value)| (name.to_owned(), figure(value))).collect();
+        let (scenario, contender) = (scenario.to_owned(), contender.to_owned());
+        self.rows.push(Row { scenario, at, contender, figures, failed: None });
+    }
+
+    /// Adds that something could not be measured, and why.
+    pub fn add_failed(&mut self, scenario: &str, at: Option<f64>, contender: &str, why: &str) {
+        let (scenario, contender, failed) = (scenario.to_owned(), contender.to_owned(), Some(why.to_owned()));
+        self.rows.push(Row { scenario, at, contender, figures: Default::default(), failed });
+    }
+
+    fn row(&self, scenario: &str, at: Option<f64>, contender: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.scenario == scenario && row.at == at && row.contender == contender)
+    }
+
+    /// A figure, if it was measured.
+    pub fn figure(&self, scenario: &str, at: Option<f64>, contender: &str, name: &str) -> Option<f64> {
+        let median = self.row(scenario, at, contender)?.figures.get(name)?.median;
+        median.is_finite().then_some(median)
+    }
+
+    /// Why there are no figures, if there are none.
+    pub fn failed(&self, scenario: &str, at: Option<f64>, contender: &str) -> Option<String> {
+        self.row(scenario, at, contender)?.failed.clone()
+    }
+
+    /// A figure as a multiple of the hand-written floor's, round by round.
+    pub fn to_floor(&self, scenario: &str, at: Option<f64>, contender: &str, name: &str) -> Option<f64> {
+        self.row(scenario, at, contender)?.figures.get(name)?.to_floor
+    }
+
+    /// A scenario's points for one contender, in order.
+    pub fn series(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
+        self.points(scenario, contender, name, |figure| figure.median)
+    }
+
+    /// The same, of the round in which each was least: the machine did least beside it.
+    pub fn least(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
+        self.points(scenario, contender, name, |figure| figure.lowest)
+    }
+
+    /// The same, of the round in which each was highest.
+    pub fn most(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
+        self.points(scenario, contender, name, |figure| figure.highest)
+    }
+
+    fn points(&self, scenario: &str, contender: &str, name: &str, of: fn(&Figure) -> f64) -> Vec<(f64, f64)> {
+        let wanted = |row: &&Row| row.scenario == scenario && row.contender == contender;
+        let point = |row: &Row| Some((row.at?, of(row.figures.get(name)?)));
+        self.rows.iter().filter(wanted).filter_map(point).filter(|(_, value)| value.is_finite()).collect()
+    }
+}
+
+fn row(scenario: &str, at: Option<f64>, turns: &Turns, floor: Option<&Turns>) -> Row {
+    let names: Vec<_> = turns.rounds.first().map(|first| first.keys().copied().collect()).unwrap_or_default();
+    let figures = names.into_iter().filter_map(|name| Some((name.to_owned(), figure(name, turns, floor)?))).collect();
+    Row {
+        scenario: scenario.to_owned(),
+        at,
+        contender: turns.kind.name().to_owned(),
+        figures,
+        failed: turns.failed.clone(),
+    }
+}
+
+fn figure(name: &str, turns: &Turns, floor: Option<&Turns>) -> Option<Figure> {
+    let all = sorted(turns.rounds.iter().filter_map(|round| round.get(name).copied()));
+    let pairs = floor.into_iter().flat_map(|floor| turns.rounds.iter().zip(&floor.rounds));
+    let ratio = |(of, floor): (&crate::turn::Figures, &crate::turn::Figures)| Some(of.get(name)? / floor.get(name)?);
+    let ratios = sorted(pairs.filter_map(ratio));
+    Some(Figure {
+        median: median(&all)?,
+        lowest: *all.first()?,
+        highest: *all.last()?,
+        to_floor: median(&ratios).filter(|ratio| ratio.is_finite()),
+    })
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut all: Vec<_> = values.collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// Prints columns that are as wide as their widest cell.
+pub fn print(heading: &[&str], rows: &[Vec<String>]) {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..heading.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        println!("{}", padded.collect::<Vec<_>>().join("  ").trim_end());
+    };
+    line(&heading.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>());
+    rows.iter().for_each(|row| line(row));
+    println!();
+}
+
+/// A figure with three digits that count.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        value if !value.is_finite() => "-".to_owned(),
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

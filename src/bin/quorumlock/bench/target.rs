@@ -1,0 +1,64 @@
+//! Which nodes a benchmark runs over: the user's, or servers of its own.
+
+use std::time::Duration;
+
+use quorumlock::{NodeState, Quorum};
+
+use super::{SETTLE, unguarded};
+use crate::cli::bench::Place;
+use crate::demo::all_vote;
+use crate::failure::{Failure, UNAVAILABLE};
+use crate::latency;
+use crate::output;
+use crate::servers::Servers;
+use crate::settings::Settings;
+
+pub(super) struct Target {
+    pub(super) settings: Settings,
+    /// Servers of our own; none where nodes were given.
+    pub(super) servers: Option<Servers>,
+}
+
+impl Target {
+    /// The given nodes, or new servers on loopback.
+    pub(super) fn set(place: &Place) -> Result<Self, Failure> {
+        Self::at(place, &[])
+    }
+
+    /// The same, with new servers at these distances.
+    pub(super) fn at(place: &Place, distances: &[Duration]) -> Result<Self, Failure> {
+        if cfg!(debug_assertions) {
+            output::note("this is a debug build: its times mean nothing");
+        }
+        let settings = Settings::collect(&place.nodes)?;
+        if !settings.nodes.is_empty() {
+            return Ok(Self { settings, servers: None });
+        }
+        let servers = Servers::start(usize::from(place.masters))?;
+        let ports = latency::apart(&servers.ports(), distances)?;
+        Ok(Self { settings: unguarded(&ports, settings.transport), servers: Some(servers) })
+    }
+
+    /// A quorum over them, a majority of which votes.
+    pub(super) async fn connected(&self) -> Result<Quorum, Failure> {
+        let quorum = self.settings.builder().connect().await?;
+        all_vote(&quorum, SETTLE).await;
+        let nodes = quorum.nodes();
+        let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+        if votes > nodes.len() / 2 {
+            return Ok(quorum);
+        }
+        let said = output::explained_once(nodes.iter().map(|node| format!("{}: {}", node.node, node.state)));
+        Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:\n  {}", said.join("\n  "))))
+    }
+
+    /// How many script calls all of them have carried out; only servers of our own are asked.
+    pub(super) fn script_calls(&self) -> Result<Option<u64>, Failure> {
+        Ok(self.servers.as_ref().map(Servers::script_calls).transpose()?)
+    }
+}
+
+/// A lock's name that no other run has, so that the user's locks are not in the way of ours.
+pub(super) fn name(of: impl std::fmt::Display) -> String {
+    format!("quorumlock-bench/{}/{of}", std::process::id())
+}

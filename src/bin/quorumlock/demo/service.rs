@@ -1,0 +1,85 @@
+//! A service that keeps working under one lock, until a signal. Several of them, in different
+//! regions, share the counter.
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use quorumlock::{Quorum, QuorumBuilder};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::counter::Counter;
+use super::worker::{Pace, Report, Workers};
+use super::{TICK, votes};
+use crate::cli::DemoService;
+use crate::exporter;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::process::{self, Signals};
+use crate::settings::{self, Settings};
+use crate::status::milliseconds;
+
+/// The lock's name: not the demo's, which may run beside it over a counter of its own.
+const LOCK: &str = "quorumlock-service";
+/// How long a section takes,
+const USUAL: Duration = Duration::from_millis(20);
+/// but one in so many: it takes half of the ttl, so that it is renewed.
+const ONE_IN: u64 = 40;
+/// The ttl where none is set.
+const TTL: Duration = Duration::from_secs(6);
+
+/// Works until a signal, and then prints what it did as one JSON object. The exit code is 1 if it
+/// met somebody inside.
+pub(crate) async fn service(args: DemoService) -> Outcome {
+    let mut signals = Signals::ending()?;
+    exporter::start(args.metrics.as_deref(), None)?;
+    let settings = Settings::with_nodes(&args.nodes)?;
+    let ttl = settings::ttl()?.or(settings.ttl).unwrap_or(TTL);
+    let quorum = tokio::select! {
+        voting = voting(settings.builder().ttl(ttl)) => voting?,
+        signal = signals.next() => return Ok(process::ended_by(signal)),
+    };
+    let report = RefCell::new(Report::default());
+    let (stopping, stop) = watch::channel(false);
+    let pace = Pace { usual: USUAL, one_in: ONE_IN, long: ttl / 2, pause: args.pause };
+    let workers = Workers { quorum: &quorum, lock: LOCK, folder: &args.folder, pace, stop, report: &report };
+    let told_to_stop = async {
+        signals.next().await;
+        stopping.send_replace(true);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        worked = workers.contend(args.workers) => worked?,
+        () = told_to_stop => {}
+    }
+    quorum.shutdown(Duration::from_secs(1)).await;
+    let report = report.take();
+    told(&report, Counter::new(&args.folder, "").read()?.0)?;
+    Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A quorum whose nodes vote: asking before would count as an outage.
+async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
+    let quorum = builder.connect().await?;
+    while !votes(&quorum) {
+        sleep(TICK).await;
+    }
+    Ok(quorum)
+}
+
+fn told(report: &Report, counted: u64) -> std::io::Result<()> {
+    let summary = json!({
+        "sections": report.sections,
+        "overlaps": report.overlaps,
+        "rejected_tokens": report.rejected_tokens,
+        "lost": report.lost,
+        "failed": report.failed,
+        "acquire_p50_ms": milliseconds(report.latencies.percentile(0.5)),
+        "acquire_p99_ms": milliseconds(report.latencies.percentile(0.99)),
+        // Of all services that share the folder.
+        "counter": counted,
+    });
+    output::say(&summary.to_string())
+}

@@ -1,0 +1,25 @@
+//! `quorumlock relay`: the distance between regions, where regions are containers.
+
+use std::net::TcpListener;
+
+use crate::cli::Relay;
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::latency;
+use crate::output;
+use crate::process::{self, Signals};
+use crate::route::Route;
+
+/// Relays until a signal asks it to end.
+pub(crate) async fn relay(args: Relay) -> Outcome {
+    let mut signals = Signals::ending()?;
+    args.routes.iter().try_for_each(open)?;
+    output::note(&format!("relays to {} servers", args.routes.len()));
+    Ok(process::ended_by(signals.next().await))
+}
+
+fn open(route: &Route) -> Result<(), Failure> {
+    let Route { listen, server, round_trip } = route;
+    let listener = TcpListener::bind(listen)
+        .map_err(|error| Failure::new(UNAVAILABLE, format!("{listen} cannot be listened on: {error}")))?;
+    Ok(latency::relay(listener, server.clone(), *round_trip / 2)?)
+}

@@ -1,0 +1,143 @@
+//! Metrics in a file, for node_exporter's textfile collector.
+
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Gauges that stay true when the process has ended.
+const LASTING: [&str; 2] = ["quorumlock_build_info", "quorumlock_quorum_size"];
+
+/// A file that can be written, with what all its series are told apart by.
+pub(crate) struct Checked {
+    path: PathBuf,
+    folder: PathBuf,
+    run: String,
+}
+
+/// What becomes the file.
+pub(crate) struct Textfile {
+    file: Checked,
+    metrics: PrometheusHandle,
+}
+
+impl Textfile {
+    /// Whether node_exporter will read such a file, and whether it can be written: said before the
+    /// command runs.
+    pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
+        let option = format!("--metrics-textfile {}", path.display());
+        let run = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| path.extension() == Some("prom".as_ref()));
+        let run = run.filter(|run| run.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)));
+        let run = run.ok_or_else(|| {
+            Failure::usage(format!(
+                "{option}: name it NAME.prom, of letters, digits, _ . and -: node_exporter reads no other, and NAME is \
+                 the label `run` of all series"
+            ))
+        })?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        tempfile::tempfile_in(folder)
+            .map_err(|error| Failure::usage(format!("{option}: no file can be made in its folder: {error}")))?;
+        Ok(Checked { path: path.to_owned(), folder: folder.to_owned(), run: run.to_owned() })
+    }
+
+    pub(crate) const fn new(file: Checked, metrics: PrometheusHandle) -> Self {
+        Self { file, metrics }
+    }
+
+    /// Writes the file, whole or not at all. What the command came to does not depend on it.
+    pub(crate) fn write(&self, failure: u8) {
+        let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let text = exposition(&self.metrics.render(), &self.file.run, failure, ended);
+        if let Err(error) = self.file.replace(&text) {
+            output::note(&format!("{} was not written: {error}", self.file.path.display()));
+        }
+    }
+}
+
+impl Checked {
+    fn replace(&self, text: &str) -> io::Result<()> {
+        // Others read it: node_exporter runs as a user of its own.
+        let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(&self.folder)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+}
+
+/// What a process leaves behind: its counts and distributions, and not what was present while it
+/// ran. Each series has the label `run`, since node_exporter refuses files that share one.
+fn exposition(rendered: &str, run: &str, failure: u8, ended: u64) -> String {
+    let mut text = String::new();
+    let mut leave = false;
+    // A family begins with its HELP, and then has its TYPE.
+    let gauge = |name: &str| rendered.lines().any(|line| line == format!("# TYPE {name} gauge"));
+    for line in rendered.lines() {
+        if let Some(name) = line.strip_prefix("# HELP ").and_then(|rest| rest.split(' ').next()) {
+            leave = gauge(name) && !LASTING.contains(&name);
+        }
+        if !leave {
+            text.push_str(&labelled(line, run));
+            text.push('\n');
+        }
+    }
+    for (name, help, value) in [
+        ("quorumlock_run_end_time_seconds", "When the run ended, as a Unix time", ended),
+        (
+            "quorumlock_run_failure_code",
+            "The exit code of a run that failed by itself; 0 where CMD ended by itself",
+            failure.into(),
+        ),
+    ] {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{{run=\"{run}\"}} {value}\n");
+    }
+    text
+}
+
+fn labelled(line: &str, run: &str) -> String {
+    if line.is_empty() || line.starts_with('#') {
+        return line.to_owned();
+    }
+    match (line.split_once('{'), line.split_once(' ')) {
+        (Some((name, rest)), _) => format!("{name}{{run=\"{run}\",{rest}"),
+        (None, Some((name, value))) => format!("{name}{{run=\"{run}\"}} {value}"),
+        (None, None) => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_present_is_left_out_and_the_rest_is_labelled() {
+        let rendered = "# HELP a_total A\n# TYPE a_total counter\na_total{quorum=\"default\"} 1\n\n\
+                        # HELP quorumlock_node_up Up\n# TYPE quorumlock_node_up gauge\nquorumlock_node_up{node=\"eu\"} 1\n\n\
+                        # HELP quorumlock_quorum_size Size\n# TYPE quorumlock_quorum_size gauge\nquorumlock_quorum_size 3\n";
+        let text = exposition(rendered, "nightly", 75, 7);
+        assert!(text.contains("a_total{run=\"nightly\",quorum=\"default\"} 1\n"), "{text}");
+        assert!(text.contains("quorumlock_quorum_size{run=\"nightly\"} 3\n"), "{text}");
+        assert!(!text.contains("node_up"), "{text}");
+        assert!(text.contains("quorumlock_run_failure_code{run=\"nightly\"} 75\n"), "{text}");
+        assert!(text.contains("quorumlock_run_end_time_seconds{run=\"nightly\"} 7\n"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_node_exporter_would_not_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str| Textfile::check(&folder.path().join(name)).err().map(|failure| format!("{failure:?}"));
+        assert_eq!(said("nightly.prom"), None);
+        for name in ["nightly", "nightly.txt", ".prom", "a b.prom", "none/nightly.prom"] {
+            assert!(said(name).is_some_and(|said| said.contains("--metrics-textfile")), "{name}");
+        }
+    }
+}

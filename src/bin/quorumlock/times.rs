@@ -1,0 +1,122 @@
+//! How long a run may take: its ttl, and what it waits for.
+
+use std::time::{Duration, Instant};
+
+use crate::cli::Run;
+use crate::duration::exact;
+use crate::failure::Failure;
+use crate::settings::{self, Settings};
+
+/// The library's default, which the default of `--kill-grace` follows from.
+const TTL: Duration = Duration::from_secs(30);
+/// The library's default.
+const MAX_TTL: Duration = Duration::from_secs(60);
+/// How long to wait for the lock.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The library's default, for one try.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const LEAST_GRACE: Duration = Duration::from_millis(10);
+
+/// One that was given is for the library to check, which names it. Who gave none would not know
+/// what to change.
+pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
+    if let Some(ttl) = args.ttl {
+        return Ok(ttl);
+    }
+    match (settings::ttl()?, settings.ttl) {
+        (Some(ttl), _) => fits(ttl, settings::TTL, settings.max_ttl),
+        (None, Some(ttl)) => Ok(ttl),
+        (None, None) => fits(TTL, "the default", settings.max_ttl),
+    }
+}
+
+pub(crate) fn timeout(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
+    if args.no_wait {
+        return Ok(Duration::ZERO);
+    }
+    let told = match args.timeout {
+        None => settings::time(settings::TIMEOUT)?,
+        given => given,
+    };
+    Ok(told.or(settings.timeout).unwrap_or(TIMEOUT))
+}
+
+/// How long to wait for everything that comes before the command.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait {
+    pub(crate) began: Instant,
+    pub(crate) timeout: Duration,
+}
+
+impl Wait {
+    /// Of that, for a quorum. Where one try is asked for, it is one with a quorum.
+    pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
+        match (longest, self.timeout) {
+            (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
+            (longest, timeout) => longest.map_or(timeout, |longest| longest.min(timeout)),
+        }
+    }
+
+    /// Which option waits longer for nodes.
+    pub(crate) fn option(&self, longest: Option<Duration>) -> &'static str {
+        let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
+        if bounds { "--connect-timeout" } else { "--timeout" }
+    }
+
+    /// What is left of it for the lock.
+    pub(crate) fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.began.elapsed())
+    }
+}
+
+/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself
+/// is for the library to check.
+pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
+    match given {
+        None => Ok(ttl / 5),
+        Some(grace) if (LEAST_GRACE..=ttl / 2).contains(&grace) => Ok(grace),
+        Some(grace) => {
+            let bounds = format!("use {} to half of the ttl, which is {}", exact(LEAST_GRACE), exact(ttl));
+            Err(Failure::usage(format!("--kill-grace is {}; {bounds}", exact(grace))))
+        }
+    }
+}
+
+/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told
+/// what to give.
+fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
+    match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
+        None => Ok(ttl),
+        Some(longest) => Err(Failure::usage(format!(
+            "ttl is {} ({origin}), above max_ttl ({}); use --ttl {}s, or a larger max_ttl",
+            exact(ttl),
+            exact(longest),
+            longest.as_secs_f64()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_waited_for_as_long_as_for_the_lock_unless_told_otherwise() {
+        let seconds = Duration::from_secs;
+        let connecting = |timeout, told| Wait { began: Instant::now(), timeout }.connecting(told);
+        assert_eq!(connecting(seconds(40), None), seconds(40));
+        assert_eq!(connecting(seconds(40), Some(seconds(3))), seconds(3));
+        assert_eq!(connecting(seconds(2), Some(seconds(3))), seconds(2));
+        assert_eq!(connecting(Duration::ZERO, Some(seconds(3))), seconds(3), "one try with a quorum");
+        assert_eq!(connecting(Duration::ZERO, None), CONNECT_TIMEOUT);
+    }
+
+    #[test]
+    fn the_grace_leaves_time_for_renewals() {
+        let ttl = Duration::from_secs(10);
+        assert_eq!(grace(None, ttl).unwrap(), Duration::from_secs(2));
+        assert!(grace(Some(Duration::from_secs(6)), ttl).is_err());
+        assert!(grace(Some(Duration::ZERO), ttl).is_err());
+        assert!(grace(None, Duration::from_millis(100)).is_ok());
+    }
+}

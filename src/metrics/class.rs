@@ -1,0 +1,67 @@
+//! Classes of locks: the values of the label `class`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metrics::SharedString;
+
+/// How many classes a process has at most. All further ones are recorded as `other`.
+pub const MAX_CLASSES: usize = 16;
+
+const OTHER: &str = "other";
+
+/// The classes of this process, in the order in which they came.
+static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
+
+/// A class of locks, as a small number: those without one, [`MAX_CLASSES`] that have a name, and
+/// all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Class(usize);
+
+impl Class {
+    /// How many different ones there are.
+    pub(super) const COUNT: usize = MAX_CLASSES + 2;
+
+    /// The class of that name; the one without a name for an empty text.
+    pub(crate) fn named(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::default();
+        }
+        Self(number(&mut KNOWN.lock().unwrap_or_else(PoisonError::into_inner), name))
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self.0
+    }
+
+    /// The label's value; `None` where the series do not have the label.
+    pub(super) fn label(self) -> Option<SharedString> {
+        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = |index| known.get(index).cloned().map_or(OTHER.into(), SharedString::from);
+        self.0.checked_sub(1).map(named)
+    }
+}
+
+/// The number of a class, which is given one if there is room.
+fn number(known: &mut Vec<Arc<str>>, name: &str) -> usize {
+    let index = known.iter().position(|known| **known == *name).unwrap_or(known.len());
+    if index == known.len() && index < MAX_CLASSES && name != OTHER {
+        known.push(name.into());
+    }
+    if index < known.len() { index + 1 } else { MAX_CLASSES + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_keeps_its_number_and_those_beyond_the_bound_share_one() {
+        let mut known = Vec::new();
+        let numbers: Vec<_> = (0..20).map(|class| number(&mut known, &format!("class-{class}"))).collect();
+        assert_eq!(numbers[..MAX_CLASSES], (1..=MAX_CLASSES).collect::<Vec<_>>());
+        assert!(numbers[MAX_CLASSES..].iter().all(|&number| number == MAX_CLASSES + 1), "{numbers:?}");
+        assert_eq!((number(&mut known, "class-3"), number(&mut known, "class-19")), (4, MAX_CLASSES + 1));
+        assert_eq!(number(&mut Vec::new(), OTHER), MAX_CLASSES + 1, "it takes no room");
+        assert_eq!((known.len(), Class::named("")), (MAX_CLASSES, Class::default()));
+    }
+}

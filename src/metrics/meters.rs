@@ -1,0 +1,221 @@
+//! What is recorded of a quorum.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, Label, SharedString};
+
+use super::class::Class;
+use super::family::{Ended, Family, RenewalEnded, RoundEnded};
+use super::table::{self, describe};
+use crate::rules::{LostReason, Renewed};
+
+/// What is recorded of a quorum. All of it is registered when the quorum connects, and that of a
+/// class when its options are first used: recording looks nothing up.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    quorum: SharedString,
+    classes: [OnceLock<ClassMeters>; Class::COUNT],
+    queue_wait: Histogram,
+    round_duration: Histogram,
+    rounds: Family<RoundEnded, Counter>,
+    split: Counter,
+    renewals: Family<RenewalEnded, Counter>,
+    margin: Histogram,
+    waiting: Gauge,
+    late_grants: Counter,
+    turns_taken: Counter,
+    turns_missed: Counter,
+    in_line: Gauge,
+    by_turn: Histogram,
+    by_push: Histogram,
+    handovers: Counter,
+}
+
+/// What is recorded of the locks of one class.
+#[derive(Debug)]
+struct ClassMeters {
+    acquire: Histogram,
+    acquisitions: Family<Ended, Counter>,
+    held_time: Histogram,
+    held: Gauge,
+    lost: Family<LostReason, Counter>,
+}
+
+impl ClassMeters {
+    fn new(quorum: &SharedString, class: Class) -> Self {
+        let labels = |more: Option<Label>| -> Vec<Label> {
+            let class = class.label().map(|class| Label::new("class", class));
+            std::iter::once(Label::new("quorum", quorum.clone())).chain(class).chain(more).collect()
+        };
+        let with = |key: &'static str, value: &'static str| labels(Some(Label::new(key, value)));
+        Self {
+            acquire: metrics::histogram!(table::ACQUIRE, labels(None)),
+            acquisitions: Family::new(Ended::ALL.iter().copied(), |outcome| {
+                metrics::counter!(table::ACQUISITIONS, with("outcome", outcome.as_str()))
+            }),
+            held_time: metrics::histogram!(table::HELD_TIME, labels(None)),
+            held: metrics::gauge!(table::HELD, labels(None)),
+            lost: Family::new(LostReason::ALL, |reason| {
+                metrics::counter!(table::LOST, with("reason", reason.as_str()))
+            }),
+        }
+    }
+}
+
+impl Meters {
+    /// What is recorded of the quorum of that name, in which `size` nodes must agree.
+    pub(crate) fn new(quorum: SharedString, size: u32, protocol: u32) -> Self {
+        describe();
+        metrics::gauge!(table::BUILD, "version" => env!("CARGO_PKG_VERSION"), "protocol" => protocol.to_string())
+            .set(1.0);
+        metrics::gauge!(table::QUORUM_SIZE, "quorum" => quorum.clone()).set(f64::from(size));
+        let labelled = |key: &'static str, value: &'static str| -> Vec<Label> {
+            vec![Label::new("quorum", quorum.clone()), Label::new(key, value)]
+        };
+        let histogram = |name: &'static str| metrics::histogram!(name, "quorum" => quorum.clone());
+        let counter = |name: &'static str| metrics::counter!(name, "quorum" => quorum.clone());
+        let gauge = |name: &'static str| metrics::gauge!(name, "quorum" => quorum.clone());
+        let meters = Self {
+            classes: std::array::from_fn(|_| OnceLock::new()),
+            queue_wait: histogram(table::QUEUE_WAIT),
+            round_duration: histogram(table::ROUND),
+            rounds: Family::new(RoundEnded::ALL.iter().copied(), |verdict| {
+                metrics::counter!(table::ROUNDS, labelled("verdict", verdict.as_str()))
+            }),
+            split: counter(table::SPLIT),
+            renewals: Family::new(RenewalEnded::ALL.iter().copied(), |outcome| {
+                metrics::counter!(table::RENEWALS, labelled("outcome", outcome.as_str()))
+            }),
+            margin: histogram(table::MARGIN),
+            waiting: gauge(table::WAITING),
+            late_grants: counter(table::LATE_GRANTS),
+            turns_taken: metrics::counter!(table::TURNS, labelled("outcome", "taken")),
+            turns_missed: metrics::counter!(table::TURNS, labelled("outcome", "missed")),
+            in_line: gauge(table::IN_LINE),
+            by_turn: metrics::histogram!(table::HANDOVER, labelled("by", "turn")),
+            by_push: metrics::histogram!(table::HANDOVER, labelled("by", "push")),
+            handovers: counter(table::HANDOVERS),
+            quorum,
+        };
+        meters.register(Class::default());
+        meters
+    }
+
+    /// The name of the quorum.
+    pub(crate) const fn quorum(&self) -> &SharedString {
+        &self.quorum
+    }
+
+    /// Registers the series of a class: before its locks are acquired.
+    pub(crate) fn register(&self, class: Class) {
+        self.class(class);
+    }
+
+    /// Hints that somebody heard, and hints that nobody did.
+    pub(crate) fn hints(&self) -> (Counter, Counter) {
+        let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
+        (counter("heard"), counter("wasted"))
+    }
+
+    fn class(&self, class: Class) -> &ClassMeters {
+        self.classes[class.index()].get_or_init(|| ClassMeters::new(&self.quorum, class))
+    }
+
+    pub(crate) fn acquire(&self, class: Class, outcome: Ended, took: Duration) {
+        let meters = self.class(class);
+        meters.acquisitions.count(outcome);
+        if outcome == Ended::Acquired {
+            meters.acquire.record(took);
+        }
+    }
+
+    pub(crate) fn queue_wait(&self, took: Duration) {
+        self.queue_wait.record(took);
+    }
+
+    /// A round came to `verdict`, after `took` if that is how long the nodes took.
+    pub(crate) fn round(&self, verdict: RoundEnded, split: bool, took: Option<Duration>) {
+        self.rounds.count(verdict);
+        if split {
+            self.split.increment(1);
+        }
+        if let Some(took) = took {
+            self.round_duration.record(took);
+        }
+    }
+
+    /// What a renewal came to. One that came when its lease was over is not counted.
+    pub(crate) fn renewed(&self, renewed: Renewed) {
+        match renewed {
+            Renewed::Extended { margin, of, .. } => {
+                self.renewals.count(RenewalEnded::Extended);
+                self.margin.record(share(margin, of));
+            }
+            Renewed::Unclear { .. } => self.renewals.count(RenewalEnded::Unclear),
+            Renewed::Lost(LostReason::Refused) => self.renewals.count(RenewalEnded::Lost),
+            Renewed::Lost(_) | Renewed::Over => {}
+        }
+    }
+
+    pub(crate) fn lost(&self, class: Class, reason: LostReason) {
+        self.class(class).lost.count(reason);
+    }
+
+    pub(crate) fn held(&self, class: Class) {
+        self.class(class).held.increment(1.0);
+    }
+
+    pub(crate) fn freed(&self, class: Class, after: Duration) {
+        let meters = self.class(class);
+        meters.held.decrement(1.0);
+        meters.held_time.record(after);
+    }
+
+    pub(crate) fn waits(&self, waits: bool) {
+        if waits { self.waiting.increment(1.0) } else { self.waiting.decrement(1.0) }
+    }
+
+    /// A turn was taken, this long after its first hint.
+    pub(crate) fn turn_taken(&self, after: Duration) {
+        self.turns_taken.increment(1);
+        self.by_turn.record(after);
+    }
+
+    pub(crate) fn turn_missed(&self) {
+        self.turns_missed.increment(1);
+    }
+
+    pub(crate) fn in_line(&self, waits: bool) {
+        if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
+    }
+
+    /// A lock was handed over, by a quorum this long after the first node.
+    pub(crate) fn handed_over(&self, after: Duration) {
+        self.handovers.increment(1);
+        self.by_push.record(after);
+    }
+
+    pub(crate) fn late_grant(&self) {
+        self.late_grants.increment(1);
+    }
+}
+
+/// What part of a validity is left, from 0 to 1.
+fn share(left: Duration, of: Duration) -> f64 {
+    let share = left.as_secs_f64() / of.as_secs_f64();
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_between_nothing_and_all() {
+        let second = Duration::from_secs(1);
+        assert_eq!(share(second, 4 * second), 0.25);
+        assert_eq!(share(2 * second, second), 1.0);
+        assert_eq!(share(Duration::ZERO, Duration::ZERO), 0.0);
+    }
+}

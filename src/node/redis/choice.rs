@@ -1,0 +1,120 @@
+//! Which transport there is to a node.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::endpoint::Endpoint;
+use super::fred::Fred;
+#[cfg(feature = "redis-rs")]
+use super::redis_rs::RedisRs;
+use super::transport::Dialer;
+use crate::error::{Error, Result};
+
+const NAMES: &str = "use fred or redis-rs";
+
+/// The client library that carries bytes to and from Redis nodes.
+///
+/// Locks are the same over each: connections, timeouts, checks and batches are this library's own,
+/// and clients of one lock may have different ones. All speak RESP3, with users, passwords and
+/// databases, over TCP, TLS (rustls with ring, the system's certificates) and Unix sockets. As a
+/// text, as in configurations: `fred` and `redis-rs`.
+///
+/// # Which to take
+///
+/// [`Fred`](Self::Fred) unless you have a reason: it needs no feature and has been in use here for
+/// longer. `RedisRs`, with the feature `redis-rs`,
+///
+/// * where the client's CPU or latency matters: a call wakes two tasks fewer. `quorumlock bench
+///   cost` measures both in turn;
+/// * where your program has the crate `redis` 1 anyway;
+/// * where dependencies must have had a release lately: fred's last one was in February 2025;
+/// * where nodes are trusted less: it refuses replies that are nested deep, which end a program over
+///   fred.
+///
+/// fred stays among the dependencies then: the feature adds ten crates, among them `arcstr`, by
+/// whose `impl PartialEq<ArcStr> for Arc<str>` comparisons with `text.into()` may need a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// fred. The default.
+    #[default]
+    Fred,
+    /// redis-rs.
+    #[cfg(feature = "redis-rs")]
+    RedisRs,
+}
+
+impl Transport {
+    /// All that this build has.
+    pub const ALL: &'static [Self] = &[
+        Self::Fred,
+        #[cfg(feature = "redis-rs")]
+        Self::RedisRs,
+    ];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fred => "fred",
+            #[cfg(feature = "redis-rs")]
+            Self::RedisRs => "redis-rs",
+        }
+    }
+
+    pub(crate) fn dialer(self, endpoint: Endpoint) -> Arc<dyn Dialer> {
+        match self {
+            Self::Fred => Arc::new(Fred::new(endpoint)),
+            #[cfg(feature = "redis-rs")]
+            Self::RedisRs => Arc::new(RedisRs::new(endpoint)),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Transport {
+    type Err = Error;
+
+    /// Reads its name.
+    ///
+    /// # Errors
+    /// `Config` for anything else, and for one that this build does not have.
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.iter().find(|transport| transport.name() == text) {
+            Some(transport) => Ok(*transport),
+            None if text == "redis-rs" => Err(Error::config(
+                "this build has no transport over redis-rs; build it with the feature redis-rs, or use fred",
+            )),
+            None => Err(Error::config(format!("no transport has that name; {NAMES}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transport_is_known_by_its_name_and_fred_is_the_default() {
+        for &transport in Transport::ALL {
+            assert_eq!(transport.to_string().parse::<Transport>().unwrap(), transport);
+        }
+        assert_eq!(Transport::default(), Transport::Fred);
+        let unknown = "secret".parse::<Transport>().unwrap_err().to_string();
+        assert!(unknown.contains(NAMES) && !unknown.contains("secret"), "{unknown}");
+    }
+
+    #[test]
+    fn a_transport_that_was_not_built_in_is_refused_with_what_to_do() {
+        match "redis-rs".parse::<Transport>() {
+            Ok(transport) => assert!(cfg!(feature = "redis-rs") && transport.name() == "redis-rs"),
+            Err(error) => assert!(!cfg!(feature = "redis-rs") && error.to_string().contains("the feature redis-rs")),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The transport over redis-rs: one multiplexed connection, never reconnected.
+
+mod driver;
+mod errors;
+mod pushes;
+mod socket;
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisResult, Value as RedisValue};
+use tokio::task::coop::unconstrained;
+
+use super::endpoint::Endpoint;
+use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use crate::node::reply::{Fault, FaultKind};
+use driver::Driver;
+use errors::{fault, refused_by, unusable};
+use pushes::Pushes;
+use socket::{Log, Socket, within};
+
+/// Dials a server with redis-rs.
+#[derive(Debug)]
+pub(super) struct RedisRs(Arc<Endpoint>);
+
+impl RedisRs {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self(Arc::new(endpoint))
+    }
+}
+
+impl Dialer for RedisRs {
+    fn address(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn database(&self) -> u8 {
+        self.0.database
+    }
+
+    fn dial(&self, timeout: Duration) -> Dialing<'_> {
+        let open = RedisRsConnection::open(&self.0, timeout);
+        async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
+    }
+}
+
+/// An open connection. Dropping it ends it.
+struct RedisRsConnection {
+    client: MultiplexedConnection,
+    driver: Arc<Driver>,
+    pushes: Arc<Pushes>,
+    log: Arc<Log>,
+    /// For how long an answer may take.
+    timeout: Duration,
+}
+
+impl RedisRsConnection {
+    /// Connects and authenticates. HELLO and SELECT take one round trip together.
+    async fn open(endpoint: &Endpoint, step: Duration) -> Result<Self, Fault> {
+        let (socket, log) = Socket::open(endpoint, step).await?;
+        let pushes = Arc::<Pushes>::default();
+        let greeting = greeting(endpoint);
+        let opened = MultiplexedConnection::new_with_config(&greeting, socket, config(&pushes));
+        let late = || Fault::new(FaultKind::Down, "connected, but no answer to HELLO in time");
+        let opened = within(step, opened).await.ok_or_else(late)?;
+        let (client, work) = opened.map_err(|error| unusable(endpoint, &error, &log))?;
+        let driver = Arc::new(Driver::new(work.boxed(), log.clone()));
+        Ok(Self { client, driver, pushes, log, timeout: step })
+    }
+
+    /// Sends what `reply` sends when it is polled first, waits for the answer and reads it.
+    fn ask<T: 'static, U: Send + 'static>(
+        &self,
+        reply: impl Future<Output = RedisResult<T>> + Send + 'static,
+        read: fn(T) -> Result<U, Fault>,
+    ) -> Answer<U> {
+        let (driver, limit) = (self.driver.clone(), self.timeout);
+        let answer = async move {
+            match within(limit, driver.driven(pin!(reply))).await {
+                Some(Ok(reply)) => read(reply),
+                Some(Err(error)) => Err(fault(&error)),
+                None => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
+            }
+        };
+        started(answer.boxed())
+    }
+}
+
+impl Connection for RedisRsConnection {
+    fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
+        let (mut client, command) = (self.client.clone(), written(command, arguments));
+        self.ask(async move { client.send_packed_command(&command).await }, received)
+    }
+
+    /// redis-rs takes a refusal for what it is, and waits for the server to confirm.
+    fn subscribe(&self, channel: &str) -> Answer<()> {
+        let (mut client, channel) = (self.client.clone(), channel.to_owned());
+        self.ask(async move { client.subscribe(channel).await }, Ok)
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        if let Some(event) = self.pushes.next() {
+            return Poll::Ready(event);
+        }
+        let ended = self.driver.drive(context.waker());
+        match self.pushes.poll(context) {
+            Poll::Pending if ended => Poll::Ready(Event::Ended(self.log.why())),
+            event => event,
+        }
+    }
+}
+
+impl fmt::Debug for RedisRsConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisRsConnection").finish_non_exhaustive()
+    }
+}
+
+impl Drop for RedisRsConnection {
+    /// Answers that are still waited for keep the connection otherwise.
+    fn drop(&mut self) {
+        self.driver.end();
+    }
+}
+
+/// redis-rs queues a command when its future is polled first, and the driver writes it then: polled
+/// now, commands go out in the order of the calls.
+fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
+    let now = unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop()));
+    match now {
+        Poll::Ready(result) => std::future::ready(result).boxed(),
+        Poll::Pending => answer,
+    }
+}
+
+fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
+    let info = RedisConnectionInfo::default()
+        // Wake-ups are pushed over the same connection, which RESP2 cannot do.
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_skip_set_lib_name()
+        .set_db(endpoint.database.into());
+    let info = match &endpoint.user {
+        Some(user) => info.set_username(user),
+        None => info,
+    };
+    match &endpoint.password {
+        Some(password) => info.set_password(password),
+        None => info,
+    }
+}
+
+/// Without redis-rs' own timeouts, which cannot be told from a socket's.
+fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
+    let pushes = pushes.clone();
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(2 * super::QUEUE)
+        .set_push_sender(move |info| {
+            pushes.push(info);
+            Ok::<(), redis::aio::SendError>(())
+        })
+}
+
+fn written(command: &'static str, arguments: &dyn Arguments) -> Cmd {
+    let mut written = Cmd::with_capacity(1 + arguments.count(), 0);
+    written.arg(command);
+    arguments.each(&mut |argument| match argument {
+        Argument::Word(word) => drop(written.arg(word)),
+        Argument::Text(text) => drop(written.arg(text)),
+        Argument::Integer(number) => drop(written.arg(number)),
+        Argument::Packed(bytes) => drop(written.arg(&**bytes)),
+    });
+    written
+}
+
+/// A reply, or the error that the server sent instead.
+fn received(value: RedisValue) -> Result<Value, Fault> {
+    match value {
+        RedisValue::ServerError(error) => Err(refused_by(&error)),
+        value => Ok(understood(value)),
+    }
+}
+
+fn understood(value: RedisValue) -> Value {
+    match value {
+        RedisValue::Int(number) => Value::Integer(number),
+        RedisValue::BulkString(bytes) => Value::Text(bytes.into()),
+        RedisValue::SimpleString(text) | RedisValue::VerbatimString { text, .. } => Value::Text(text.into()),
+        RedisValue::Okay => Value::Text(Bytes::from_static(b"OK")),
+        RedisValue::Array(items) => Value::Array(items.into_iter().map(understood).collect()),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The socket below a connection of redis-rs: opened with the same limits and the same TLS as fred's,
+//! and remembering how it ended, which redis-rs does not tell.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::node::redis::endpoint::{Address, Endpoint};
+use crate::node::redis::tls::client_config;
+use crate::node::redis::wording::{STRANGER, handshake, plain};
+use crate::node::reply::{Fault, FaultKind};
+
+/// How often a connection reads in a row. Then others in its task have their turn, also where a
+/// server sends without end.
+const READS: u32 = 16;
+
+/// What a socket and its connection know of each other.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// How often it may still be read in this turn.
+    reads: AtomicU32,
+    /// Why it ended.
+    ended: Mutex<Option<String>>,
+}
+
+impl Default for Log {
+    /// Without turns, for whoever opens the connection.
+    fn default() -> Self {
+        Self { reads: AtomicU32::new(u32::MAX), ended: Mutex::default() }
+    }
+}
+
+impl Log {
+    /// A turn begins.
+    pub(super) fn begin(&self) {
+        self.reads.store(READS, Relaxed);
+    }
+
+    /// Why the connection ended. Where the socket knows of no reason, redis-rs did not understand
+    /// what it read.
+    pub(super) fn why(&self) -> String {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.clone().unwrap_or_else(|| STRANGER.to_owned())
+    }
+
+    fn may_read(&self) -> bool {
+        self.reads.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn end(&self, why: impl FnOnce() -> String) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(why);
+    }
+
+    fn note<T>(&self, result: io::Result<T>, speaks_tls: bool) -> io::Result<T> {
+        if let Err(error) = &result {
+            self.end(|| told(error, speaks_tls));
+        }
+        result
+    }
+}
+
+/// An I/O error as people read it.
+pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
+    let debug = format!("{error:?}");
+    if speaks_tls { handshake(&debug) } else { plain(&debug) }
+}
+
+/// An open socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: Stream,
+    log: Arc<Log>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Opens it. TCP may take `step`, and TLS, which takes two round trips, twice that.
+    pub(super) async fn open(endpoint: &Endpoint, step: Duration) -> Result<(Self, Arc<Log>), Fault> {
+        let log = Arc::<Log>::default();
+        Ok((Self { stream: Stream::open(&endpoint.address, step).await?, log: log.clone() }, log))
+    }
+
+    const fn speaks_tls(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+}
+
+impl Stream {
+    async fn open(address: &Address, step: Duration) -> Result<Self, Fault> {
+        match address {
+            Address::Tcp { host, port, tls: false } => tcp(host, *port, step).await.map(Self::Tcp),
+            Address::Tcp { host, port, tls: true } => Self::tls(host, *port, step).await,
+            #[cfg(unix)]
+            Address::Unix { path } => {
+                let opened = within(step, UnixStream::connect(path)).await;
+                opened
+                    .ok_or_else(|| down("the socket did not accept within node_timeout"))?
+                    .map(Self::Unix)
+                    .map_err(failed)
+            }
+            #[cfg(not(unix))]
+            Address::Unix { .. } => Err(down("there are no Unix sockets here")),
+        }
+    }
+
+    async fn tls(host: &str, port: u16, step: Duration) -> Result<Self, Fault> {
+        let connector = TlsConnector::from(Arc::new(client_config()?));
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| down("TLS failed: no certificate is for a host of such a name"))?;
+        let stream = tcp(host, port, step).await?;
+        let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
+        let agreed = agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS?"))?;
+        agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(|error| down(told(&error, true)))
+    }
+}
+
+/// What `future` comes to, if it does so in time.
+///
+/// # Cancel safety
+/// That of `future`.
+pub(super) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = tokio::time::sleep(limit) => None,
+    }
+}
+
+async fn tcp(host: &str, port: u16, step: Duration) -> Result<TcpStream, Fault> {
+    let connected = within(step, TcpStream::connect((host, port))).await;
+    let stream = connected.ok_or_else(|| down("no TCP connection within node_timeout"))?.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: io::Error) -> Fault {
+    down(told(&error, false))
+}
+
+fn down(message: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Down, message)
+}
+
+/// Calls the same method of whichever stream it is.
+macro_rules! on {
+    ($stream:expr, $stream_name:ident => $call:expr) => {
+        match $stream {
+            Stream::Tcp($stream_name) => $call,
+            Stream::Tls($stream_name) => $call,
+            #[cfg(unix)]
+            Stream::Unix($stream_name) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.log.may_read() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        let read = ready!(on!(&mut self.stream, stream => Pin::new(stream).poll_read(context, into)));
+        if read.is_ok() && into.filled().len() == before {
+            self.log.end(|| "the connection ended".to_owned());
+        }
+        Poll::Ready(self.log.note(read, self.speaks_tls()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(on!(&mut self.stream, stream => Pin::new(stream).poll_write(context, bytes)));
+        Poll::Ready(self.log.note(written, self.speaks_tls()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(on!(&mut self.stream, stream => Pin::new(stream).poll_flush(context)));
+        Poll::Ready(self.log.note(flushed, self.speaks_tls()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on!(&mut self.stream, stream => Pin::new(stream).poll_shutdown(context))
+    }
+}

@@ -1,0 +1,122 @@
+//! Spans for `tracing`: what an acquisition, a renewal and a release consist of.
+//!
+//! One that nobody asked for costs a look at the most verbose level that is enabled, and allocates
+//! nothing. A subscriber is the user's code, and may panic: that ends in here, so that it keeps no
+//! lock from being renewed and no answer from being counted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
+use tracing::{Span, Value, debug_span, trace_span};
+
+/// A span that ends when this says so, or with the last clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spanned(Option<Arc<Running>>);
+
+#[derive(Debug)]
+struct Running(Mutex<Span>);
+
+impl Spanned {
+    /// One round of claims, within the acquisition that is entered now.
+    pub(crate) fn round() -> Self {
+        Self::at(LevelFilter::DEBUG, || debug_span!("round", outcome = Empty))
+    }
+
+    /// A renewal. It is part of nothing that happens to be entered now.
+    pub(crate) fn renew() -> Self {
+        Self::at(
+            LevelFilter::DEBUG,
+            || debug_span!(parent: None, "renew", name = Empty, token = Empty, outcome = Empty),
+        )
+    }
+
+    /// A release, until it is known whether a quorum held the names.
+    pub(crate) fn release() -> Self {
+        Self::at(LevelFilter::DEBUG, || debug_span!("release", name = Empty, token = Empty, outcome = Empty))
+    }
+
+    /// What one node is asked for: a part of this span, or of what is entered now.
+    pub(crate) fn node_call(&self, node: &str, operation: &'static str) -> Self {
+        Self::at(LevelFilter::TRACE, || match self.id() {
+            Some(id) => trace_span!(parent: id, "node_call", node, operation, outcome = Empty),
+            None => trace_span!("node_call", node, operation, outcome = Empty),
+        })
+    }
+
+    /// Whether somebody may have asked for spans of one node each.
+    pub(crate) fn of_nodes() -> bool {
+        LevelFilter::current() >= LevelFilter::TRACE
+    }
+
+    fn at(level: LevelFilter, make: impl FnOnce() -> Span) -> Self {
+        if LevelFilter::current() < level {
+            return Self::default();
+        }
+        let span = quietly(make).filter(|span| !span.is_disabled());
+        Self(span.map(|span| Arc::new(Running(Mutex::new(span)))))
+    }
+
+    /// Whether anybody sees it.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sets one of its fields.
+    pub(crate) fn record(&self, field: &'static str, value: impl Value) {
+        if let Some(running) = &self.0 {
+            record(&running.0.lock().unwrap_or_else(PoisonError::into_inner), field, value);
+        }
+    }
+
+    /// It is over, and came to this.
+    pub(crate) fn end(&self, outcome: &'static str) {
+        if let Some(running) = &self.0 {
+            let span = running.take();
+            record(&span, "outcome", outcome);
+            close(span);
+        }
+    }
+
+    fn id(&self) -> Option<tracing::Id> {
+        self.0.as_ref()?.0.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+}
+
+impl Running {
+    fn take(&self) -> Span {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), Span::none())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        close(self.take());
+    }
+}
+
+/// An acquisition, which is entered while it is waited for.
+pub(crate) fn acquire(quorum: &str) -> Span {
+    debug_span!("acquire", quorum, name = Empty, token = Empty, outcome = Empty)
+}
+
+/// Sets one field of a span.
+pub(crate) fn record(span: &Span, field: &'static str, value: impl Value) {
+    if !span.is_disabled() {
+        quietly(|| {
+            span.record(field, value);
+        });
+    }
+}
+
+fn close(span: Span) {
+    if !span.is_disabled() {
+        quietly(|| drop(span));
+    }
+}
+
+/// What comes of it, unless it panics; the panic hook has told of that.
+fn quietly<T>(what: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(what)).ok()
+}

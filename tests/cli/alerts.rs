@@ -1,0 +1,49 @@
+//! The alerts, by promtool, which scripts/test fetches with Prometheus.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use super::told;
+
+const ALERTS: &str = "docker/prometheus/alerts.yml";
+const TESTS: &str = "tests/prometheus/alerts.test.yml";
+
+fn promtool(words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new("promtool");
+    command.args(words).current_dir(env!("CARGO_MANIFEST_DIR"));
+    told(command.output().expect("promtool starts; ./scripts/test fetches it, or apt-get install prometheus"))
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+/// What stands behind `key` in a file, a line each.
+fn values(file: &str, key: &str) -> BTreeSet<String> {
+    read(file)
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix(key))
+        .map(|value| value.trim().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_rules_are_valid_and_each_alert_fires_when_it_should_and_is_silent_when_not() {
+    let (code, said, complained) = promtool(&["check", "rules", ALERTS]);
+    assert_eq!(code, 0, "{said}{complained}");
+    let (code, said, complained) = promtool(&["test", "rules", TESTS]);
+    assert_eq!(code, 0, "{said}{complained}");
+    // Each has a case: whether it fires and is silent, promtool has told.
+    assert_eq!(values(ALERTS, "- alert: "), values(TESTS, "alertname: "));
+}
+
+/// By GitHub's anchors: a heading in lower case.
+#[test]
+fn each_alert_links_to_its_entry_in_the_runbook_and_each_entry_is_of_an_alert() {
+    let alerts = values(ALERTS, "- alert: ");
+    let links = alerts.iter().map(|alert| format!("docs/runbook.md#{}", alert.to_lowercase()));
+    assert_eq!(values(ALERTS, "runbook_url: "), links.collect());
+    assert_eq!(values("docs/runbook.md", "## "), alerts);
+    assert_eq!(read("docs/runbook.md").matches("**What to do.**").count(), alerts.len());
+}

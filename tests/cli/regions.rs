@@ -1,0 +1,119 @@
+//! What docker/compose.yaml is made of: services that keep working under one lock, and relays that
+//! put servers at a distance.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Background, bare, done, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A relay before each server, and their addresses as clients see them.
+fn far(servers: &[Server], round_trip: &str) -> (Background, String) {
+    let ports: Vec<_> = servers.iter().map(|_| free_port()).collect();
+    let route = |(port, server): (&u16, &Server)| format!("{port}=localhost:{}@{round_trip}", server.port());
+    let relay = Background::start(bare().arg("relay").args(ports.iter().zip(servers).map(route)));
+    let nodes: Vec<_> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
+    (relay, nodes.join(","))
+}
+
+fn near(servers: &[Server]) -> String {
+    servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
+}
+
+/// A service over `nodes` with its counter in `folder`. Its ttl is short, since some are killed.
+fn service(nodes: &str, folder: &Path) -> Command {
+    let mut command = bare();
+    command.envs([("QUORUMLOCK_NODES", nodes), ("QUORUMLOCK_MAX_TTL", "0"), ("QUORUMLOCK_TTL", "1s")]);
+    command.args(["demo-service", "--workers", "2", "--pause", "5ms", "--folder"]).arg(folder);
+    command
+}
+
+/// What the counter says, which all services of the folder share.
+fn counter(folder: &Path) -> u64 {
+    let text = std::fs::read_to_string(folder.join("counter")).unwrap_or_default();
+    text.split_whitespace().next().map_or(0, |count| count.parse().unwrap())
+}
+
+fn grows(folder: &Path, by: u64) {
+    let enough = counter(folder) + by;
+    until("the counter grows", || counter(folder) >= enough);
+}
+
+/// Its summary, after SIGTERM.
+fn ended(mut service: Background) -> Value {
+    service.send(Signal::TERM);
+    let (code, out, err) = service.done();
+    assert_eq!(code, 0, "{out}{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn number(summary: &Value, field: &str) -> u64 {
+    summary[field].as_u64().unwrap_or_else(|| panic!("{field} in {summary}"))
+}
+
+#[tokio::test]
+async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_they_did() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let (mut relay, through) = far(&servers, "10ms");
+    let one = Background::start(&mut service(&near(&servers), folder.path()));
+    let other = Background::start(&mut service(&through, folder.path()));
+    grows(folder.path(), 50);
+    let summaries = [ended(one), ended(other)];
+    assert!(summaries.iter().all(|summary| number(summary, "sections") > 0), "{summaries:?}");
+    for field in ["overlaps", "rejected_tokens"] {
+        assert_eq!(summaries.each_ref().map(|summary| number(summary, field)), [0, 0], "{field}");
+    }
+    let sections: u64 = summaries.iter().map(|summary| number(summary, "sections")).sum();
+    assert_eq!(sections, counter(folder.path()), "no section is missing in the counter");
+    assert_eq!(number(&summaries[1], "counter"), sections);
+    relay.send(Signal::TERM);
+    assert_eq!(relay.done().0, 143);
+}
+
+#[tokio::test]
+async fn a_service_that_is_killed_leaves_nobody_inside() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    for _ in 0..5 {
+        let mut killed = Background::start(&mut service(&near(&servers), folder.path()));
+        grows(folder.path(), 3);
+        killed.send(Signal::KILL);
+    }
+    let next = Background::start(&mut service(&near(&servers), folder.path()));
+    grows(folder.path(), 10);
+    assert_eq!(number(&ended(next), "overlaps"), 0);
+}
+
+/// A counter that others write to behind its back is what an unsafe lock would look like.
+#[tokio::test]
+async fn a_service_that_meets_somebody_inside_fails() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let inside = std::fs::File::create(folder.path().join("inside")).unwrap();
+    rustix::fs::flock(&inside, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut service = Background::start(&mut service(&near(&servers), folder.path()));
+    grows(folder.path(), 3);
+    service.send(Signal::TERM);
+    let (code, out, err) = service.done();
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(number(&serde_json::from_str(&out).unwrap(), "overlaps") > 0, "{out}");
+}
+
+#[test]
+fn a_relay_says_what_is_wrong_with_a_route_or_its_port() {
+    let (code, _, err) = done(bare().args(["relay", "7001"]));
+    assert_eq!(code, 64);
+    assert!(err.contains("7001=redis-eu:6379@80ms"), "{err}");
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let route = format!("{}=localhost:1@0", taken.local_addr().unwrap().port());
+    let (code, _, err) = done(bare().args(["relay", &route]));
+    assert_eq!(code, 69);
+    assert!(err.contains("cannot be listened on"), "{err}");
+}
