@@ -10,6 +10,7 @@ mod demo;
 mod elect;
 mod environment;
 mod log;
+mod manifests;
 mod members;
 mod metrics;
 mod once;
