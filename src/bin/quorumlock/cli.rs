@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
+    /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
+    ///
+    /// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
+    /// changes nothing on the nodes but what every client that connects does, `status` too: a node's
+    /// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
+    Doctor(Doctor),
     /// Takes a lock away from whoever holds it
     Release(Release),
     /// Shows whose votes count, and takes nodes out of service
@@ -55,6 +61,10 @@ pub(crate) enum Command {
     /// Measures how a lock passes from one to the next, and what locks cost
     #[command(subcommand)]
     Bench(Bench),
+    /// Prints what a shell needs to complete this command line
+    Completions(Completions),
+    /// Prints the manual page, or writes those of all subcommands
+    Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
     /// Works under one lock again and again until a signal, and serves metrics: a service of
@@ -74,6 +84,7 @@ impl Command {
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
             Self::Status(_)
+            | Self::Doctor(_)
             | Self::Members(_)
             | Self::Demo(_)
             | Self::DemoWorker(_)
@@ -230,6 +241,21 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0 fine, 1 warnings, 2 unsafe: two clients may hold a lock, or nobody can acquire one, 64 usage or settings.")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// The failure domain of each node, in the nodes' order, such as its region [default: the hosts
+    /// of the addresses]
+    #[arg(long, value_name = "NAME,NAME,..", value_delimiter = ',')]
+    pub(crate) domains: Vec<String>,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Members {
     /// Shows each node's roster, and whether all have one list
@@ -317,6 +343,20 @@ pub(crate) struct Demo {
     /// loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// Whose script
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct Manpage {
+    /// A folder for quorumlock.1 and a page for each subcommand, such as quorumlock-run.1
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 #[derive(Args)]
