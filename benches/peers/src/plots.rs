@@ -9,11 +9,12 @@ use crate::contender::{Kind, Result};
 use crate::table::Report;
 
 const SIZE: (u32, u32) = (760, 440);
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(120, 120, 120),
     RGBColor(170, 170, 120),
     RGBColor(150, 150, 190),
     RGBColor(200, 30, 40),
+    RGBColor(230, 130, 60),
     RGBColor(30, 110, 180),
     RGBColor(40, 140, 70),
 ];

@@ -19,6 +19,7 @@ use fred_floor::FredFloor;
 use hand::Hand;
 use ours::Ours;
 pub use ours::{Quorums, TTL};
+use quorumlock::Transport;
 use redis_floor::RedisFloor;
 use rslock::Rslock;
 
@@ -65,12 +66,14 @@ pub enum Kind {
     Redis,
     Fred,
     Ours,
+    OursRedis,
     Rslock,
     DistributedLock,
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [Self::Hand, Self::Redis, Self::Fred, Self::Ours, Self::Rslock, Self::DistributedLock];
+    pub const ALL: [Self; 7] =
+        [Self::Hand, Self::Redis, Self::Fred, Self::Ours, Self::OursRedis, Self::Rslock, Self::DistributedLock];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,6 +81,7 @@ impl Kind {
             Self::Redis => "floor, redis-rs",
             Self::Fred => "floor, fred",
             Self::Ours => "quorumlock",
+            Self::OursRedis => "quorumlock, redis-rs",
             Self::Rslock => "rslock",
             Self::DistributedLock => "distributed-lock-redis",
         }
@@ -96,7 +100,8 @@ impl Kind {
             Self::Hand => Lock::Hand(Hand::connect(ports, scripts).await?),
             Self::Redis => Lock::Redis(RedisFloor::connect(ports, scripts).await?),
             Self::Fred => Lock::Fred(FredFloor::connect(ports, scripts).await?),
-            Self::Ours => Lock::Ours(Ours::connect(ports).await?),
+            Self::Ours => Lock::Ours(Ours::connect(ports, Transport::Fred).await?),
+            Self::OursRedis => Lock::OursRedis(Ours::connect(ports, Transport::RedisRs).await?),
             Self::Rslock => Lock::Rslock(Rslock::open(ports)),
             Self::DistributedLock => Lock::DistributedLock(DistributedLock::connect(ports).await?),
         })
@@ -109,6 +114,7 @@ pub enum Lock {
     Redis(RedisFloor),
     Fred(FredFloor),
     Ours(Ours),
+    OursRedis(Ours),
     Rslock(Rslock),
     DistributedLock(DistributedLock),
 }
@@ -133,7 +139,7 @@ impl Lock {
             Self::Hand(hand) => hand.pair(name, number).await,
             Self::Redis(floor) => floor.pair(name, number).await,
             Self::Fred(floor) => floor.pair(name, number).await,
-            Self::Ours(ours) => ours.pair(name).await,
+            Self::Ours(ours) | Self::OursRedis(ours) => ours.pair(name).await,
             Self::Rslock(lock) => lock.pair(name).await,
             Self::DistributedLock(lock) => lock.pair(name).await,
         }
@@ -142,7 +148,7 @@ impl Lock {
     /// Acquires a name that others want too. The floors do not wait.
     pub async fn wanted(&self, name: &str) -> Result<Held> {
         match self {
-            Self::Ours(ours) => Ok(Held::Ours(ours.wanted(name).await?)),
+            Self::Ours(ours) | Self::OursRedis(ours) => Ok(Held::Ours(ours.wanted(name).await?)),
             Self::Rslock(lock) => Ok(Held::Rslock(lock.wanted(name).await?)),
             Self::DistributedLock(lock) => Ok(Held::DistributedLock(lock.wanted(name).await?)),
             _ => Err("a floor does not wait for a lock".into()),
@@ -166,6 +172,7 @@ impl Lock {
             Self::Redis(_) => "redis",
             Self::Fred(_) => "fred",
             Self::Ours(_) => "ours",
+            Self::OursRedis(_) => "ours-redis",
             Self::Rslock(_) => "rslock",
             Self::DistributedLock(_) => "distributed",
         }
@@ -180,7 +187,7 @@ impl Lock {
     pub async fn close(self) {
         let closed = async {
             match self {
-                Self::Ours(ours) => ours.close().await,
+                Self::Ours(ours) | Self::OursRedis(ours) => ours.close().await,
                 Self::Fred(floor) => floor.close().await,
                 _ => {}
             }

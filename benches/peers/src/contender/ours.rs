@@ -1,11 +1,8 @@
-//! This repository's lock, with its defaults.
-//!
-//! It has one transport so far. Another one (`QuorumBuilder::transport`) becomes another
-//! [`Kind`](super::Kind) that [`Ours::over`] connects with another builder.
+//! This repository's lock, with its defaults, over either transport.
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{LockGuard, Quorum, QuorumBuilder};
+use quorumlock::{LockGuard, Quorum, QuorumBuilder, Transport};
 
 use super::{Result, Took};
 
@@ -17,12 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Ours(Quorum);
 
 impl Ours {
-    pub async fn connect(ports: &[u16]) -> Result<Self> {
-        Self::over(Quorums::builder(ports)).await
-    }
-
-    async fn over(builder: QuorumBuilder) -> Result<Self> {
-        Ok(Self(builder.connect().await?))
+    pub async fn connect(ports: &[u16], transport: Transport) -> Result<Self> {
+        Ok(Self(Quorums::builder(ports).transport(transport).connect().await?))
     }
 
     pub async fn pair(&self, name: &str) -> Result<Took> {
