@@ -17,7 +17,7 @@ mod tls;
 mod wire;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use quorumlock::Quorum;
@@ -67,8 +67,19 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
     let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
     let (exams, (), domains) =
         tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
+    rosters(quorum, times.node_timeout).await;
     let inspected = quorum.inspect(PROBE).await?;
     Ok(Seen { nodes: quorum.nodes(), inspected, exams, targets, domains, times })
+}
+
+/// Waits until all nodes that were reached have told their rosters, which those that are far away
+/// tell late.
+async fn rosters(quorum: &Quorum, longest: Duration) {
+    let untold = || quorum.nodes().iter().any(|node| node.run.is_some() && node.roster.is_none());
+    let end = Instant::now() + longest;
+    while untold() && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Of `run`, with these settings and this environment.
