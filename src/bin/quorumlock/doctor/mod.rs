@@ -17,10 +17,10 @@ mod tls;
 mod wire;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
-use quorumlock::Quorum;
+use quorumlock::{NodeStatus, Quorum};
 
 use crate::cli::Doctor;
 use crate::failure::{Failure, Outcome};
@@ -67,19 +67,19 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
     let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
     let (exams, (), domains) =
         tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
-    rosters(quorum, times.node_timeout).await;
     let inspected = quorum.inspect(PROBE).await?;
-    Ok(Seen { nodes: quorum.nodes(), inspected, exams, targets, domains, times })
+    Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, domains, times })
 }
 
-/// Waits until all nodes that were reached have told their rosters, which those that are far away
-/// tell late.
-async fn rosters(quorum: &Quorum, longest: Duration) {
-    let untold = || quorum.nodes().iter().any(|node| node.run.is_some() && node.roster.is_none());
-    let end = Instant::now() + longest;
-    while untold() && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+/// The nodes with their rosters. Those that are far away may not have told them yet, and are asked.
+async fn nodes(quorum: &Quorum) -> Result<Vec<NodeStatus>, Failure> {
+    let mut nodes = quorum.nodes();
+    if nodes.iter().any(|node| node.run.is_some() && node.roster.is_none()) {
+        let members = quorum.members().await?;
+        let told = members.nodes.into_iter().map(|member| member.roster.ok());
+        nodes.iter_mut().zip(told).for_each(|(node, roster)| node.roster = node.roster.take().or(roster));
     }
+    Ok(nodes)
 }
 
 /// Of `run`, with these settings and this environment.
