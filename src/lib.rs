@@ -161,6 +161,8 @@
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
 //!   and hooks for simulations. **Any release may change or remove them.**
 
+// On docs.rs, whose compiler has it: what a feature adds is labelled with it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // A type that a public signature names is exported here.
 #![warn(unnameable_types)]
 

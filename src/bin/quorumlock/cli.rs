@@ -61,6 +61,10 @@ pub(crate) enum Command {
     /// Measures how a lock passes from one to the next, and what locks cost
     #[command(subcommand)]
     Bench(Bench),
+    /// Prints what a shell needs to complete this command line
+    Completions(Completions),
+    /// Prints the manual page, or writes those of all subcommands
+    Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
     /// Works under one lock again and again until a signal, and serves metrics: a service of
@@ -339,6 +343,20 @@ pub(crate) struct Demo {
     /// loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// Whose script
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct Manpage {
+    /// A folder for quorumlock.1 and a page for each subcommand, such as quorumlock-run.1
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -26,6 +26,7 @@ mod hold;
 mod latency;
 mod members;
 mod output;
+mod packaging;
 // Read in one way by the library and the command.
 #[path = "../../config/password.rs"]
 mod password;
@@ -92,6 +93,8 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Members(args) => members::members(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,
         Command::Bench(args) => bench::bench(args).await,
+        Command::Completions(args) => packaging::completions(&args),
+        Command::Manpage(args) => packaging::manpage(&args),
         Command::BenchWorker(args) => bench::worker::worker(args).await,
         Command::DemoWorker(args) => demo::worker::worker(args).await,
         Command::DemoService(args) => demo::service::service(args).await,

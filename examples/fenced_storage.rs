@@ -1,0 +1,92 @@
+//! Storage that refuses the late write of a holder that was paused. A lock alone cannot do that: a
+//! process may stand still between its last check and the write, for longer than the lock lasts.
+//!
+//! ```sh
+//! quorumlock sandbox -- cargo run --example fenced_storage
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use quorumlock::{Quorum, Result};
+
+/// Storage that keeps the highest token with each row. In SQL that is one statement, which has
+/// changed no row where the token was too low:
+///
+/// ```sql
+/// UPDATE orders SET state = $1, token = $2 WHERE id = $3 AND token <= $2
+/// ```
+#[derive(Default)]
+struct Storage {
+    rows: HashMap<String, (u64, String)>,
+}
+
+/// A write with a token below one that was seen before.
+#[derive(Debug)]
+struct Outdated {
+    token: u64,
+    seen: u64,
+}
+
+impl Storage {
+    /// Writes a row, with the token of the lock that is held for it. The check and the write must be
+    /// one step: a check by itself could be followed by another's write.
+    fn write(&mut self, row: &str, state: &str, token: u64) -> Result<(), Outdated> {
+        let seen = self.rows.get(row).map_or(0, |(seen, _)| *seen);
+        // An equal token is the same holder, which may write as often as it wants to.
+        if token < seen {
+            return Err(Outdated { token, seen });
+        }
+        self.rows.insert(row.to_owned(), (token, state.to_owned()));
+        Ok(())
+    }
+
+    fn state(&self, row: &str) -> &str {
+        self.rows.get(row).map_or("unknown", |(_, state)| state)
+    }
+}
+
+impl fmt::Display for Outdated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused: token {} is below {}, which was seen before", self.token, self.seen)
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let quorum = connected().await?;
+    let mut storage = Storage::default();
+
+    // One holder takes the lock and stands still, as under a long garbage collection or on a virtual
+    // machine that is moved. Nothing renews its lock meanwhile, so it ends after the ttl.
+    let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
+    let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
+    storage.write("orders/42", "packed", early.token()).map_err(|outdated| outdated.to_string())?;
+
+    // The next one waits until then, gets the lock with a greater token, and writes.
+    let late = quorum.lock("orders/42").acquire_default().await?;
+    assert!(late.token() > early.token());
+    storage.write("orders/42", "shipped", late.token()).map_err(|outdated| outdated.to_string())?;
+
+    // The first one goes on and does not know that its time is over. The storage does.
+    let Err(outdated) = storage.write("orders/42", "cancelled", early.token()) else {
+        return Err("the storage took an outdated write".into());
+    };
+    println!("the late write was {outdated}");
+    println!("the order is {}", storage.state("orders/42"));
+
+    late.release().await?;
+    quorum.shutdown(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+/// The nodes that the environment names, or nodes in memory to try this without servers. Those
+/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+async fn connected() -> Result<Quorum> {
+    if std::env::var_os("QUORUMLOCK_NODES").is_some() {
+        return Quorum::from_env().await;
+    }
+    eprintln!("QUORUMLOCK_NODES is not set: three nodes in memory");
+    Quorum::in_memory(3)
+}

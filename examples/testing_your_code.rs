@@ -1,0 +1,100 @@
+//! How to test code that takes locks, without servers and without waiting: somebody else holds the
+//! lock, the lock is lost halfway, and minutes pass at once.
+//!
+//! ```sh
+//! cargo test --features testing --example testing_your_code
+//! quorumlock sandbox -- cargo run --features testing --example testing_your_code
+//! ```
+//!
+//! In your own Cargo.toml the feature belongs to the dev-dependencies:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! quorumlock = { version = "0.1", features = ["testing"] }
+//! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
+//! ```
+
+use std::time::Duration;
+
+use quorumlock::{Quorum, Result};
+
+/// What became of an order.
+#[derive(Debug, PartialEq, Eq)]
+enum Shipped {
+    Here,
+    /// Another process is at it.
+    Elsewhere,
+}
+
+/// The code under test. It is given the quorum, so that tests can give it one in memory. (Code that
+/// takes an `Arc<dyn LockProvider>` can be tested in the same way.)
+async fn ship(quorum: &Quorum, order: &str) -> Result<Shipped> {
+    let lock = quorum.lock(format!("orders/{order}"));
+    match lock.run(Duration::from_secs(5), |_| pack()).await {
+        Ok(()) => Ok(Shipped::Here),
+        Err(error) if error.is_timeout() => Ok(Shipped::Elsewhere),
+        Err(error) => Err(error),
+    }
+}
+
+/// Stands for work that takes a while.
+async fn pack() {
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let quorum = connected().await?;
+    println!("order 42 was shipped: {:?}", ship(&quorum, "42").await?);
+    quorum.shutdown(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+/// The nodes that the environment names, or nodes in memory to try this without servers. Those
+/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+async fn connected() -> Result<Quorum> {
+    if std::env::var_os("QUORUMLOCK_NODES").is_some() {
+        return Quorum::from_env().await;
+    }
+    eprintln!("QUORUMLOCK_NODES is not set: three nodes in memory");
+    Quorum::in_memory(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use quorumlock::{LostReason, testing};
+
+    use super::*;
+
+    /// Each test has a quorum of its own, so that tests do not meet. With `start_paused` the clock
+    /// jumps as soon as all tasks wait: these five seconds take no time.
+    #[tokio::test(start_paused = true)]
+    async fn an_order_that_another_ships_is_left_alone() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let other = testing::hold(&quorum, "orders/42").await.unwrap();
+        assert_eq!(ship(&quorum, "42").await.unwrap(), Shipped::Elsewhere);
+        drop(other);
+        assert_eq!(ship(&quorum, "42").await.unwrap(), Shipped::Here);
+    }
+
+    /// The loss comes in the middle of the work, which takes 200 ms.
+    #[tokio::test(start_paused = true)]
+    async fn the_work_stops_when_the_lock_is_lost() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let loss = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert!(testing::lose(&quorum, "orders/42").unwrap(), "it is held by then");
+        };
+        let (shipped, ()) = tokio::join!(ship(&quorum, "42"), loss);
+        assert!(shipped.unwrap_err().is_lost());
+    }
+
+    /// A lock that nobody renews ends with its ttl, ten seconds later and at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_nobody_renews_expires() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let short = quorum.options().ttl(Duration::from_secs(10)).auto_renew(false);
+        let guard = quorum.lock_with("orders/42", &short).unwrap().acquire_default().await.unwrap();
+        assert_eq!(guard.lost().await, LostReason::Expired);
+    }
+}

@@ -1,0 +1,58 @@
+//! `quorumlock completions` and `quorumlock manpage`: what packages install beside the command.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::cli::{Cli, Completions, Manpage};
+use crate::failure::{Failure, Outcome};
+
+/// The name under which shells complete it.
+const NAME: &str = "quorumlock";
+
+pub(crate) fn completions(args: &Completions) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut for_people(), NAME, &mut script);
+    written(&script)
+}
+
+/// The command line without what it calls itself: shells would offer hidden subcommands too.
+fn for_people() -> Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let version = whole.get_version().unwrap_or_default().to_owned();
+    Command::new(NAME)
+        .version(version)
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
+}
+
+pub(crate) fn manpage(args: &Manpage) -> Outcome {
+    match &args.into {
+        Some(folder) => all_into(folder),
+        None => {
+            let mut page = Vec::new();
+            Man::new(Cli::command()).render(&mut page)?;
+            written(&page)
+        }
+    }
+}
+
+/// Pages of the command and all its subcommands.
+fn all_into(folder: &Path) -> Outcome {
+    let failed = |error| Failure::usage(format!("cannot write manual pages into {}: {error}", folder.display()));
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes it as a whole, so that it fails as other output does.
+fn written(text: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,59 @@
+//! `quorumlock completions` and `quorumlock manpage`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::{bare, done};
+
+/// What a shell says of a script that it only parses. `None` where there is no such shell.
+fn parsed_by(shell: &str, script: &str) -> Option<bool> {
+    let mut command = Command::new(shell);
+    let mut child = command.arg("-n").stdin(Stdio::piped()).spawn().ok()?;
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    Some(child.wait().unwrap().success())
+}
+
+#[test]
+fn each_shell_gets_a_script_that_knows_the_subcommands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, out, err) = done(bare().args(["completions", shell]));
+        assert_eq!((code, err.as_str()), (0, ""), "{shell}");
+        for word in ["sandbox", "members", "once-per"] {
+            assert!(out.contains(word), "{shell}: no {word}");
+        }
+        assert!(!out.contains("demo-worker"), "{shell}: that is no subcommand for people");
+        assert_ne!(parsed_by(shell, &out), Some(false), "{shell} does not parse it");
+    }
+}
+
+/// Bash itself says what it would complete.
+#[test]
+fn bash_completes_a_subcommand() {
+    let (_, script, _) = done(bare().args(["completions", "bash"]));
+    let ask =
+        "COMP_WORDS=(quorumlock sand); COMP_CWORD=1; _quorumlock quorumlock sand quorumlock; echo \"${COMPREPLY[@]}\"";
+    let (code, out, err) = done(Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).stdout(Stdio::piped()));
+    assert_eq!((code, out.trim()), (0, "sandbox"), "{err}");
+}
+
+#[test]
+fn a_shell_that_is_unknown_is_refused() {
+    let (code, _, err) = done(bare().args(["completions", "tcsh"]));
+    assert!(code == 64 && err.contains("possible values: bash"), "{code}: {err}");
+}
+
+#[test]
+fn the_manual_has_a_page_for_the_command_and_one_for_each_subcommand() {
+    let (code, page, err) = done(bare().arg("manpage"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(page.contains(".TH quorumlock 1") && page.contains("QUORUMLOCK_NODES"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(done(bare().args(["manpage", "--into"]).arg(folder.path())), (0, String::new(), String::new()));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name));
+    assert!(page("quorumlock.1").is_ok());
+    assert!(page("quorumlock-run.1").unwrap().contains("once"), "its options");
+    assert!(page("quorumlock-members-retire.1").is_ok());
+    assert!(page("quorumlock-demo-worker.1").is_err(), "that is no subcommand for people");
+    let (code, _, err) = done(bare().args(["manpage", "--into"]).arg(folder.path().join("nowhere")));
+    assert!(code == 64 && err.contains("nowhere"), "{code}: {err}");
+}

@@ -1,0 +1,237 @@
+//! The examples do what they say: each over real servers, and over nodes in memory where no servers
+//! are given.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+
+mod common;
+/// Its tests are what it shows.
+#[path = "../examples/testing_your_code.rs"]
+#[allow(dead_code, reason = "its main is the example's")]
+mod testing_your_code;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use common::server::Server;
+use common::{PATIENCE, servers, unguarded};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Where Cargo puts an example. `cargo test` builds them all; with `--test examples` alone it does
+/// not, and what an earlier build left must not pass for this one's.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().parent().unwrap().join("examples").join(name);
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).with_extension("rs");
+    let changed = |path: PathBuf| path.metadata().and_then(|file| file.modified());
+    let built = changed(program.clone()).is_ok_and(|built| built >= changed(source).unwrap());
+    assert!(built, "first: cargo build --locked --all-features --examples");
+    program
+}
+
+/// An example that runs. It ends with its handle.
+struct Example {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    /// Starts it over `servers`, without the restart guard, which fresh servers would fail; or over
+    /// nodes in memory.
+    fn start(name: &str, arguments: &[&str], servers: &[Server]) -> Self {
+        let mut command = Command::new(program(name));
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("QUORUMLOCK_")) {
+            command.env_remove(variable);
+        }
+        if !servers.is_empty() {
+            let nodes: Vec<_> = servers.iter().map(Server::url).collect();
+            command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
+        }
+        let mut process = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = lines(process.stdout.take().unwrap());
+        Self { process, lines }
+    }
+
+    /// Waits for its next line.
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("it says one line more")
+    }
+
+    /// Waits for a line that has `text` in it.
+    fn says(&self, text: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Asks it to end, waits for that, and returns the rest of what it says.
+    fn ended_by(self, signal: Signal) -> String {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.done()
+    }
+
+    /// Waits for its end, and returns the rest of what it says.
+    fn done(mut self) -> String {
+        let mut rest = String::new();
+        while let Some(line) = self.next() {
+            rest += &(line + "\n");
+        }
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}: {rest}");
+        rest
+    }
+
+    /// Its next line; `None` once it has closed its output.
+    fn next(&self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(error) => {
+                assert!(error.to_string().contains("closed"), "it does not end");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Lines as they come; closed at the end of the output.
+fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    receiver
+}
+
+/// The status of an answer to one request, and its text.
+fn post(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+}
+
+#[tokio::test]
+async fn the_cron_job_is_done_by_the_first_of_two_hosts() {
+    let servers = servers(3).await;
+    let first = Example::start("cron_once_a_period", &[], &servers).done();
+    let path = first.trim().strip_prefix("wrote ").expect("it wrote the report");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "42 orders\n");
+    std::fs::remove_file(path).unwrap();
+    let second = Example::start("cron_once_a_period", &[], &servers).done();
+    assert_eq!(second, "another host has written it in this period\n");
+}
+
+#[test]
+fn the_cron_job_is_done_without_servers() {
+    let said = Example::start("cron_once_a_period", &[], &[]).done();
+    let path = said.trim().strip_prefix("wrote ").expect("it wrote the report");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn the_next_worker_leads_when_the_leader_resigns() {
+    let servers = servers(3).await;
+    let first = Example::start("leader_worker", &["one:1"], &servers);
+    first.says("one:1 leads with token");
+    let second = Example::start("leader_worker", &["two:2"], &servers);
+    second.says("the leader is at one:1");
+    assert!(first.ended_by(Signal::INT).contains("one:1 has resigned"));
+    second.says("two:2 leads with token");
+    assert!(second.ended_by(Signal::TERM).contains("two:2 has resigned"));
+}
+
+#[test]
+fn a_worker_leads_without_servers() {
+    let worker = Example::start("leader_worker", &[], &[]);
+    worker.says("leads with token");
+    assert!(worker.ended_by(Signal::INT).contains("has resigned"));
+}
+
+#[tokio::test]
+async fn a_leader_whose_lock_was_revoked_stops_and_campaigns_again() {
+    let servers = servers(3).await;
+    let worker = Example::start("leader_worker", &["one:1"], &servers);
+    let token = worker.says("leads with token");
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    quorum.revoke("scheduler").await.unwrap();
+    assert_ne!(worker.says("leads with token"), token);
+    worker.ended_by(Signal::INT);
+}
+
+#[tokio::test]
+async fn a_request_is_refused_while_another_ships_the_order() {
+    let servers = servers(3).await;
+    let service = Example::start("web_service", &["127.0.0.1:0"], &servers);
+    let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
+    let quorum = unguarded(&servers).connect().await.unwrap();
+    let other = quorum.lock("orders/42").acquire(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(post(&address, "/orders/42/ship"), (409, "another request ships it\n".to_owned()));
+    assert_eq!(post(&address, "/orders/43/ship").0, 200);
+    other.release().await.unwrap();
+    let (status, text) = post(&address, "/orders/42/ship");
+    assert!(status == 200 && text.starts_with("shipped, with token "), "{status}: {text}");
+    assert_eq!(post(&address, "/").0, 404);
+    service.ended_by(Signal::INT);
+}
+
+#[tokio::test]
+async fn a_request_is_told_to_come_later_when_no_quorum_is_left() {
+    let mut servers = servers(3).await;
+    let service = Example::start("web_service", &["127.0.0.1:0"], &servers);
+    let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
+    servers.iter_mut().take(2).for_each(Server::kill);
+    assert_eq!(post(&address, "/orders/42/ship"), (503, "try again later\n".to_owned()));
+    service.ended_by(Signal::INT);
+}
+
+#[test]
+fn a_request_is_answered_without_servers() {
+    let service = Example::start("web_service", &["127.0.0.1:0"], &[]);
+    let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
+    assert_eq!(post(&address, "/orders/42/ship").0, 200);
+    service.ended_by(Signal::INT);
+}
+
+#[tokio::test]
+async fn the_storage_refuses_the_late_write() {
+    let servers = servers(3).await;
+    for servers in [&servers[..], &[]] {
+        let said = Example::start("fenced_storage", &[], servers).done();
+        assert!(said.contains("the late write was refused: token "), "{said}");
+        assert!(said.ends_with("the order is shipped\n"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn code_that_was_tested_in_memory_runs_over_servers() {
+    let servers = servers(3).await;
+    for servers in [&servers[..], &[]] {
+        assert_eq!(Example::start("testing_your_code", &[], servers).done(), "order 42 was shipped: Here\n");
+    }
+}
+
+#[tokio::test]
+async fn three_threads_count_one_after_the_other() {
+    let servers = servers(3).await;
+    for servers in [&servers[..], &[]] {
+        let said = Example::start("blocking", &[], servers).done();
+        let tokens = said.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        let tokens: Vec<_> = tokens.collect();
+        assert!(tokens.len() == 3 && tokens.is_sorted_by(|a, b| a < b), "{said}");
+    }
+}
