@@ -1,8 +1,8 @@
 //! `quorumlock doctor`: whether the nodes are fit for locks, and what to mend.
 //!
 //! The library tells how a client sees the nodes. What it does not tell is asked over a connection
-//! of the doctor's own to each node, and nothing that is asked there changes anything. The library, as
-//! it connects, begins a node's record if it is missing.
+//! of the doctor's own to each node, and nothing that is asked there changes anything. The library,
+//! as it connects, begins a node's record if it is missing.
 
 mod checks;
 mod clock;
