@@ -3,9 +3,12 @@
 mod clinic;
 mod tls;
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{Background, bare, done, over};
+use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
 
@@ -176,7 +179,7 @@ async fn fault_10_a_clock_that_is_stepped_is_told() {
     super::until("the doctor has ended", || {
         ahead = !ahead;
         clinic.0[1].set(if ahead { "+20" } else { "+0" });
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         doctor.child().try_wait().unwrap().is_some()
     });
     let (code, out, err) = doctor.done();
@@ -239,4 +242,16 @@ async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();
     finds(clinic.doctor().args(["--node-timeout", "1s"]), 1, &["unreachable"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn round_trips_that_are_too_long_for_the_timeouts_are_told() {
+    let clinic = Clinic::open(3).await;
+    let far = Proxy::start(clinic.server(0).port()).await;
+    far.both(Way::Delay(Duration::from_millis(400)));
+    let mut urls = clinic.urls();
+    urls[0] = far.url().replace("redis://", "redis://locks:pw@");
+    let object = finds(doctor(&urls).args(["--node-timeout", "1500ms"]), 1, &["round-trip"]);
+    let said = &finding(&object, "round-trip")["what"];
+    assert!(said.as_str().unwrap().contains("more than 1/2 of node_timeout (1.5 s)"), "{object:#}");
 }

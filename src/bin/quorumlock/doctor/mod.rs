@@ -1,8 +1,8 @@
 //! `quorumlock doctor`: whether the nodes are fit for locks, and what to mend.
 //!
 //! The library tells how a client sees the nodes. What it does not tell is asked over a connection
-//! of the doctor's own to each node, and nothing that is asked there changes anything. The library, as
-//! it connects, begins a node's record if it is missing.
+//! of the doctor's own to each node, and nothing that is asked there changes anything. The library,
+//! as it connects, begins a node's record if it is missing.
 
 mod checks;
 mod clock;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorumlock::Quorum;
+use quorumlock::{NodeStatus, Quorum};
 
 use crate::cli::Doctor;
 use crate::failure::{Failure, Outcome};
@@ -68,7 +68,18 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
     let (exams, (), domains) =
         tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
     let inspected = quorum.inspect(PROBE).await?;
-    Ok(Seen { nodes: quorum.nodes(), inspected, exams, targets, domains, times })
+    Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, domains, times })
+}
+
+/// The nodes with their rosters. Those that are far away may not have told them yet, and are asked.
+async fn nodes(quorum: &Quorum) -> Result<Vec<NodeStatus>, Failure> {
+    let mut nodes = quorum.nodes();
+    if nodes.iter().any(|node| node.run.is_some() && node.roster.is_none()) {
+        let members = quorum.members().await?;
+        let told = members.nodes.into_iter().map(|member| member.roster.ok());
+        nodes.iter_mut().zip(told).for_each(|(node, roster)| node.roster = node.roster.take().or(roster));
+    }
+    Ok(nodes)
 }
 
 /// Of `run`, with these settings and this environment.

@@ -103,8 +103,9 @@ impl Lacks {
     /// Asks a server.
     pub(super) fn ask(wire: &mut Wire, names: &Names) -> io::Result<Self> {
         let mut lacks = Self::default();
-        for command in COMMANDS {
-            if let Reply::Refused(why) = wire.ask(&names.words(command))? {
+        let words: Vec<_> = COMMANDS.iter().map(|command| names.words(command)).collect();
+        for (command, reply) in COMMANDS.iter().zip(wire.ask_all(&words)?) {
+            if let Reply::Refused(why) = reply {
                 lacks.note(command, &why, names);
             }
         }

@@ -1,4 +1,4 @@
-//! A connection to a server: one question at a time, and bounded answers.
+//! A connection to a server, with bounded answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -43,9 +43,20 @@ impl Wire {
 
     /// Sends a command, and reads its reply.
     pub(super) fn ask(&mut self, command: &[&str]) -> io::Result<Reply> {
-        self.0.get_mut().write_all(&request(command))?;
-        self.0.get_mut().flush()?;
+        self.send(request(command))?;
         self.reply(0)
+    }
+
+    /// Sends some short commands at once, and reads their replies: to a far node each round trip
+    /// takes long.
+    pub(super) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
+        self.send(commands.iter().flat_map(|command| request(command)).collect())?;
+        commands.iter().map(|_| self.reply(0)).collect()
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        self.0.get_mut().write_all(&bytes)?;
+        self.0.get_mut().flush()
     }
 
     fn reply(&mut self, depth: u8) -> io::Result<Reply> {

@@ -30,6 +30,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
+        NodeState::Waiting { .. } => waiting(state),
         // Rosters tell why.
         NodeState::Unlisted { .. } => return None,
         _ => unreachable(&format!("It is {state}.")),
@@ -60,6 +61,12 @@ fn unreachable(what: &str) -> Finding {
     Finding::new(Level::Warning, "unreachable", what)
         .why("It has no vote, so fewer of the other nodes may fail.")
         .mend("Start the server, and check its address, the network and firewalls.")
+}
+
+fn waiting(state: &NodeState) -> Finding {
+    Finding::new(Level::Warning, "waiting", format!("It is {state}."))
+        .why("It has no vote until it is known that no clients of another list use that node.")
+        .mend("Start the node that does not answer, or wait.")
 }
 
 fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
