@@ -23,9 +23,8 @@ pub(crate) fn completions(args: &Completions) -> Outcome {
 fn for_people() -> Command {
     let whole = Cli::command();
     let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
-    let version = whole.get_version().unwrap_or_default().to_owned();
     Command::new(NAME)
-        .version(version)
+        .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
         .args(whole.get_arguments().cloned())
         .subcommands(shown)
