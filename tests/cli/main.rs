@@ -7,6 +7,7 @@ mod common;
 mod alerts;
 mod bench;
 mod demo;
+mod doctor;
 mod elect;
 mod environment;
 mod log;

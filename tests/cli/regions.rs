@@ -106,6 +106,48 @@ async fn a_service_that_meets_somebody_inside_fails() {
     assert!(number(&serde_json::from_str(&out).unwrap(), "overlaps") > 0, "{out}");
 }
 
+/// What docker/redis.conf says of its user, and how that one logs in at `server`.
+fn least_rights(server: &Server) -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/redis.conf");
+    let text = std::fs::read_to_string(file).unwrap();
+    let rights = text.lines().find_map(|line| line.strip_prefix("user locks ")).unwrap();
+    let words: Vec<_> = ["ACL", "SETUSER", "locks"].into_iter().chain(rights.split(' ')).collect();
+    assert_eq!(server.command(&words), "OK");
+    let password = words.iter().find_map(|word| word.strip_prefix('>')).unwrap();
+    format!("redis://locks:{password}@127.0.0.1:{}", server.port())
+}
+
+#[tokio::test]
+async fn no_command_needs_more_rights_than_the_compose_file_gives() {
+    let servers = servers(3).await;
+    let nodes: Vec<_> = servers.iter().map(least_rights).collect();
+    for words in [
+        "demo --seconds 1 --json",
+        "run one two -- true",
+        "run permits --permits 2 -- true",
+        "run readers --shared -- true",
+        "run period --once-per 40s -- true",
+        "elect leader --value me -- true",
+        "release one --force --yes",
+        "release two --force --yes --now",
+        "status one",
+        "status --all",
+        "members show",
+    ] {
+        let mut command = bare();
+        command.envs([("QUORUMLOCK_NODES", nodes.join(",").as_str()), ("QUORUMLOCK_MAX_TTL", "0")]);
+        let (code, out, err) = done(command.args(words.split(' ')));
+        assert_eq!(code, 0, "{words}: {out}{err}");
+        for server in &servers {
+            assert_eq!(server.command(&["ACL", "LOG"]), "", "{words}");
+        }
+    }
+    // The log would tell.
+    let (code, out, _) = done(bare().args(["status", "--nodes", &nodes[0].replace("locks:", "locks:x")]));
+    assert_eq!(code, 69, "{out}");
+    assert!(servers[0].command(&["ACL", "LOG"]).contains("auth"));
+}
+
 #[test]
 fn a_relay_says_what_is_wrong_with_a_route_or_its_port() {
     let (code, _, err) = done(bare().args(["relay", "7001"]));

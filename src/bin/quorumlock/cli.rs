@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
+    /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
+    ///
+    /// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
+    /// changes nothing on the nodes but what every client that connects does, `status` too: a node's
+    /// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
+    Doctor(Doctor),
     /// Takes a lock away from whoever holds it
     Release(Release),
     /// Shows whose votes count, and takes nodes out of service
@@ -78,6 +84,7 @@ impl Command {
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
             Self::Status(_)
+            | Self::Doctor(_)
             | Self::Members(_)
             | Self::Demo(_)
             | Self::DemoWorker(_)
@@ -229,6 +236,21 @@ pub(crate) struct Status {
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0 fine, 1 warnings, 2 unsafe: two clients may hold a lock, or nobody can acquire one, 64 usage or settings.")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// The failure domain of each node, in the nodes' order, such as its region [default: the hosts
+    /// of the addresses]
+    #[arg(long, value_name = "NAME,NAME,..", value_delimiter = ',')]
+    pub(crate) domains: Vec<String>,
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,

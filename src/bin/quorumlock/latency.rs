@@ -66,8 +66,8 @@ fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
     Ok(own)
 }
 
-/// Carries each connection of `listener` to `server` from now on, a host and a port that are looked
-/// up each time. What is sent arrives this much later. Ends with this process.
+/// Relays each connection of `listener` to `server`, a host and a port that are looked up for each
+/// connection. Bytes arrive `delay` later, in both directions. Ends with this process.
 pub(crate) fn relay(listener: TcpListener, server: String, delay: Duration) -> io::Result<()> {
     let relay = Arc::new(Relay { server, delay });
     start(move || relay.accept(&listener))
@@ -125,7 +125,7 @@ impl Relay {
         start(move || {
             let _counted = self;
             if deliver(&chunks, &to).is_err() {
-                // Nobody takes what is sent: that is told to who sends it.
+                // The receiver is gone: the sender's connection ends too.
                 let _ = from.shutdown(Shutdown::Both);
             }
         })

@@ -17,6 +17,7 @@ mod config;
 mod counters;
 mod crew;
 mod demo;
+mod doctor;
 mod duration;
 mod exporter;
 mod failure;
@@ -87,6 +88,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Run(args) => run::run(args).await,
         Command::Elect(args) => run::elect(args).await,
         Command::Status(args) => status::status(args).await,
+        Command::Doctor(args) => doctor::doctor(args).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,

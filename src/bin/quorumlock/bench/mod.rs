@@ -6,7 +6,7 @@ mod distance;
 mod faults;
 mod keys;
 mod leases;
-mod probe;
+pub(crate) mod probe;
 mod progress;
 mod samples;
 mod sections;

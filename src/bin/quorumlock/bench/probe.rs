@@ -38,7 +38,7 @@ impl Probe {
 }
 
 /// A command as it goes over the wire.
-pub(super) fn request(command: &[&str]) -> Vec<u8> {
+pub(crate) fn request(command: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
@@ -47,7 +47,7 @@ pub(super) fn request(command: &[&str]) -> Vec<u8> {
 }
 
 /// The value of a line `name:value` of INFO.
-pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 

@@ -21,17 +21,17 @@ use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
 use crate::status::milliseconds;
 
-/// The lock's name: not the demo's, which may run beside it over a counter of its own.
+/// The lock's name. `demo` has another one, since it counts in a folder of its own.
 const LOCK: &str = "quorumlock-service";
-/// How long a section takes,
+/// How long most sections take.
 const USUAL: Duration = Duration::from_millis(20);
-/// but one in so many: it takes half of the ttl, so that it is renewed.
+/// One section in 40 takes half of the ttl, so that its lock is renewed.
 const ONE_IN: u64 = 40;
-/// The ttl where none is set.
+/// The ttl if none is set.
 const TTL: Duration = Duration::from_secs(6);
 
-/// Works until a signal, and then prints what it did as one JSON object. The exit code is 1 if it
-/// met somebody inside.
+/// Works until a signal, and then prints what it did as one JSON object. The exit code is 1 if two
+/// sections overlapped.
 pub(crate) async fn service(args: DemoService) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::start(args.metrics.as_deref(), None)?;
@@ -45,22 +45,23 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     let (stopping, stop) = watch::channel(false);
     let pace = Pace { usual: USUAL, one_in: ONE_IN, long: ttl / 2, pause: args.pause };
     let workers = Workers { quorum: &quorum, lock: LOCK, folder: &args.folder, pace, stop, report: &report };
-    let told_to_stop = async {
+    let stop_requested = async {
         signals.next().await;
         stopping.send_replace(true);
         std::future::pending::<()>().await;
     };
     tokio::select! {
         worked = workers.contend(args.workers) => worked?,
-        () = told_to_stop => {}
+        () = stop_requested => {}
     }
     quorum.shutdown(Duration::from_secs(1)).await;
     let report = report.take();
-    told(&report, Counter::new(&args.folder, "").read()?.0)?;
+    print(&report, Counter::new(&args.folder, "").read()?.0)?;
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A quorum whose nodes vote: asking before would count as an outage.
+/// Connects, and waits until a quorum of nodes votes: acquisitions before that would fail as
+/// unavailable, and raise an alert.
 async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     let quorum = builder.connect().await?;
     while !votes(&quorum) {
@@ -69,7 +70,7 @@ async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     Ok(quorum)
 }
 
-fn told(report: &Report, counted: u64) -> std::io::Result<()> {
+fn print(report: &Report, counted: u64) -> std::io::Result<()> {
     let summary = json!({
         "sections": report.sections,
         "overlaps": report.overlaps,

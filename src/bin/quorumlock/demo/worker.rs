@@ -79,25 +79,24 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
 /// How workers spend their time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How long a section takes,
+    /// How long most sections take.
     pub(super) usual: Duration,
-    /// but the last one of so many,
-    pub(super) one_in: u64,
-    /// which takes so long.
+    /// How long every `one_in`th section takes instead.
     pub(super) long: Duration,
-    /// What passes between two sections of a worker.
+    pub(super) one_in: u64,
+    /// How long a worker rests between two sections.
     pub(super) pause: Duration,
 }
 
 impl Pace {
-    /// Turns at the lock without a rest. One section in ten takes a millisecond, so that an overlap
+    /// Sections without a rest between them. Every tenth takes a millisecond, so that an overlap
     /// would be seen.
     const BUSY: Self =
-        Self { usual: Duration::ZERO, one_in: 10, long: Duration::from_millis(1), pause: Duration::ZERO };
+        Self { usual: Duration::ZERO, long: Duration::from_millis(1), one_in: 10, pause: Duration::ZERO };
 
-    /// How long the section after so many takes.
-    const fn section(&self, after: u64) -> Duration {
-        if (after + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
+    /// How long the next section takes, when there were `sections` before it.
+    const fn section(&self, sections: u64) -> Duration {
+        if (sections + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
     }
 }
 
@@ -114,7 +113,7 @@ pub(super) struct Workers<'a> {
 }
 
 impl Workers<'_> {
-    /// So many workers acquire, enter, increment and release, until told to stop.
+    /// `count` workers acquire, enter, increment and release, until `stop` is true.
     pub(super) async fn contend(&self, count: u32) -> io::Result<()> {
         join_all((0..count).map(|number| self.work(number))).await.into_iter().collect()
     }
@@ -171,7 +170,7 @@ impl Workers<'_> {
     }
 }
 
-/// Not even a turn of the scheduler, where there is nothing to wait for.
+/// Sleeps. A sleep of zero would still take a turn of the scheduler.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

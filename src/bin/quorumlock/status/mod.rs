@@ -1,7 +1,7 @@
 //! `quorumlock status`: how the nodes are, and who holds a name.
 
 mod all;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for nodes that are far away or hang, until it is known which.
 const FAR: Duration = Duration::from_secs(10);
 /// The library's default.
-const MAX_TTL: Duration = Duration::from_secs(60);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for rosters, which say nothing of this name.
 const ROSTERS: Duration = Duration::from_millis(500);
 /// How much is shown of what a holder says: values of leaders may be long.
 const SAID: usize = 256;
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
-const PROBE: &str = "quorumlock status";
+pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
@@ -52,7 +52,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-fn waits(quorum: &Quorum) -> String {
+pub(crate) fn waits(quorum: &Quorum) -> String {
     let slow = output::explained_once(quorum.nodes().iter().filter(|node| !node.state.is_admitted()).map(told));
     format!(
         "waiting for the nodes; {}",
@@ -66,7 +66,7 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 }
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
-async fn wait(quorum: &Quorum, told: Option<Duration>) {
+pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let connecting =
         || quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Connecting | NodeState::Waiting { .. }));
     let _ = quorum.ready(told.unwrap_or(PATIENCE)).await;

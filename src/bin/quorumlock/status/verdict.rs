@@ -8,7 +8,7 @@ use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
 
 /// The nodes, and what each answered when it was asked about a name.
-pub(super) struct Verdict<'a> {
+pub(crate) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
     counted: Counted,
@@ -16,7 +16,7 @@ pub(super) struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    pub(super) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
+    pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
         let mut counted = Counted::of(nodes);
         // Of the votes of a server that has not told its roster, nothing is known.
         let told = (0..nodes.len()).filter(|&node| nodes[node].run.is_none() || nodes[node].roster.is_some());
@@ -49,7 +49,7 @@ impl<'a> Verdict<'a> {
         self.votes() >= self.quorum()
     }
 
-    pub(super) fn can_acquire(&self) -> bool {
+    pub(crate) fn can_acquire(&self) -> bool {
         self.quorum_votes() && !self.duplicate()
     }
 
@@ -68,7 +68,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// In one sentence.
-    pub(super) fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let counted = format!("{} of {} nodes vote; a quorum is {}", self.votes(), self.nodes.len(), self.quorum());
         if self.duplicate() {
             return format!("{counted}: one server is behind two addresses, which `quorumlock run` refuses");
@@ -96,7 +96,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// When quarantines have ended so that a quorum votes, if nothing else happens.
-    fn opens_in(&self) -> Option<Duration> {
+    pub(crate) fn opens_in(&self) -> Option<Duration> {
         let mut waits: Vec<_> = self.waits().collect();
         waits.sort_unstable();
         waits.get(self.quorum() - 1).copied()
@@ -154,7 +154,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Whether clients have a longer `max_ttl` than was given here.
-    fn longer(&self) -> Option<String> {
+    pub(crate) fn longer(&self) -> Option<String> {
         let rosters = self.nodes.iter().filter_map(NodeStatus::latest);
         let theirs = rosters.filter(|roster| !roster.servers.is_empty()).map(|roster| roster.max_ttl).max()?;
         (!self.max_ttl.is_zero() && theirs > self.max_ttl).then(|| {

@@ -1,0 +1,70 @@
+//! Clocks and round trips.
+
+use std::time::Duration;
+
+use super::super::clock::{Sample, ahead, step};
+use super::super::exam::Exam;
+use super::super::finding::{Finding, Level};
+use super::super::seen::Node;
+use super::unknown;
+use crate::duration::{exact, show};
+
+/// From which difference on tokens may depend on clocks.
+const DAY: f64 = 24.0 * 3_600.0;
+/// From which difference on it is worth knowing.
+const SECOND: f64 = 1.0;
+
+pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
+    match &exam.clock {
+        Ok(samples) => vec![stepped(samples), differs(samples), trip(node, exam)],
+        Err(why) => vec![unknown("clock", "clock and round trip", why, "Give the user +time.")],
+    }
+}
+
+fn stepped(samples: &[Sample]) -> Finding {
+    match step(samples) {
+        Some(by) => Finding::new(
+            Level::Warning,
+            "clock-step",
+            format!("Its clock moved by {} while it was watched.", seconds(by)),
+        )
+        .why("A clock that is stepped, or runs more than 1 % too fast, ends locks early.")
+        .mend("Correct clocks slowly: let chrony slew, with maxslewrate at most 10000."),
+        None => Finding::fine("clock-step", "Its clock ran evenly for a second."),
+    }
+}
+
+fn differs(samples: &[Sample]) -> Finding {
+    let by = ahead(samples);
+    let what =
+        format!("Its clock is {} {} this machine's.", seconds(by.abs()), if by > 0.0 { "ahead of" } else { "behind" });
+    let level = match by.abs() {
+        difference if difference >= DAY => Level::Warning,
+        difference if difference >= SECOND => Level::Hint,
+        _ => return Finding::fine("clock-difference", "Its clock shows this machine's time."),
+    };
+    Finding::new(level, "clock-difference", what)
+        .why("Locks do not need equal clocks. With more than a day between them, fencing tokens may depend on clocks.")
+        .mend("Synchronise the clocks of all servers and clients.")
+}
+
+fn trip(node: Node<'_>, exam: &Exam) -> Finding {
+    let (trip, times) = (exam.trip().unwrap_or_default(), node.times);
+    let limits = [("node_timeout", times.node_timeout, 2), ("ttl", times.ttl, 10), ("timeout", times.timeout, 10)];
+    let over = limits.into_iter().find(|(_, time, part)| trip * *part > *time);
+    match over {
+        Some((name, time, part)) => slow(trip, name, time, part),
+        None => Finding::fine("round-trip", "Its round trips are short enough for ttl and timeouts."),
+    }
+}
+
+fn slow(trip: Duration, name: &str, time: Duration, part: u32) -> Finding {
+    let what = format!("A round trip took {}, more than 1/{part} of {name} ({}).", show(trip), exact(time));
+    Finding::new(Level::Warning, "round-trip", what)
+        .why("Its votes come too late, or renewals have few attempts.")
+        .mend(format!("Raise {name}, or use a node that is nearer or has less to do."))
+}
+
+fn seconds(time: f64) -> String {
+    format!("{time:.3} s")
+}

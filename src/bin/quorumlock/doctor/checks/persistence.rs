@@ -1,0 +1,62 @@
+//! What a server persists, and to whom it replicates.
+
+use super::super::exam::Exam;
+use super::super::finding::{Finding, Level};
+use super::super::seen::Node;
+
+pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
+    let failed = failed(exam).map(|what| {
+        Finding::new(Level::Warning, "write-error", what)
+            .why("A server that cannot write its files may refuse all writes, and has no vote then.")
+            .mend("Free disk space and look into its log, or switch persistence off: locks do not need it.")
+    });
+    [persists(node, exam)].into_iter().chain(failed).chain(replicas(exam)).collect()
+}
+
+fn persists(node: Node<'_>, exam: &Exam) -> Finding {
+    let kept = if exam.field("aof_enabled") == Some("1") {
+        "It has an append-only file"
+    } else {
+        "It has no append-only file"
+    };
+    let what = match node.times.max_ttl.is_zero() {
+        true => format!("{kept}."),
+        false => format!("{kept}; the restart guard covers what a restart forgets."),
+    };
+    Finding::fine("persistence", what)
+}
+
+fn failed(exam: &Exam) -> Option<String> {
+    let states = ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
+    let failed = states.into_iter().find(|name| exam.field(name).is_some_and(|state| state != "ok"))?;
+    Some(format!("It failed to write its files: {failed} is not ok."))
+}
+
+fn replicas(exam: &Exam) -> Option<Finding> {
+    let count = exam.number("connected_slaves").filter(|count| *count > 0)?;
+    let what = format!("It has {count} {}.", if count == 1 { "replica" } else { "replicas" });
+    Some(
+        Finding::new(Level::Warning, "has-replicas", what)
+            .why("A replica that takes over has not all locks, and the old master may still vote.")
+            .mend("Detach them: the quorum replaces replication."),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_written_are_told() {
+        assert_eq!(failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
+        let told = failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
+        assert!(told.is_some_and(|what| what.contains("aof_last_write_status")));
+    }
+
+    #[test]
+    fn replicas_are_counted() {
+        assert_eq!(replicas(&Exam::told("connected_slaves:0\r\n")), None);
+        let found = replicas(&Exam::told("connected_slaves:2\r\n"));
+        assert!(found.is_some_and(|finding| finding.what == "It has 2 replicas."));
+    }
+}

@@ -1,0 +1,95 @@
+//! What concerns all nodes together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::finding::{Finding, Level};
+use super::super::seen::Seen;
+use crate::duration::exact;
+
+/// A shorter quarantine may end before a node was taught which tokens were dealt.
+const TEACHING: Duration = Duration::from_secs(10);
+
+pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
+    [votes(seen), size(seen.nodes.len()), hosts(seen), guard(seen.times.max_ttl)]
+        .into_iter()
+        .chain(versions(seen))
+        .collect()
+}
+
+fn votes(seen: &Seen) -> Finding {
+    let verdict = seen.verdict();
+    let what = format!("{}.", verdict.sentence());
+    match (verdict.can_acquire(), verdict.opens_in().filter(|wait| !wait.is_zero())) {
+        (true, _) => Finding::fine("quorum", what),
+        (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
+            .why("Nobody can acquire a lock before a quorum of nodes votes.")
+            .mend("Wait until the quarantines have ended."),
+        (false, None) => Finding::new(Level::Unsafe, "no-quorum", what)
+            .why("Nobody can acquire a lock, or tell who holds one.")
+            .mend("Mend the nodes that have no vote, as the other findings say."),
+    }
+}
+
+fn size(nodes: usize) -> Finding {
+    let spare = (nodes - 1) / 2;
+    let what = format!("{nodes} {}: {spare} may fail.", if nodes == 1 { "node" } else { "nodes" });
+    match nodes {
+        1 | 2 => Finding::new(Level::Warning, "quorum-size", what)
+            .why("Without one node nobody can acquire a lock.")
+            .mend("Use three or five nodes."),
+        even if even.is_multiple_of(2) => Finding::new(Level::Hint, "even-number", what)
+            .why("One node fewer tolerates as many failures.")
+            .mend(format!("Use {} or {} nodes.", even - 1, even + 1)),
+        _ => Finding::fine("quorum-size", what),
+    }
+}
+
+fn hosts(seen: &Seen) -> Finding {
+    let (count, fail) = (seen.domains.count(), seen.domains.to_fail());
+    let what = match (count, fail) {
+        (1, _) => "All nodes are in one failure domain.".to_owned(),
+        (_, 1) => format!("The nodes are in {count} failure domains, and if one fails, no quorum is left."),
+        _ => format!("The nodes are in {count} failure domains; no quorum is left once {fail} fail."),
+    };
+    match (count, fail) {
+        (1, _) => alone("one-host", what),
+        (_, 1) => alone("majority-on-one-host", what),
+        _ => Finding::fine("failure-domains", what),
+    }
+}
+
+fn alone(id: &'static str, what: String) -> Finding {
+    Finding::new(Level::Warning, id, what)
+        .why("Without that one domain nobody can acquire a lock.")
+        .mend("Spread the nodes so that no host or site has half of them. --domains tells which is where.")
+}
+
+fn guard(max_ttl: Duration) -> Finding {
+    if max_ttl.is_zero() {
+        return Finding::new(Level::Unsafe, "restart-guard", "max_ttl is 0, so the restart guard is off.")
+            .why("A node that restarts and forgets a lock grants it to a second holder.")
+            .mend("Set max_ttl to the longest ttl of any client; the default is 60 s.");
+    }
+    let what = format!("A restarted node does not vote for max_ttl, {}.", exact(max_ttl));
+    if max_ttl > TEACHING {
+        return Finding::fine("restart-guard", what);
+    }
+    Finding::new(Level::Hint, "short-max-ttl", what)
+        .why("In so short a time a node may not be taught which tokens were dealt, and tokens depend on clocks then.")
+        .mend("Set max_ttl well above 10 s.")
+}
+
+fn versions(seen: &Seen) -> Option<Finding> {
+    let versions: BTreeSet<_> = seen.nodes.iter().filter_map(|node| node.version.as_deref()).collect();
+    let all = versions.iter().copied().collect::<Vec<_>>().join(", ");
+    match versions.len() {
+        0 => None,
+        1 => Some(Finding::fine("version", format!("All servers that answer have version {all}."))),
+        _ => Some(
+            Finding::new(Level::Hint, "versions", format!("The servers have versions {all}."))
+                .why("That is safe; a fault of one version meets fewer nodes.")
+                .mend("Nothing, or update one server at a time."),
+        ),
+    }
+}

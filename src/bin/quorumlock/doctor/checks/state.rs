@@ -1,0 +1,97 @@
+//! Whether a node can be reached, and what it is.
+
+use quorumlock::{Doubt, NodeState};
+
+use super::super::finding::{Finding, Level};
+use super::super::seen::Node;
+use crate::duration::left;
+
+/// How servers refuse a password, and a connection that gave none.
+const REFUSED: [&str; 4] = ["WRONGPASS", "NOAUTH", "invalid password", "without any password configured"];
+
+pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
+    let record = node.status.unreadable.as_ref().map(|why| unreadable(why));
+    let silent = node
+        .status
+        .no_wake_ups
+        .as_ref()
+        .filter(|_| !node.is_limited() && !node.lacks_channels())
+        .map(|why| silent(why));
+    state(node).into_iter().chain(record).chain(silent).collect()
+}
+
+fn state(node: Node<'_>) -> Option<Finding> {
+    let state = &node.status.state;
+    Some(match state {
+        NodeState::Up => Finding::fine("reachable", "It answers as a master."),
+        NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } => stepped(state),
+        NodeState::Quarantined { left, .. } => quarantined(state, *left),
+        NodeState::Down { why } => return down(node, why),
+        NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
+        NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
+        NodeState::Duplicate { of } => duplicate(of),
+        // Rosters tell why.
+        NodeState::Unlisted { .. } => return None,
+        _ => unreachable(&format!("It is {state}.")),
+    })
+}
+
+fn down(node: Node<'_>, why: &str) -> Option<Finding> {
+    let told = node.exam.as_ref().err().filter(|why| REFUSED.iter().any(|sign| why.contains(sign)));
+    if told.is_some() || REFUSED.iter().any(|sign| why.contains(sign)) {
+        return Some(
+            Finding::new(Level::Warning, "password", format!("It refuses the login: {why}."))
+                .why("It has no vote.")
+                .mend("Correct user and password in its address, in the password file, or on the server."),
+        );
+    }
+    if why.contains("TLS failed") {
+        return Some(
+            Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {why}."))
+                .why("It has no vote.")
+                .mend("Install a certificate for this host name, or name its authority in SSL_CERT_FILE."),
+        );
+    }
+    // The missing right is a finding of its own.
+    (!why.starts_with("NOPERM") || !node.is_limited()).then(|| unreachable(&format!("It is down: {why}.")))
+}
+
+fn unreachable(what: &str) -> Finding {
+    Finding::new(Level::Warning, "unreachable", what)
+        .why("It has no vote, so fewer of the other nodes may fail.")
+        .mend("Start the server, and check its address, the network and firewalls.")
+}
+
+fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
+    Finding::new(Level::Warning, id, what).why("It has no vote, so fewer of the other nodes may fail.").mend(mend)
+}
+
+fn duplicate(of: &str) -> Finding {
+    Finding::new(Level::Unsafe, "duplicate", format!("It is the same server as {of}."))
+        .why("One server would have two votes, so clients with this list refuse to start.")
+        .mend("Name each server once.")
+}
+
+fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
+    Finding::new(Level::Warning, "quarantine", format!("It is {state}."))
+        .why("It votes on no new lock until everything it may have forgotten has expired.")
+        .mend(format!("Wait for {}. Restart one server at a time.", left(time)))
+}
+
+fn stepped(state: &NodeState) -> Finding {
+    Finding::new(Level::Warning, "clock-step", format!("It is {state}."))
+        .why("A clock that is stepped ends locks early.")
+        .mend("Correct clocks slowly: let chrony slew, with maxslewrate at most 10000.")
+}
+
+fn unreadable(why: &str) -> Finding {
+    Finding::new(Level::Warning, "record", format!("It cannot read its record: {why}."))
+        .why("It grants no lock without.")
+        .mend("Find out who wrote that key; use a key prefix that nobody else uses.")
+}
+
+fn silent(why: &str) -> Finding {
+    Finding::new(Level::Warning, "wake-ups", format!("It does not notify waiters: {why}."))
+        .why("Waiting for a lock takes longer.")
+        .mend("Give the user +subscribe, +publish and the channels.")
+}

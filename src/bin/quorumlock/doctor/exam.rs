@@ -1,0 +1,161 @@
+//! What one server tells over a connection of the doctor's own. Everything that is asked only
+//! reads.
+
+use std::io;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::clock::Sample;
+use super::rights::{Lacks, Names};
+use super::target::{Place, Target};
+use super::tls::encrypted;
+use super::wire::{Reply, Wire};
+
+/// How often the clock is read, and how long after the last time.
+const READINGS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What was seen of a server.
+#[derive(Debug)]
+pub(super) struct Exam {
+    /// INFO; or why it was not told.
+    pub(super) info: Result<String, String>,
+    /// Readings of its clock; or why there are none.
+    pub(super) clock: Result<Vec<Sample>, String>,
+    pub(super) lacks: Result<Lacks, String>,
+    /// Where it is reached over TLS: for how many days its certificates will be accepted.
+    pub(super) days: Option<u32>,
+}
+
+impl Exam {
+    /// Asks a server; each answer may take so long. Blocks.
+    pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, String> {
+        let (mut wire, days) = connected(target, step)?;
+        for words in target.greeting() {
+            if let Reply::Refused(why) = wire.ask(&words).map_err(said)? {
+                return Err(why);
+            }
+        }
+        let info = wire.ask(&["INFO"]).map_err(said)?.text();
+        let clock = readings(&mut wire).map_err(said)?;
+        // Last: a connection that has subscribed takes few other commands.
+        Ok(Self { info, clock, lacks: Lacks::ask(&mut wire, names).map_err(said), days })
+    }
+
+    /// The value of a field of INFO.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        crate::bench::probe::field(self.info.as_deref().ok()?, name)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.field(name)?.parse().ok()
+    }
+
+    /// The median round trip of all readings.
+    pub(super) fn trip(&self) -> Option<Duration> {
+        let mut trips: Vec<_> = self.clock.as_ref().ok()?.iter().map(Sample::trip).collect();
+        trips.sort_unstable();
+        trips.get(trips.len() / 2).copied()
+    }
+}
+
+fn readings(wire: &mut Wire) -> io::Result<Result<Vec<Sample>, String>> {
+    let mut samples = Vec::new();
+    for index in 0..READINGS {
+        sleep(PAUSE * u32::from(index > 0));
+        let sent = Instant::now();
+        match wire.ask(&["TIME"])? {
+            Reply::Refused(why) => return Ok(Err(why)),
+            reply => {
+                samples.push(Sample::taken(sent, time(&reply).ok_or_else(|| io::Error::other("TIME told no time"))?))
+            }
+        }
+    }
+    Ok(Ok(samples))
+}
+
+/// Seconds and microseconds.
+fn time(reply: &Reply) -> Option<Duration> {
+    let Reply::Array(parts) = reply else { return None };
+    let number = |part: &Reply| match part {
+        Reply::Text(text) => text.parse().ok(),
+        _ => None,
+    };
+    let [seconds, micros] = parts.as_slice() else { return None };
+    Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
+}
+
+fn connected(target: &Target, step: Duration) -> Result<(Wire, Option<u32>), String> {
+    match &target.place {
+        Place::Tcp { host, port, tls: false } => Ok((Wire::new(reached(host, *port, step)?), None)),
+        Place::Tcp { host, port, tls: true } => {
+            let (stream, days) = encrypted(host, reached(host, *port, step)?)?;
+            Ok((Wire::new(stream), Some(days)))
+        }
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(path).map_err(said)?;
+            stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step))).map_err(said)?;
+            Ok((Wire::new(stream), None))
+        }
+    }
+}
+
+/// The first of its addresses that takes a connection.
+fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, String> {
+    let mut met = io::Error::other("its name has no address");
+    for address in (host, port).to_socket_addrs().map_err(said)? {
+        match TcpStream::connect_timeout(&address, step) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step))).map_err(said)?;
+                stream.set_nodelay(true).map_err(said)?;
+                return Ok(stream);
+            }
+            Err(error) => met = error,
+        }
+    }
+    Err(said(met))
+}
+
+/// The addresses of a host. Blocks.
+pub(super) fn resolved(host: &str) -> Vec<IpAddr> {
+    (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
+}
+
+/// A time that is over is told by sockets as what would block.
+fn said(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+impl Exam {
+    /// Of a server that told this, and nothing else.
+    pub(super) fn told(info: &str) -> Self {
+        let nothing = || "not asked".to_owned();
+        Self { info: Ok(info.to_owned()), clock: Err(nothing()), lacks: Err(nothing()), days: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_and_microseconds() {
+        let text = |text: &str| Reply::Text(text.to_owned());
+        assert_eq!(time(&Reply::Array(vec![text("7"), text("250000")])), Some(Duration::from_millis(7_250)));
+        assert_eq!(time(&Reply::Array(vec![text("7")])), None);
+        assert_eq!(time(&text("7")), None);
+    }
+
+    #[test]
+    fn fields_of_info_are_found() {
+        let exam = Exam::told("# Memory\r\nused_memory:12\r\nmaxmemory_policy:noeviction\r\n");
+        assert_eq!((exam.number("used_memory"), exam.number("maxmemory_policy")), (Some(12), None));
+        assert_eq!((exam.field("maxmemory_policy"), exam.field("used")), (Some("noeviction"), None));
+    }
+}

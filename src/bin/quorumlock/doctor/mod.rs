@@ -1,0 +1,97 @@
+//! `quorumlock doctor`: whether the nodes are fit for locks, and what to mend.
+//!
+//! The library tells how a client sees the nodes. What it does not tell is asked over a connection
+//! of the doctor's own to each node, and nothing that is asked there changes anything. The library, as
+//! it connects, begins a node's record if it is missing.
+
+mod checks;
+mod clock;
+mod domains;
+mod exam;
+mod finding;
+mod report;
+mod rights;
+mod seen;
+mod target;
+mod tls;
+mod wire;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::future::join_all;
+use quorumlock::Quorum;
+
+use crate::cli::Doctor;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::settings::{self, Settings};
+use crate::status::{MAX_TTL, PROBE, wait, waits};
+use domains::Domains;
+use exam::Exam;
+use rights::Names;
+use seen::{Seen, Times};
+use target::Target;
+
+/// What the library takes unless told otherwise.
+const TTL: Duration = Duration::from_secs(30);
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+/// What `run` takes.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all that is asked of one node may take, names included, which resolvers may take long
+/// for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn doctor(args: Doctor) -> Outcome {
+    let settings = Settings::with_nodes(&args.nodes)?;
+    let quorum = settings.onlooker().open()?;
+    let seen = output::telling(examined(&quorum, &settings, &args.domains), async { waits(&quorum) }).await?;
+    let findings = checks::findings(&seen);
+    if args.json {
+        output::say(&report::json(&seen, &findings).to_string())?;
+    } else {
+        report::lines(&findings, seen.nodes.len()).iter().try_for_each(|line| output::say(line))?;
+    }
+    quorum.shutdown(Duration::ZERO).await;
+    Ok(ExitCode::from(finding::code(&findings)))
+}
+
+async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> Result<Seen, Failure> {
+    let targets = settings.nodes.iter().map(|node| Target::parse(node)).collect::<Result<Vec<_>, _>>()?;
+    if ![0, targets.len()].contains(&domains.len()) {
+        let (told, nodes) = (domains.len(), targets.len());
+        return Err(Failure::usage(format!("--domains has {told} names for {nodes} nodes; give one for each node")));
+    }
+    let times = times(settings)?;
+    let names = Names::of(settings);
+    let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
+    let (exams, (), domains) =
+        tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
+    let inspected = quorum.inspect(PROBE).await?;
+    Ok(Seen { nodes: quorum.nodes(), inspected, exams, targets, domains, times })
+}
+
+/// Of `run`, with these settings and this environment.
+fn times(settings: &Settings) -> Result<Times, Failure> {
+    Ok(Times {
+        ttl: settings::ttl()?.or(settings.ttl).unwrap_or(TTL),
+        max_ttl: settings.max_ttl.unwrap_or(MAX_TTL),
+        node_timeout: settings.node_timeout.unwrap_or(NODE_TIMEOUT),
+        timeout: settings::time(settings::TIMEOUT)?.or(settings.timeout).unwrap_or(TIMEOUT),
+    })
+}
+
+async fn exam(target: Target, names: Names, step: Duration) -> Result<Exam, String> {
+    let asked = tokio::task::spawn_blocking(move || Exam::of(&target, &names, step));
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(exam)) => exam,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    }
+}
+
+async fn resolved(told: Vec<String>, targets: Vec<Target>) -> Domains {
+    let by_name = Domains::by_name(&told, &targets);
+    let resolved = tokio::task::spawn_blocking(move || Domains::of(&told, &targets));
+    tokio::time::timeout(PATIENCE, resolved).await.ok().and_then(Result::ok).unwrap_or(by_name)
+}

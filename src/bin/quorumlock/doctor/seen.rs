@@ -1,0 +1,74 @@
+//! All that was seen: by the library, and over the doctor's own connections.
+
+use std::time::Duration;
+
+use quorumlock::{Inspected, NodeStatus};
+
+use super::domains::Domains;
+use super::exam::Exam;
+use super::rights::Lacks;
+use super::target::Target;
+use crate::status::verdict::Verdict;
+
+/// The settings that findings depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) ttl: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) node_timeout: Duration,
+    pub(super) timeout: Duration,
+}
+
+pub(super) struct Seen {
+    pub(super) nodes: Vec<NodeStatus>,
+    pub(super) inspected: Inspected,
+    pub(super) exams: Vec<Result<Exam, String>>,
+    pub(super) targets: Vec<Target>,
+    pub(super) domains: Domains,
+    pub(super) times: Times,
+}
+
+/// One node of them.
+#[derive(Clone, Copy)]
+pub(super) struct Node<'a> {
+    pub(super) index: usize,
+    pub(super) status: &'a NodeStatus,
+    pub(super) exam: &'a Result<Exam, String>,
+    pub(super) target: &'a Target,
+    pub(super) times: Times,
+}
+
+impl Seen {
+    pub(super) fn verdict(&self) -> Verdict<'_> {
+        Verdict::new(&self.nodes, &self.inspected, self.times.max_ttl)
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = Node<'_>> {
+        let all = self.nodes.iter().zip(&self.exams).zip(&self.targets).enumerate();
+        all.map(|(index, ((status, exam), target))| Node { index, status, exam, target, times: self.times })
+    }
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn label(&self) -> &'a str {
+        &self.status.node
+    }
+
+    /// What it told, where it told anything.
+    pub(super) fn told(&self) -> Option<&'a Exam> {
+        self.exam.as_ref().ok()
+    }
+
+    /// Whether its user lacks commands or keys, which explains what else fails there.
+    pub(super) fn is_limited(&self) -> bool {
+        self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
+    }
+
+    pub(super) fn lacks_channels(&self) -> bool {
+        self.lacks().is_some_and(|lacks| lacks.channels.is_some())
+    }
+
+    fn lacks(&self) -> Option<&'a Lacks> {
+        self.told()?.lacks.as_ref().ok()
+    }
+}

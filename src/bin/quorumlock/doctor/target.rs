@@ -1,0 +1,108 @@
+//! Where a node is, and who asks it. The library has read these addresses already, and refused
+//! those that are wrong.
+
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::failure::Failure;
+
+/// How a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Tcp { host: String, port: u16, tls: bool },
+    Unix(PathBuf),
+}
+
+/// A node's address. No Debug: it may hold a password.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) place: Place,
+    user: Option<String>,
+    password: Option<String>,
+    database: String,
+}
+
+impl Target {
+    pub(super) fn parse(address: &str) -> Result<Self, Failure> {
+        // The password of an address that is wrong is not repeated.
+        let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;
+        let given = |text: &str| (!text.is_empty()).then(|| decoded(text));
+        let unix = url.scheme() == "redis+unix";
+        let number = || url.query_pairs().find(|(key, _)| key == "db").map(|(_, number)| number.into_owned());
+        Ok(Self {
+            place: if unix { Place::Unix(decoded(url.path()).into()) } else { tcp(&url) },
+            user: given(url.username()),
+            password: given(url.password().unwrap_or_default()),
+            database: if unix { number().unwrap_or_default() } else { url.path().trim_matches('/').to_owned() },
+        })
+    }
+
+    /// What a new connection is told first.
+    pub(super) fn greeting(&self) -> Vec<Vec<&str>> {
+        let user = self.user.as_deref();
+        let login =
+            self.password.as_deref().map(|password| ["AUTH"].into_iter().chain(user).chain([password]).collect());
+        let database = (!["", "0"].contains(&&*self.database)).then(|| vec!["SELECT", &*self.database]);
+        login.into_iter().chain(database).collect()
+    }
+
+    /// Whether a password crosses a network that others may read.
+    pub(super) fn is_readable(&self) -> bool {
+        match &self.place {
+            Place::Tcp { host, tls: false, .. } => !is_loopback(host),
+            _ => false,
+        }
+    }
+}
+
+fn tcp(url: &Url) -> Place {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    Place::Tcp { host, port: url.port().unwrap_or(6379), tls: url.scheme() == "rediss" }
+}
+
+pub(super) fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// No URL has a user and no host, as a socket's address may.
+fn hosted(address: &str) -> String {
+    match address.trim().split_once("@/") {
+        Some((before, path)) if before.starts_with("redis+unix://") => format!("{before}@socket/{path}"),
+        _ => address.trim().to_owned(),
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(address: &str) -> Target {
+        Target::parse(address).unwrap()
+    }
+
+    #[test]
+    fn an_address_tells_where_a_node_is_and_who_asks() {
+        let tls = target("rediss://us:p%40ss@eu:6380/2");
+        assert_eq!(tls.place, Place::Tcp { host: "eu".into(), port: 6380, tls: true });
+        assert_eq!(tls.greeting(), [vec!["AUTH", "us", "p@ss"], vec!["SELECT", "2"]]);
+        let six = target("redis://:pw@[::1]");
+        assert_eq!(six.place, Place::Tcp { host: "::1".into(), port: 6379, tls: false });
+        assert_eq!(six.greeting(), [["AUTH", "pw"]]);
+        let socket = target("redis+unix://:pw@/run/a%40b?db=3");
+        assert_eq!(socket.place, Place::Unix("/run/a@b".into()));
+        assert_eq!(socket.greeting(), [["AUTH", "pw"], ["SELECT", "3"]]);
+        assert!(target("redis://eu/0").greeting().is_empty());
+    }
+
+    #[test]
+    fn only_plain_connections_to_other_machines_can_be_read_there() {
+        let readable = ["redis://eu", "rediss://eu", "redis://127.0.0.2", "redis://[::1]", "redis+unix:///s"];
+        assert_eq!(readable.map(|address| target(address).is_readable()), [true, false, false, false, false]);
+    }
+}

@@ -1,0 +1,135 @@
+//! A connection to a server: one question at a time, and bounded answers.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+use crate::bench::probe::request;
+
+/// More than INFO, the longest answer, ever is.
+const LONGEST: usize = 1 << 20;
+/// More than any answer that is asked for here.
+const MOST: usize = 64;
+
+pub(super) trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Text(String),
+    Integer(i64),
+    Refused(String),
+    Array(Vec<Self>),
+    Nothing,
+}
+
+impl Reply {
+    /// Its text; or why there is none.
+    pub(super) fn text(self) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Refused(why) => Err(why),
+            _ => Err("the reply is no text".to_owned()),
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Wire(BufReader<Box<dyn Stream>>);
+
+impl Wire {
+    pub(super) fn new(stream: impl Stream + 'static) -> Self {
+        Self(BufReader::new(Box::new(stream)))
+    }
+
+    /// Sends a command, and reads its reply.
+    pub(super) fn ask(&mut self, command: &[&str]) -> io::Result<Reply> {
+        self.0.get_mut().write_all(&request(command))?;
+        self.0.get_mut().flush()?;
+        self.reply(0)
+    }
+
+    fn reply(&mut self, depth: u8) -> io::Result<Reply> {
+        let line = self.line()?;
+        let (kind, rest) = line.split_at_checked(1).ok_or_else(stranger)?;
+        match kind {
+            "+" => Ok(Reply::Text(rest.to_owned())),
+            "-" => Ok(Reply::Refused(rest.to_owned())),
+            ":" => rest.parse().map(Reply::Integer).map_err(|_| stranger()),
+            "$" | "*" if rest == "-1" => Ok(Reply::Nothing),
+            "$" => self.text(bounded(rest, LONGEST)?).map(Reply::Text),
+            "*" if depth < 2 => {
+                (0..bounded(rest, MOST)?).map(|_| self.reply(depth + 1)).collect::<Result<_, _>>().map(Reply::Array)
+            }
+            _ => Err(stranger()),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        (&mut self.0).take(LONGEST as u64).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    fn text(&mut self, length: usize) -> io::Result<String> {
+        let mut bytes = vec![0; length + b"\r\n".len()];
+        self.0.read_exact(&mut bytes)?;
+        bytes.truncate(length);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn bounded(text: &str, most: usize) -> io::Result<usize> {
+    text.parse().ok().filter(|count| *count <= most).ok_or_else(stranger)
+}
+
+fn stranger() -> io::Error {
+    io::Error::other("what answers does not speak the Redis protocol")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read from a server that says this, whatever it is asked.
+    struct Says(io::Cursor<Vec<u8>>);
+
+    impl Read for Says {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+
+    impl Write for Says {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn read(said: &str) -> Option<Reply> {
+        Wire::new(Says(io::Cursor::new(said.into()))).ask(&["PING"]).ok()
+    }
+
+    #[test]
+    fn replies_are_read() {
+        assert_eq!(read("+PONG\r\n"), Some(Reply::Text("PONG".into())));
+        assert_eq!(read("-ERR no\r\n"), Some(Reply::Refused("ERR no".into())));
+        assert_eq!(read("$2\r\nab\r\n"), Some(Reply::Text("ab".into())));
+        let numbers = Reply::Array(vec![Reply::Integer(1), Reply::Nothing]);
+        assert_eq!(read("*2\r\n:1\r\n$-1\r\n"), Some(numbers));
+    }
+
+    #[test]
+    fn what_is_cut_off_foreign_or_endless_is_an_error() {
+        for said in ["", "$5\r\nab", "HTTP/1.1 400\r\n", "$2000000\r\n", "*65\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "\r\n"]
+        {
+            assert_eq!(read(said), None, "{said:?}");
+        }
+    }
+}

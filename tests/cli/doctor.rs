@@ -1,0 +1,242 @@
+//! `quorumlock doctor`: each planted fault is found, by its id and its exit code.
+
+mod clinic;
+mod tls;
+
+use serde_json::Value;
+
+use super::{Background, bare, done, over};
+use crate::common::server::Server;
+use clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
+
+#[tokio::test]
+async fn healthy_nodes_are_fine_and_nothing_is_written_there_but_their_record() {
+    let clinic = Clinic::open(3).await;
+    finds(&mut clinic.doctor(), 0, &[]);
+    assert!(clinic.servers().all(|server| server.command(&["KEYS", "*"]) == "quorumlock:node"));
+    let object = looked(&clinic);
+    assert!(object["findings"].as_array().unwrap().iter().all(|finding| finding["level"] == "fine"), "{object:#}");
+    assert_eq!((&object["failure_domains"], &object["domains_to_fail"]), (&3.into(), &2.into()));
+    let (code, out, err) = done(&mut clinic.doctor());
+    let line = "fine  eviction  It evicts nothing.  all nodes\n";
+    assert!(code == 0 && err.is_empty() && out.contains(line), "{code} {out}{err}");
+}
+
+#[tokio::test]
+async fn with_clients_enrolled_the_doctor_writes_nothing_either() {
+    let clinic = Clinic::open(3).await;
+    let mut run = bare();
+    run.env("QUORUMLOCK_NODES", clinic.urls().join(","));
+    assert_eq!(done(run.args(["run", "job", "--", "true"])).0, 0);
+    let object = looked(&clinic);
+    assert!(finding(&object, "members")["what"].as_str().unwrap().contains("one list of 3 nodes"), "{object:#}");
+}
+
+/// What a doctor says that finds no fault, and leaves all as it was. A node's record is moved on
+/// every 35 s by whoever connects next; then another look finds all as it was.
+fn looked(clinic: &Clinic) -> Value {
+    let changes = || clinic.servers().map(changes).collect::<Vec<_>>();
+    let mut said = Value::Null;
+    super::until("a look changes nothing", || {
+        let before = changes();
+        assert!(before.iter().all(|count| *count > 0), "they have been used: {before:?}");
+        said = finds(&mut clinic.doctor(), 0, &[]);
+        before == changes()
+    });
+    said
+}
+
+/// How many writes a server has carried out.
+fn changes(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "persistence"]);
+    info.lines().find_map(|line| line.trim().strip_prefix("rdb_changes_since_last_save:")?.parse().ok()).unwrap()
+}
+
+#[tokio::test]
+async fn fault_1_a_server_that_may_evict_locks_is_unsafe() {
+    let clinic = Clinic::open(3).await;
+    let server = clinic.server(1);
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]), "OK");
+    let hint = finds(&mut clinic.doctor(), 0, &[]);
+    let levels: Vec<_> = hint["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["id"] == "eviction")
+        .map(|it| &it["level"])
+        .collect();
+    assert_eq!(levels, ["hint", "fine"]);
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1gb"]), "OK");
+    let object = finds(&mut clinic.doctor(), 2, &["eviction"]);
+    assert_eq!(finding(&object, "eviction")["nodes"], serde_json::json!([server.url()]));
+}
+
+#[tokio::test]
+async fn fault_2_a_replica_is_told_and_its_master_has_one() {
+    let clinic = Clinic::open(3).await;
+    let port = clinic.server(0).port().to_string();
+    assert_eq!(clinic.server(2).command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    super::until("the replica is connected", || {
+        clinic.server(2).command(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    // With its master's data it has its users too: those are not replicated, so the doctor still
+    // logs in.
+    finds(&mut clinic.doctor(), 1, &["has-replicas", "replica"]);
+}
+
+#[tokio::test]
+async fn fault_3_one_server_behind_two_addresses_is_unsafe() {
+    let clinic = Clinic::open(2).await;
+    let mut urls = clinic.urls();
+    urls.push(urls[0].replace("127.0.0.1", "localhost"));
+    finds(&mut doctor(&urls), 2, &["no-quorum", "duplicate"]);
+}
+
+#[tokio::test]
+async fn fault_4_a_node_that_is_down_is_a_warning_and_without_a_quorum_unsafe() {
+    let mut clinic = Clinic::open(3).await;
+    clinic.0[2].server.kill();
+    let object = finds(&mut clinic.doctor(), 1, &["unreachable"]);
+    assert_eq!(finding(&object, "unreachable")["nodes"], serde_json::json!([clinic.server(2).url()]));
+    clinic.0[1].server.kill();
+    finds(clinic.doctor().args(["--connect-timeout", "1s"]), 2, &["no-quorum", "unreachable"]);
+}
+
+#[tokio::test]
+async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
+    let clinic = Clinic::open(3).await;
+    let mut urls = clinic.urls();
+    urls[0] = urls[0].replace(":pw@", ":secretive@");
+    let object = finds(&mut doctor(&urls), 1, &["password"]);
+    assert!(!object.to_string().contains("secretive"), "{object:#}");
+    assert!(!done(&mut doctor(&urls)).1.contains("secretive"));
+}
+
+#[tokio::test]
+async fn fault_6_a_missing_right_is_named_command_by_command() {
+    let clinic = Clinic::open(3).await;
+    for (rights, missing) in [
+        (&["-zadd"][..], "+zadd"),
+        (&["-evalsha"], "+evalsha"),
+        (&["-script"], "+script|load"),
+        (&["-publish", "-hset"], "+hset +publish"),
+    ] {
+        user(clinic.server(0), &[&RIGHTS[..], rights].concat());
+        let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
+        assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains(missing), "{object:#}");
+    }
+    user(clinic.server(0), &[&RIGHTS[..], &["-scan"]].concat());
+    assert_eq!(finding(&finds(&mut clinic.doctor(), 0, &[]), "right-scan")["level"], "hint");
+}
+
+#[tokio::test]
+async fn what_the_user_may_not_ask_is_told_as_not_known() {
+    let clinic = Clinic::open(3).await;
+    user(clinic.server(0), &[&RIGHTS[..], &["-info"]].concat());
+    let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
+    assert_eq!(finding(&object, "info")["level"], "cannot tell");
+    assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains("+info"), "{object:#}");
+}
+
+#[tokio::test]
+async fn fault_7_missing_channels_and_keys_are_named() {
+    let clinic = Clinic::open(3).await;
+    user(clinic.server(0), &["~quorumlock:*", "resetchannels", "+@all", "-@dangerous", "+info"]);
+    let object = finds(&mut clinic.doctor(), 1, &["right-channels"]);
+    assert!(finding(&object, "right-channels")["mend"].as_str().unwrap().contains("&quorumlock:wake:*"), "{object:#}");
+    user(clinic.server(0), &["~other:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info"]);
+    let (code, object) = report(&mut clinic.doctor());
+    assert!(code == 1 && faults(&object).contains(&"right-keys"), "{object:#}");
+}
+
+#[tokio::test]
+async fn fault_8_a_server_without_memory_is_told() {
+    let clinic = Clinic::open(3).await;
+    assert_eq!(clinic.server(0).command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let object = finds(&mut clinic.doctor(), 1, &["memory"]);
+    assert!(finding(&object, "memory")["what"].as_str().unwrap().contains("no memory left"), "{object:#}");
+    assert_eq!(clinic.server(1).command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    finds(&mut clinic.doctor(), 2, &["no-quorum", "memory"]);
+}
+
+#[tokio::test]
+async fn fault_9_a_restart_guard_that_is_off_is_unsafe() {
+    let clinic = Clinic::open(3).await;
+    finds(clinic.doctor().args(["--max-ttl", "0"]), 2, &["restart-guard"]);
+    let object = finds(clinic.doctor().args(["--max-ttl", "5s"]), 0, &[]);
+    assert_eq!(finding(&object, "short-max-ttl")["level"], "hint");
+}
+
+#[tokio::test]
+async fn fault_10_a_clock_that_is_stepped_is_told() {
+    let clinic = Clinic::open(3).await;
+    let mut doctor = Background::start(clinic.doctor().arg("--json"));
+    // There and back for as long as it looks, so that it cannot miss it.
+    let mut ahead = false;
+    super::until("the doctor has ended", || {
+        ahead = !ahead;
+        clinic.0[1].set(if ahead { "+20" } else { "+0" });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        doctor.child().try_wait().unwrap().is_some()
+    });
+    let (code, out, err) = doctor.done();
+    let object: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    assert_eq!(code, 1, "{object:#}");
+    assert_eq!(finding(&object, "clock-step")["nodes"], serde_json::json!([clinic.server(1).url()]), "{object:#}");
+    clinic.0[1].set("+172800");
+    let far = finds(&mut clinic.doctor(), 1, &["clock-difference"]);
+    assert!(finding(&far, "clock-difference")["what"].as_str().unwrap().contains("ahead of this machine"), "{far:#}");
+}
+
+#[tokio::test]
+async fn fault_11_an_even_number_of_nodes_is_a_hint_and_two_are_a_warning() {
+    let clinic = Clinic::open(4).await;
+    let object = finds(&mut clinic.doctor(), 0, &[]);
+    assert_eq!(finding(&object, "even-number")["level"], "hint");
+    finds(&mut doctor(&clinic.urls()[..2]), 1, &["quorum-size", "majority-on-one-host"]);
+}
+
+#[tokio::test]
+async fn fault_12_all_nodes_on_one_host_or_a_majority_is_a_warning() {
+    let clinic = Clinic::open(3).await;
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).arg("doctor");
+    finds(&mut command, 1, &["one-host"]);
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(["doctor", "--domains", "eu,us,eu"]);
+    finds(&mut command, 1, &["majority-on-one-host"]);
+    let mut command = bare();
+    let told = command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(["doctor", "--domains", "eu,us"]);
+    let (code, _, err) = done(told);
+    assert!(code == 64 && err.contains("--domains has 2 names for 3 nodes"), "{code} {err}");
+}
+
+#[tokio::test]
+async fn fault_13_another_lists_roster_and_another_protocol_are_told_apart() {
+    let clinic = Clinic::open(3).await;
+    let mut run = bare();
+    run.env("QUORUMLOCK_NODES", clinic.urls().join(","));
+    assert_eq!(done(run.args(["run", "job", "--", "true"])).0, 0);
+    let roster = "quorumlock:node:roster";
+    assert_eq!(clinic.server(2).command(&["HSET", roster, "n", "5"]), "0");
+    finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
+    for index in 0..3 {
+        assert_eq!(clinic.server(index).command(&["HSET", roster, "n", "3"]), "0");
+        assert_eq!(clinic.server(index).command(&["HSET", roster, "p", "1"]), "0");
+    }
+    finds(&mut clinic.doctor(), 2, &["no-quorum", "protocol"]);
+}
+
+#[tokio::test]
+async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
+    let servers = crate::common::servers(3).await;
+    let (code, object) = report(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").args(["doctor", "--domains", "a,b,c"]));
+    assert_eq!((code, faults(&object)), (1, vec!["no-quorum", "quarantine"]), "{object:#}");
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
+    let clinic = Clinic::open(3).await;
+    clinic.server(1).stop();
+    finds(clinic.doctor().args(["--node-timeout", "1s"]), 1, &["unreachable"]);
+}

@@ -1,0 +1,98 @@
+//! Servers to be examined, and what the doctor says of them.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::clockwork::Clockwork;
+use crate::common::server::Server;
+use crate::{bare, done, until};
+
+/// A user as README, "Access rights", has it.
+pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info"];
+
+/// Three servers that have been up for an hour, so that the restart guard is over, with a user for
+/// locks.
+pub(super) struct Clinic(pub(super) Vec<Clockwork>);
+
+impl Clinic {
+    pub(super) async fn open(count: usize) -> Self {
+        let servers = futures::future::join_all((0..count).map(|_| Clockwork::start("-3600"))).await;
+        servers.iter().for_each(|server| server.set("+0"));
+        let clinic = Self(servers);
+        clinic.0.iter().for_each(|node| user(&node.server, &RIGHTS));
+        clinic.0.iter().for_each(|node| until("it has been up for an hour", || uptime(&node.server) > 3_000));
+        clinic
+    }
+
+    pub(super) fn server(&self, index: usize) -> &Server {
+        &self.0[index].server
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.0.iter().map(|node| &node.server)
+    }
+
+    pub(super) fn urls(&self) -> Vec<String> {
+        self.0.iter().map(|node| url(&node.server)).collect()
+    }
+
+    /// The doctor over all of them, each in a domain of its own.
+    pub(super) fn doctor(&self) -> Command {
+        doctor(&self.urls())
+    }
+}
+
+pub(super) fn url(server: &Server) -> String {
+    format!("redis://locks:pw@127.0.0.1:{}", server.port())
+}
+
+pub(super) fn user(server: &Server, rights: &[&str]) {
+    let words = [&["ACL", "SETUSER", "locks", "reset", "on", ">pw"], rights].concat();
+    assert_eq!(server.command(&words), "OK");
+}
+
+fn uptime(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "server"]);
+    let told = info.lines().find_map(|line| line.trim().strip_prefix("uptime_in_seconds:")?.parse().ok());
+    told.unwrap_or(0)
+}
+
+pub(super) fn doctor(urls: &[String]) -> Command {
+    let domains: Vec<_> = (0..urls.len()).map(|index| format!("zone-{index}")).collect();
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", urls.join(",")).args(["doctor", "--domains", &domains.join(",")]);
+    command
+}
+
+/// How it ended, and the object that it told.
+pub(super) fn report(command: &mut Command) -> (i32, Value) {
+    let (code, out, err) = done(command.arg("--json"));
+    let object: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {code} {out}{err}"));
+    assert_eq!(object["exit_code"], code, "{object}");
+    (code, object)
+}
+
+/// Those that are worse than a hint, in their order.
+pub(super) fn faults(object: &Value) -> Vec<&str> {
+    let findings = object["findings"].as_array().unwrap().iter();
+    let bad = findings.filter(|finding| ["unsafe", "warning"].contains(&finding["level"].as_str().unwrap()));
+    bad.map(|finding| finding["id"].as_str().unwrap()).collect()
+}
+
+pub(super) fn finding<'a>(object: &'a Value, id: &str) -> &'a Value {
+    let found = object["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id);
+    found.unwrap_or_else(|| panic!("no {id}: {object}"))
+}
+
+/// The doctor finds these faults and no others, each with its three sentences, and ends with this
+/// code.
+pub(super) fn finds(command: &mut Command, expected: i32, ids: &[&str]) -> Value {
+    let (code, object) = report(command);
+    assert_eq!((code, faults(&object)), (expected, ids.to_vec()), "{object:#}");
+    for id in ids {
+        let sentences = ["what", "why", "mend"].map(|key| finding(&object, id)[key].as_str().unwrap().len());
+        assert!(sentences.iter().all(|length| *length > 10), "{id}: {object:#}");
+    }
+    object
+}
