@@ -129,7 +129,8 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     drop(quorums);
     world.quorums.clear();
     let gone = |process: &usize| world.exec.tasks(*process) == 0;
-    world.run(world.now() + SECOND, || live.iter().all(gone)).await;
+    // A connection that is closed waits for an answer as long as one may take.
+    world.run(world.now() + SECOND + micros(plan.node_timeout), || live.iter().all(gone)).await;
     for process in live.iter().filter(|process| !gone(process)) {
         let tasks = world.exec.tasks(*process) as u32;
         world.record(What::TasksLeft { process: *process as u16, tasks });
