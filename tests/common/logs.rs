@@ -44,12 +44,18 @@ impl Subscriber for Listener {
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut Line(&mut self.0.lock().unwrap()));
+        let mut text = self.0.lock().unwrap();
+        let _ = write!(text, "SPAN {}:", span.metadata().name());
+        span.record(&mut Line(&mut text));
+        text.push('\n');
         Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut Line(&mut self.0.lock().unwrap()));
+        let mut text = self.0.lock().unwrap();
+        text.push_str("SPAN:");
+        values.record(&mut Line(&mut text));
+        text.push('\n');
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
