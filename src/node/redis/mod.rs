@@ -58,7 +58,7 @@ use admission::Server;
 use looks::Looks;
 use meters::NodeMeters;
 use transport::Dialer;
-use wire::Wire;
+use wire::{PANICKED, Straight, Wire};
 
 /// How many operations may wait for one node.
 const QUEUE: usize = 4_096;
@@ -243,12 +243,16 @@ impl Shared {
     /// Sends a job at once, if it is alone and this is a place from where that can be done; else
     /// queues it.
     fn hand_over(&self, line: &Line, job: Job) {
-        let straight = job.others.is_empty() && self.host.is_home();
-        let job = match straight {
+        let alone = job.others.is_empty() && self.host.is_home();
+        let straight = match alone {
             true => line.wire.straight(job, &self.settings.record, &self.host),
-            false => Err(job),
+            false => Straight::NotSent(job),
         };
-        let Err(job) = job else { return };
+        let job = match straight {
+            Straight::Sent => return,
+            Straight::NotSent(job) => job,
+            Straight::Unknown(job) => return self.fail_job(job, &Fault::new(FaultKind::Closed, PANICKED)),
+        };
         match line.wire.queue(|| line.sender.try_send(job)) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => {

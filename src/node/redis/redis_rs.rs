@@ -155,6 +155,10 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     }
 }
 
+/// How many bytes may wait for the socket: more than all calls that are on their way. Beyond that,
+/// redis-rs would keep commands back, and drop those that nobody waits for any more.
+const UNWRITTEN: usize = 64 << 20;
+
 /// Without redis-rs' own timeouts, which cannot be told from a socket's.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
@@ -162,6 +166,7 @@ fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(2 * super::QUEUE)
+        .set_write_backpressure_boundary(UNWRITTEN)
         .set_push_sender(move |info| {
             pushes.push(info);
             Ok::<(), redis::aio::SendError>(())

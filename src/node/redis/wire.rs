@@ -38,7 +38,21 @@ struct Inner {
     batcher: Option<Waker>,
     /// Whether callers may send nothing any more.
     shut: bool,
+    /// Whether the transport panicked while a caller sent something.
+    panicked: bool,
 }
+
+/// What became of a job.
+pub(super) enum Straight {
+    Sent,
+    /// It is to be queued.
+    NotSent(Job),
+    /// The transport panicked: it may have been sent, and must not be sent again.
+    Unknown(Job),
+}
+
+/// What is told of a connection that panicked.
+pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 
 impl Inner {
     fn answers_wake(&mut self, task: &Waker) {
@@ -69,30 +83,33 @@ impl Wire {
             under_way: 0,
             batcher: None,
             shut: false,
+            panicked: false,
         }))
     }
 
-    /// Sends `job` alone, unless something is before it, or nobody would hear the answer: then
-    /// gives it back.
-    pub(super) fn straight(&self, job: Job, record: &str, host: &Arc<dyn Host>) -> Result<(), Job> {
+    /// Sends `job` alone, unless something is before it, or nobody would hear the answer.
+    pub(super) fn straight(&self, job: Job, record: &str, host: &Arc<dyn Host>) -> Straight {
         let mut inner = self.inner();
         let Inner { connection: Some(connection), batcher: Some(batcher), queued: 0, under_way: 0, digest, .. } =
             &*inner
         else {
-            return Err(job);
+            return Straight::NotSent(job);
         };
         let call = Call { script: digest, record, operations: std::iter::once(&*job.request.operation) };
-        // Where a transport panics, it does so again for the batcher, and that ends the generation.
         let sending = AssertUnwindSafe(|| {
             let mut answer = connection.send("EVALSHA", &call);
             wakes(&mut answer, batcher);
             answer
         });
-        let Ok(answer) = catch_unwind(sending) else { return Err(job) };
+        let Ok(answer) = catch_unwind(sending) else {
+            batcher.wake_by_ref();
+            inner.panicked = true;
+            return Straight::Unknown(job);
+        };
         let sent = job.submitted;
         inner.launched.push(Flight { what: What::Batch(vec![job]), sent, host: host.clone(), answer });
         inner.under_way += 1;
-        Ok(())
+        Straight::Sent
     }
 
     /// Puts a job behind all that were queued, if `queues` does so.
@@ -126,7 +143,11 @@ impl Wire {
 
     /// What happens next to the connection.
     pub(super) fn poll_event(&self, context: &mut Context<'_>) -> Poll<Event> {
-        match &mut self.inner().connection {
+        let mut inner = self.inner();
+        if inner.panicked {
+            return Poll::Ready(Event::Ended(PANICKED.to_owned()));
+        }
+        match &mut inner.connection {
             Some(connection) => connection.poll_event(context),
             None => Poll::Pending,
         }

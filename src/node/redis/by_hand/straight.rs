@@ -76,3 +76,16 @@ async fn who_sent_straight_is_told_that_the_connection_ended() {
     stage.events.send(Event::Ended("gone".to_owned())).unwrap();
     assert_eq!(super::stage::failed(&mut answers).await, FaultKind::Closed);
 }
+
+/// It may have been sent, so it is not sent again.
+#[tokio::test(start_paused = true)]
+async fn whoever_sent_while_the_connection_panicked_is_told_so_and_the_connection_ends() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    // Nobody takes what is sent.
+    let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
+    drop(std::mem::replace(&mut stage.sent, nobody));
+    let mut answers = claimed(&stage.node);
+    assert_eq!(super::stage::failed(&mut answers).await, FaultKind::Closed);
+    stage.comes_down("panicked").await;
+}

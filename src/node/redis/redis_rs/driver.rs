@@ -35,16 +35,19 @@ impl Driver {
     /// Writes and reads what can be written and read. Returns whether the connection has ended.
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
-        let mut work = self.work();
-        let ended = work.as_mut().is_none_or(|work| self.progress(work));
-        // What waits for replies is told when this is dropped, outside of the lock.
-        let over = if ended { work.take() } else { None };
-        drop(work);
-        if over.is_some() {
-            drop(over);
-            self.waiting.wake_all();
+        let mut kept = self.work();
+        // Out of its place, so that a connection that panics has ended: replies that came behind
+        // might be taken for others.
+        let Some(mut work) = kept.take() else { return true };
+        if !self.progress(&mut work) {
+            *kept = Some(work);
+            return false;
         }
-        ended
+        drop(kept);
+        // What waits for replies is told when this is dropped, outside of the lock.
+        drop(work);
+        self.waiting.wake_all();
+        true
     }
 
     /// Waits for `future`, and drives as long as it is not there.
