@@ -113,7 +113,7 @@ impl Batcher {
             let confirmed = self.confirming.is_terminated();
             let ended = tokio::select! {
                 biased;
-                // First: what happened is looked at before a reply is handed out.
+                // First: what happened meanwhile is looked at there, before a reply is handed out.
                 landed = landed(&self.wire, &mut self.flights), if confirmed => self.land_in_order(landed),
                 event = poll_fn(|context| self.wire.poll_event(context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),

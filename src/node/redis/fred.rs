@@ -21,11 +21,9 @@ use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
 use super::tls::client_config;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
-use super::wording::{STRANGER, handshake, plain, words};
+use super::wording::{PANICKED, STRANGER, handshake, plain, words};
 use crate::node::reply::{Fault, FaultKind};
 
-/// What is told when fred's task did not end by itself.
-const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 

@@ -58,7 +58,8 @@ use admission::Server;
 use looks::Looks;
 use meters::NodeMeters;
 use transport::Dialer;
-use wire::{PANICKED, Straight, Wire};
+use wire::{Straight, Wire};
+use wording::PANICKED;
 
 /// How many operations may wait for one node.
 const QUEUE: usize = 4_096;

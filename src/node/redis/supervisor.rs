@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::{Batcher, End};
 use super::transport::Connection;
+use super::wording::PANICKED;
 use super::{Line, Link, QUEUE, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
@@ -47,7 +48,7 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
 
 /// A panic, in the transport or here, must not leave a node as it was for ever.
 async fn unwound(generation: impl Future<Output = NodeState>) -> NodeState {
-    let panicked = |_| NodeState::Down { why: "its connection panicked, which is a bug; please report it".to_owned() };
+    let panicked = |_| NodeState::Down { why: PANICKED.to_owned() };
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
 }
 

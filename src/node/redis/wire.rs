@@ -16,6 +16,7 @@ use super::Job;
 use super::flight::{Flight, Landed, What};
 use super::script::Call;
 use super::transport::{Answer, Arguments, Connection, Event, Value};
+use super::wording::PANICKED;
 use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
 
@@ -50,9 +51,6 @@ pub(super) enum Straight {
     /// The transport panicked: it may have been sent, and must not be sent again.
     Unknown(Job),
 }
-
-/// What is told of a connection that panicked.
-pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 
 impl Inner {
     fn answers_wake(&mut self, task: &Waker) {

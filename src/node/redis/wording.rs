@@ -1,6 +1,8 @@
 //! What failed connections are told as, whichever transport they are of: I/O errors come as the text
 //! of their debug form, from which people's words are made.
 
+/// What is told of a connection whose task or transport panicked.
+pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 /// What is told where replies make no sense.
 pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
