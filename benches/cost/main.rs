@@ -9,6 +9,9 @@
 //!
 //! `times` prints what the core takes on this machine, which no check compares.
 //!
+//! `held N` holds N locks at once, over the servers of `crowd`: how much memory the program has in use
+//! at most, the script asks of valgrind.
+//!
 //! `commands` prints how many commands and script calls one server carries out for each operation,
 //! by the server's own count.
 #![allow(
@@ -52,16 +55,18 @@ fn main() {
     match what.as_deref() {
         Some("lone") => still(lone(pairs)),
         Some("crowd") => still(crowd(pairs)),
+        Some("held") => still(held(pairs)),
         Some("commands") => real(commands::told()),
         Some("times") => real(times::told()),
         // As `cargo bench` calls it: each of them once.
         None => {
             still(lone(pairs));
             still(crowd(1));
+            still(held(1));
             real(commands::told());
             real(times::told());
         }
-        Some(other) => panic!("lone N, crowd N, commands or times, and not {other}"),
+        Some(other) => panic!("lone N, crowd N, held N, commands or times, and not {other}"),
     }
 }
 
@@ -83,13 +88,7 @@ async fn lone(pairs: usize) {
 }
 
 async fn crowd(pairs: usize) {
-    let host: Arc<dyn Host> = Arc::new(Still::new());
-    let calls = Arc::new(AtomicU64::new(0));
-    let dialer = |number| -> Arc<dyn Dialer> { Arc::new(Instant::new(number, host.clone(), calls.clone())) };
-    let dialers = (0..NODES).map(dialer).collect();
-    let builder = Quorum::builder().max_ttl(Duration::ZERO);
-    let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
-    quorum.ready(PATIENCE).await.unwrap();
+    let (quorum, calls) = instant().await;
     let task = |number| {
         let quorum = quorum.clone();
         tokio::spawn(async move { again(&quorum, &format!("crowd/{number}"), pairs).await })
@@ -97,6 +96,27 @@ async fn crowd(pairs: usize) {
     let ended = join_all((0..TASKS).map(task)).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     println!("{}", calls.load(Ordering::Relaxed));
+}
+
+async fn held(locks: usize) {
+    let (quorum, _) = instant().await;
+    let mut guards = Vec::with_capacity(locks);
+    for number in 0..locks {
+        guards.push(quorum.lock(format!("held/{number:08}")).acquire(PATIENCE).await.unwrap());
+    }
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+/// A quorum over servers that answer at once, and how many script calls they carry out.
+async fn instant() -> (Quorum, Arc<AtomicU64>) {
+    let host: Arc<dyn Host> = Arc::new(Still::new());
+    let calls = Arc::new(AtomicU64::new(0));
+    let dialer = |number| -> Arc<dyn Dialer> { Arc::new(Instant::new(number, host.clone(), calls.clone())) };
+    let dialers = (0..NODES).map(dialer).collect();
+    let builder = Quorum::builder().max_ttl(Duration::ZERO);
+    let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
+    quorum.ready(PATIENCE).await.unwrap();
+    (quorum, calls)
 }
 
 /// Acquires and releases one name, so many times.

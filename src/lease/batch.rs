@@ -19,7 +19,8 @@ pub(super) struct Batch {
     pub(super) until: Tick,
 }
 
-/// When something is sent again: a random while after a moment.
+/// When something is sent again: a random while after a moment, with the same random number for all
+/// of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,
@@ -36,7 +37,8 @@ impl Batch {
         mut note: impl FnMut(Sent, &Renewing, Renewal, Again),
     ) -> Vec<NodeReport> {
         let mut open: BTreeSet<usize> = (0..self.renewals.len()).collect();
-        let again = || Again { from: host.now(), random: host.random() };
+        let random = host.random();
+        let again = || Again { from: host.now(), random };
         let heard = async {
             let decided = |at: usize| self.renewals[at].1.decided().map(move |renewal| (at, renewal));
             let mut waits: FuturesUnordered<_> = (0..self.renewals.len()).map(decided).collect();

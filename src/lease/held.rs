@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
 use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Telling, Voters};
-use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenure, Tick};
+use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Spread, Tenure, Tick};
 use crate::words::listed;
 
 /// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
@@ -30,6 +30,8 @@ pub(crate) struct Leases {
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
     /// Whether all leases were lost, and those are too that were not found then.
     pub(super) closed: AtomicBool,
+    /// Where the grid of renewals lies.
+    pub(super) phase: u64,
     /// Ends the loop with the last handle and guard.
     pub(super) _closing: DropGuard,
 }
@@ -68,6 +70,13 @@ struct Stopped {
 const RENEW: usize = 0;
 const EXPIRE: usize = 1;
 
+impl Leases {
+    /// By how much the next renewal is moved.
+    pub(super) fn spread(&self) -> Spread {
+        Spread { random: self.voters.host.random(), phase: self.phase }
+    }
+}
+
 impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
@@ -88,6 +97,7 @@ impl Held {
         // What was handed over has its full time by a renewal only.
         if rules.auto_renew || won.handed_over {
             let first = tenure.first_renewal(won.handed_over, voters.round_trip());
+            let first = if won.handed_over { first } else { leases.spread().first(won.t0, first) };
             held.set(&mut state, RENEW, first, held.renews());
         }
         // A doubt that came before this lease could be found by it.
@@ -241,6 +251,7 @@ impl Held {
         match renewed {
             Renewed::Extended { next, .. } => {
                 if self.rules.auto_renew {
+                    let next = self.leases.spread().next(renewing.t0(), next);
                     self.set(&mut state, RENEW, next, self.renews());
                 }
                 // It may rest on nodes that came into doubt since they answered.

@@ -22,7 +22,7 @@ use crate::host::Host;
 use crate::node::Name;
 use crate::protocol::{Grant, Open, Renewing};
 use crate::rules::tenancy::{Due, Sent};
-use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
+use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Spread, Tenancy, Tenure, Tick};
 use crate::words::listed;
 
 /// The locks of one session, or the permits of one acquisition.
@@ -98,7 +98,7 @@ impl Locks {
         let due = match won.handed_over {
             // It has its full time by a renewal only.
             true => Some(Due::Alone(first)),
-            false => self.rules.auto_renew.then_some(Due::Together(first)),
+            false => self.rules.auto_renew.then(|| Due::Together(self.leases.spread().next(won.t0, first))),
         };
         let number = state.kept.add(grant, tenure, due);
         // A doubt that came before could be found by it.
@@ -261,7 +261,10 @@ impl Locks {
         let renewed = state.kept.tenancy.renewed(sent, votes.confirms(renewal), &votes, self.now());
         match renewed {
             Renewed::Extended { next, .. } => {
-                state.kept.tenancy.set(sent.part, self.rules.auto_renew.then_some(Due::Together(next)));
+                // The same number for all that were sent at one moment: they stay together.
+                let spread = Spread { random: again.random, phase: self.leases.phase };
+                let due = self.rules.auto_renew.then(|| Due::Together(spread.next(sent.t0, next)));
+                state.kept.tenancy.set(sent.part, due);
                 // It may rest on nodes that came into doubt since they answered.
                 self.rest_without_doubted(&mut state, sent.part, sent.t0);
             }

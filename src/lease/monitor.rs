@@ -35,7 +35,8 @@ impl Leases {
         host.spawn(Box::pin(teach::run(host.clone(), teaching, pupils, closing.clone())));
         let (members, enrolling) = (voters.hints.members(), Arc::downgrade(&voters));
         host.spawn(Box::pin(enrol::run(host.clone(), enrolling, members, closing.clone())));
-        Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), _closing: closing.drop_guard() })
+        let phase = host.random();
+        Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), phase, _closing: closing.drop_guard() })
     }
 
     /// How many timers are set, for tests that look for leaks.

@@ -34,7 +34,7 @@ pub use doubt::RestartGuard;
 pub use handover::Handovers;
 pub use lease::{LostReason, Phase, Renewed, Tenure};
 pub use node_set::NodeSet;
-pub use renewal::{RenewVote, Renewal, RenewalTally};
+pub use renewal::{RenewVote, Renewal, RenewalTally, Spread};
 pub use tally::{ClaimTally, ReleaseTally, Size, Verdict, Vote};
 pub use tenancy::Tenancy;
 pub use tick::Tick;

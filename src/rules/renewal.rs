@@ -124,6 +124,47 @@ pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
+/// How renewals are spread in time, so that leases that began together are not renewed in step, and
+/// still share script calls.
+///
+/// A renewal is moved to an earlier moment: by a random share, and then to the next moment before
+/// that at which the process renews leases with about this ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// A random number, evenly distributed.
+    pub random: u64,
+    /// Where the grid of one process lies, so that processes on one host are not in step.
+    pub phase: u64,
+}
+
+impl Spread {
+    /// When the first renewal of a lease is sent that began at `t0` and is to be renewed by `due`:
+    /// anywhere in the last three quarters of that time.
+    #[must_use]
+    pub fn first(self, t0: Tick, due: Tick) -> Tick {
+        self.sooner(t0, due, due.since(t0) / 4 * 3)
+    }
+
+    /// The same for those after it: in the last eighth.
+    #[must_use]
+    pub fn next(self, t0: Tick, due: Tick) -> Tick {
+        self.sooner(t0, due, due.since(t0) / 8)
+    }
+
+    fn sooner(self, t0: Tick, due: Tick, within: Duration) -> Tick {
+        let sooner = within.mul_f64(self.random as f64 / u64::MAX as f64);
+        self.gathered(due.minus(sooner), due.since(t0) / 64)
+    }
+
+    /// The last moment of the grid until `at`: a power of two of nanoseconds wide, and at most
+    /// `width`.
+    fn gathered(self, at: Tick, width: Duration) -> Tick {
+        let width = width.as_nanos().checked_ilog2().map_or(1, |bits| 1_u128 << bits);
+        let past = (at.since_origin().as_nanos() + u128::from(self.phase)) % width;
+        at.minus(Duration::from_nanos(past as u64))
+    }
+}
+
 /// Whether a lease acquired at `since` may be renewed at `now`.
 #[must_use]
 pub fn within(max_hold: Option<Duration>, since: Tick, now: Tick) -> bool {
@@ -177,6 +218,34 @@ mod tests {
         assert_eq!(due(Tick::new(Duration::from_secs(5)), validity), Tick::new(Duration::from_secs(6)));
     }
 
+    fn third() -> (Tick, Tick) {
+        (Tick::new(Duration::from_secs(100)), Tick::new(Duration::from_secs(110)))
+    }
+
+    #[test]
+    fn leases_that_began_together_come_apart_at_once() {
+        let (t0, due) = third();
+        let first = |random| Spread { random, phase: 0 }.first(t0, due).since(t0);
+        assert!(due.since(t0) - first(0) < Duration::from_millis(157), "{:?}", first(0));
+        let soonest = first(u64::MAX);
+        assert!((Duration::from_millis(2_343)..=Duration::from_millis(2_500)).contains(&soonest), "{soonest:?}");
+    }
+
+    #[test]
+    fn leases_that_are_due_at_about_the_same_time_are_renewed_at_one_moment() {
+        let (t0, due) = third();
+        let at = |ms| Spread { random: 0, phase: 77 }.next(t0, due + Duration::from_millis(ms));
+        let moments: std::collections::BTreeSet<_> = (0..1_000).map(at).collect();
+        assert!((6..=9).contains(&moments.len()), "{} moments in a second", moments.len());
+    }
+
+    #[test]
+    fn processes_on_one_host_are_not_in_step() {
+        let (t0, due) = third();
+        let at = |phase| Spread { random: 0, phase }.next(t0, due);
+        assert_ne!(at(0), at(50_000_000));
+    }
+
     #[test]
     fn renewal_stops_at_the_longest_hold() {
         let start = Tick::new(Duration::from_secs(1));
@@ -186,6 +255,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_renewal_is_never_later_than_it_is_due_and_costs_a_sixth_more_at_most(
+            random in any::<u64>(), phase in any::<u64>(), t0 in 0..1_u64 << 50, third in 1_000..1_u64 << 42
+        ) {
+            let (t0, third) = (Tick::new(Duration::from_nanos(t0)), Duration::from_nanos(third));
+            let spread = Spread { random, phase };
+            for (at, part) in [(spread.first(t0, t0 + third), 5), (spread.next(t0, t0 + third), 2)] {
+                prop_assert!(at <= t0 + third && (t0 + third).since(at) <= third / 6 * part, "{at:?}");
+            }
+        }
+
         #[test]
         fn extended_means_a_majority_extended(votes in proptest::collection::vec(0..4u8, 1..10)) {
             let of = |code: u8| match code {

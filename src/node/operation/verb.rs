@@ -53,6 +53,12 @@ impl Verb {
         Self::Watch,
     ];
 
+    /// Whether it can share the next call with what else is due: no caller waits for its answer.
+    #[must_use]
+    pub const fn can_gather(self) -> bool {
+        matches!(self, Self::Renew | Self::Note | Self::Teach | Self::Record | Self::Enrol)
+    }
+
     /// The verb's name in the script and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

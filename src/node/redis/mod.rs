@@ -241,10 +241,11 @@ impl Shared {
         }
     }
 
-    /// Sends a job at once, if it is alone and this is a place from where that can be done; else
-    /// queues it.
+    /// Sends a job at once, if somebody waits for it alone and this is a place from where that can be
+    /// done; else queues it.
     fn hand_over(&self, line: &Line, job: Job) {
-        let alone = job.others.is_empty() && self.host.is_home();
+        let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
+        let alone = !gathers && self.host.is_home();
         let straight = match alone {
             true => line.wire.straight(job, &self.settings.record, &self.host),
             false => Straight::NotSent(job),
