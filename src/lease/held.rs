@@ -1,7 +1,7 @@
 //! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -43,7 +43,8 @@ pub(super) struct Held {
     rules: Arc<Rules>,
     pub(super) grant: Grant,
     state: Mutex<State>,
-    pub(super) ended: CancellationToken,
+    /// Cancelled when it is lost; there once anybody has asked for it.
+    ended: OnceLock<CancellationToken>,
 }
 
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Held {
             rules: rules.clone(),
             grant,
             state: Mutex::new(state),
-            ended: CancellationToken::new(),
+            ended: OnceLock::new(),
         });
         voters.meters.held(rules.class);
         let mut state = held.state();
@@ -195,7 +196,9 @@ impl Held {
             Some(left) => self.leave(state, left),
             None => drop(self.end(state)),
         }
-        self.ended.cancel();
+        if let Some(ended) = self.ended.get() {
+            ended.cancel();
+        }
         // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
         // from being told, and no node from being asked to release.
         self.freed(since);
@@ -400,7 +403,12 @@ impl Watched for Held {
     }
 
     fn ended(&self) -> &CancellationToken {
-        &self.ended
+        let ended = self.ended.get_or_init(CancellationToken::new);
+        // Whoever lost it meanwhile may not have found the token.
+        if self.lost().is_some() {
+            ended.cancel();
+        }
+        ended
     }
 }
 

@@ -7,43 +7,70 @@ use std::time::Duration;
 /// elsewhere.
 ///
 /// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All
-/// arithmetic saturates: a deadline that lies beyond the end of time is the end of time.
+/// arithmetic saturates: a deadline that lies beyond the end of time, 584 years after the origin, is
+/// the end of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tick(Duration);
+pub struct Tick(u64);
 
 impl Tick {
     /// The end of time: a deadline that never comes.
-    pub const NEVER: Self = Self(Duration::MAX);
+    pub const NEVER: Self = Self(u64::MAX);
 
     /// The moment `since` after the clock's origin.
     #[must_use]
     pub const fn new(since: Duration) -> Self {
-        Self(since)
+        Self(nanos(since))
     }
 
     /// The time since the clock's origin.
     #[must_use]
     pub const fn since_origin(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.0)
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// This moment moved back by `by`; the clock's origin at the earliest.
     #[must_use]
     pub const fn minus(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(by))
+        Self(self.0.saturating_sub(nanos(by)))
     }
+}
+
+/// So many nanoseconds, or the most that there are.
+const fn nanos(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
 }
 
 impl Add<Duration> for Tick {
     type Output = Self;
 
     fn add(self, after: Duration) -> Self {
-        Self(self.0.saturating_add(after))
+        Self(self.0.saturating_add(nanos(after)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_beyond_the_end_of_time_is_the_end_of_time() {
+        let late = Tick::new(Duration::from_secs(500 * 365 * 86_400));
+        assert_eq!([Tick::new(Duration::MAX), late + Duration::MAX, late + late.since_origin()], [Tick::NEVER; 3]);
+        assert_eq!(late.minus(Duration::MAX), Tick::default());
+        assert_eq!(Tick::default().since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn nothing_is_rounded() {
+        let (at, while_) = (Tick::new(Duration::new(5, 1)), Duration::new(3, 999_999_999));
+        assert_eq!((at + while_).since_origin(), Duration::new(9, 0));
+        assert_eq!((at + while_).since(at), while_);
+        assert_eq!((at + while_).minus(while_), at);
     }
 }
