@@ -12,6 +12,8 @@
 //! `held N` holds N locks at once, over the servers of `crowd`: how much memory the program has in use
 //! at most, the script asks of valgrind.
 //!
+//! `alone N` and `together N` are `lone` and `crowd` over five real servers, for `scripts/profile`.
+//!
 //! `commands` prints how many commands and script calls one server carries out for each operation,
 //! by the server's own count.
 #![allow(
@@ -56,6 +58,8 @@ fn main() {
         Some("lone") => still(lone(pairs)),
         Some("crowd") => still(crowd(pairs)),
         Some("held") => still(held(pairs)),
+        Some("alone") => real(alone(pairs)),
+        Some("together") => real(together(pairs)),
         Some("commands") => real(commands::told()),
         Some("times") => real(times::told()),
         // As `cargo bench` calls it: each of them once.
@@ -63,10 +67,12 @@ fn main() {
             still(lone(pairs));
             still(crowd(1));
             still(held(1));
+            real(alone(pairs));
+            real(together(1));
             real(commands::told());
             real(times::told());
         }
-        Some(other) => panic!("lone N, crowd N, held N, commands or times, and not {other}"),
+        Some(other) => panic!("lone N, crowd N, held N, alone N, together N, commands or times, and not {other}"),
     }
 }
 
@@ -89,13 +95,18 @@ async fn lone(pairs: usize) {
 
 async fn crowd(pairs: usize) {
     let (quorum, calls) = instant().await;
+    tasks(&quorum, pairs).await;
+    println!("{}", calls.load(Ordering::Relaxed));
+}
+
+/// So many pairs of each task.
+async fn tasks(quorum: &Quorum, pairs: usize) {
     let task = |number| {
         let quorum = quorum.clone();
         tokio::spawn(async move { again(&quorum, &format!("crowd/{number}"), pairs).await })
     };
     let ended = join_all((0..TASKS).map(task)).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
-    println!("{}", calls.load(Ordering::Relaxed));
 }
 
 async fn held(locks: usize) {
@@ -105,6 +116,20 @@ async fn held(locks: usize) {
         guards.push(quorum.lock(format!("held/{number:08}")).acquire(PATIENCE).await.unwrap());
     }
     assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+async fn alone(pairs: usize) {
+    let servers = common::servers(NODES).await;
+    let quorum = common::unguarded(&servers).connect().await.unwrap();
+    quorum.ready(PATIENCE).await.unwrap();
+    again(&quorum, "alone", pairs).await;
+}
+
+async fn together(pairs: usize) {
+    let servers = common::servers(NODES).await;
+    let quorum = common::unguarded(&servers).connect().await.unwrap();
+    quorum.ready(PATIENCE).await.unwrap();
+    tasks(&quorum, pairs).await;
 }
 
 /// A quorum over servers that answer at once, and how many script calls they carry out.

@@ -1,10 +1,12 @@
 //! The lease monitor: one loop a quorum that renews, ends and cleans up what is due.
 //!
-//! It holds leases only weakly: a lease that nobody holds any more is not renewed. A renewal that
-//! waits for answers does not hold up any other event, so deadlines are told on time even when
-//! every node hangs. What users bring along may panic here: recorders of metrics, logs, nodes. A
+//! It holds leases only weakly: a lease that nobody holds any more is not renewed. Renewals hold up
+//! no other event, so deadlines are told on time even when every node hangs. Where many are due at
+//! once, as after a stall of this process, they take turns: nodes' queues are bounded, and what does
+//! not fit there fails. What users bring along may panic here: recorders of metrics, logs, nodes. A
 //! panic ends what it happened in, and not the loop.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,6 +24,10 @@ use crate::host::{Host, sleep_until};
 use crate::node::Name;
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
 use crate::rules::{LostReason, NodeSet, Tick};
+
+/// How many renewals are under way at a time: as many as fit into the calls that may be on their way to a node (16
+/// of 128 operations), so that distance slows nothing down, and half of what may be queued for it.
+const RENEWALS: usize = 2_048;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
@@ -73,7 +79,7 @@ async fn run(
 ) {
     let reaping = reaper::schedule(&mut leftovers, &host, &schedule);
     tokio::pin!(reaping);
-    let mut renewals = FuturesUnordered::new();
+    let (mut renewals, mut waiting) = (FuturesUnordered::new(), VecDeque::new());
     loop {
         // What has been answered counts before a deadline is looked at: both may be there after a
         // stall.
@@ -82,7 +88,12 @@ async fn run(
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
-        renewals.extend(due.into_iter().filter_map(handled));
+        waiting.extend(due.into_iter().filter_map(handled));
+        while renewals.len() < RENEWALS
+            && let Some(lease) = waiting.pop_front()
+        {
+            renewals.extend(renewed(lease));
+        }
         drop(open);
         tokio::select! {
             biased;
@@ -103,16 +114,20 @@ fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     }
 }
 
-/// Does what is due, or returns the renewal that is to be waited for. A panic ends there; the panic
-/// hook has told of it.
-fn handled(event: Event<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
-    let renewal = catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten();
+/// Renews a lease. A panic ends there; the panic hook has told of it.
+fn renewed(lease: Weak<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
+    let renewal = catch_unwind(AssertUnwindSafe(|| lease.upgrade().map(Timed::renewal))).ok().flatten();
     renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
 }
 
-fn handle(event: Event<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
+/// Does what is due, or returns the lease that is to be renewed. A panic ends there too.
+fn handled(event: Event<dyn Timed>) -> Option<Weak<dyn Timed>> {
+    catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
+}
+
+fn handle(event: Event<dyn Timed>) -> Option<Weak<dyn Timed>> {
     match event {
-        Event::Renew(lease) => return lease.upgrade().map(Timed::renewal),
+        Event::Renew(lease) => return Some(lease),
         Event::Expire(lease) => {
             if let Some(lease) = lease.upgrade() {
                 lease.deadline_reached();

@@ -1,5 +1,6 @@
 //! A moment on one process's own clock.
 
+use std::num::NonZeroU64;
 use std::ops::Add;
 use std::time::Duration;
 
@@ -9,35 +10,49 @@ use std::time::Duration;
 /// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All
 /// arithmetic saturates: a deadline that lies beyond the end of time, 584 years after the origin, is
 /// the end of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tick(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(
+    /// Nanoseconds, of which the origin is the first: one that is not set takes no more memory.
+    NonZeroU64,
+);
 
 impl Tick {
+    const ORIGIN: Self = Self(NonZeroU64::MIN);
+
     /// The end of time: a deadline that never comes.
-    pub const NEVER: Self = Self(u64::MAX);
+    pub const NEVER: Self = Self(NonZeroU64::MAX);
 
     /// The moment `since` after the clock's origin.
     #[must_use]
     pub const fn new(since: Duration) -> Self {
-        Self(nanos(since))
+        Self(NonZeroU64::MIN.saturating_add(nanos(since)))
     }
 
     /// The time since the clock's origin.
     #[must_use]
     pub const fn since_origin(self) -> Duration {
-        Duration::from_nanos(self.0)
+        self.since(Self::ORIGIN)
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// This moment moved back by `by`; the clock's origin at the earliest.
     #[must_use]
     pub const fn minus(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(by)))
+        match NonZeroU64::new(self.0.get().saturating_sub(nanos(by))) {
+            Some(nanos) => Self(nanos),
+            None => Self::ORIGIN,
+        }
+    }
+}
+
+impl Default for Tick {
+    fn default() -> Self {
+        Self::ORIGIN
     }
 }
 

@@ -13,6 +13,7 @@ mod restart;
 mod rights;
 mod rolling;
 mod sessions;
+mod stalled;
 mod teaching;
 mod transport;
 mod upgrade;

@@ -1,0 +1,56 @@
+//! Many leases of one process that stands still for a while: all of their renewals are due at once.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use quorumlock::{LockGuard, Quorum};
+
+use crate::common::{servers, unguarded};
+
+/// More than may be queued for one node.
+const LEASES: usize = 6_000;
+const TTL: Duration = Duration::from_secs(8);
+/// Long enough for all to be due, and short enough for them to be renewed in time.
+const STALL: Duration = Duration::from_secs(3);
+
+async fn held(quorum: &Quorum) -> Vec<LockGuard> {
+    let acquire = async |number| quorum.lock(format!("held/{number}")).acquire(TTL).await.unwrap();
+    stream::iter(0..LEASES).map(acquire).buffer_unordered(256).collect().await
+}
+
+/// The runtime has one thread, so nothing of this process goes on meanwhile.
+fn stand_still() {
+    std::thread::sleep(STALL);
+}
+
+/// Whether a lease was extended since `before`, when it had so much left.
+async fn renewed(guard: &LockGuard, before: Duration) {
+    while guard.remaining() <= before && guard.is_held() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many renewals came to anything but an extension.
+fn failed(exposition: &str) -> Vec<&str> {
+    let failed = |line: &&str| {
+        line.starts_with("quorumlock_renewals_total{") && !line.contains("extended") && !line.ends_with(" 0")
+    };
+    exposition.lines().filter(failed).collect()
+}
+
+#[tokio::test]
+async fn renewals_that_are_all_due_after_a_stall_wait_for_their_turn_and_none_fails() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+    let servers = servers(3).await;
+    let quorum = unguarded(&servers).ttl(TTL).connect().await.unwrap();
+    let guards = held(&quorum).await;
+    stand_still();
+    let left: Vec<_> = guards.iter().map(|guard| guard.remaining()).collect();
+    for (guard, left) in guards.iter().zip(left) {
+        renewed(guard, left).await;
+    }
+    assert_eq!(failed(&told.render()), [""; 0]);
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
