@@ -51,8 +51,8 @@ pub(super) struct Attempt<'a> {
     /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
     /// else.
     asked: u64,
-    /// When the ballot that was asked with is lifted though some nodes have not answered.
-    early: Option<(u64, Tick)>,
+    /// When the ballot of the last ask is lifted though some nodes have not answered, if that is known.
+    early: Option<Tick>,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,
     /// As long as it lasts, a release may have to follow: a shutdown waits for that.
@@ -128,7 +128,7 @@ impl<'a> Attempt<'a> {
             self.stand_in_line();
             self.voters.enrol_along();
         }
-        (self.last, self.next) = (Some(claim.clone()), None);
+        (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
         // Read before the first send: the nodes count from later than this.
         let t0 = self.voters.host.now();
         let watch = self.listening.as_ref().map(|listening| listening.asks(&claim, t0, lasts));
@@ -177,15 +177,12 @@ impl<'a> Attempt<'a> {
         if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
             return false;
         }
-        let known = self.early.filter(|(asked, _)| *asked == ballot);
-        let (_, at) = *self.early.insert(known.unwrap_or((ballot, now + took)));
-        now >= at
+        now >= *self.early.get_or_insert(now + took)
     }
 
     /// When the ballot of the last ask is lifted, after `now`, if nothing else is heard.
     pub(super) fn lifts_after(&self, now: Tick) -> Option<Tick> {
-        let ballot = self.rules.last()?.ballot;
-        self.early.filter(|&(asked, at)| asked == ballot && now < at).map(|(_, at)| at)
+        self.early.filter(|at| now < *at)
     }
 
     fn handed(&self) -> Handovers {
