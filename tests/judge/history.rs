@@ -127,7 +127,12 @@ pub enum What {
         began: Micros,
         period: Micros,
     },
-    /// The reader was the writer, and nobody else wrote since it ended as that.
+    /// The writer is about to become a reader: it does not believe to write any more.
+    Yields {
+        process: u16,
+        lease: u32,
+    },
+    /// The reader was the writer, and nobody else wrote since that yielded.
     Follows {
         process: u16,
         lease: u32,

@@ -129,6 +129,7 @@ impl Judge {
                 self.keeps(lease, true);
             }
             What::Skipped { name, began, period, .. } => self.skipped(name, began, period),
+            What::Yields { lease, .. } => self.beliefs.ended(now, verdict.at, lease, false),
             What::Follows { lease, writer, .. } => self.beliefs.follows(lease, writer),
             What::Proclaims { lease, value, .. } => {
                 if let Some(office) = self.beliefs.get(lease) {
@@ -143,8 +144,10 @@ impl Judge {
                 verdict.broken(Rule::Unseen, format!("observer {observer} has not seen what was proclaimed last"));
             }
             What::Undone { lease, .. } => {
-                self.periods.undone(lease);
-                self.keeps(lease, false);
+                // What is undone when its period is over is with no node any more.
+                if self.periods.undone(now, lease) {
+                    self.keeps(lease, false);
+                }
             }
             What::Counted { lease, permits, .. } => self.beliefs.counted(lease, permits),
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),

@@ -50,8 +50,10 @@ impl Periods {
         }
     }
 
-    /// Others may be the first again.
-    pub fn undone(&mut self, lease: u32) {
+    /// Others may be the first again. Whether the period goes on.
+    pub fn undone(&mut self, now: Micros, lease: u32) -> bool {
+        let goes_on = self.0.values().any(|first| first.lease == lease && now < first.until);
         self.0.retain(|_, first| first.lease != lease);
+        goes_on
     }
 }

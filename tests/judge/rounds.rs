@@ -115,7 +115,10 @@ impl Rounds {
                     verdict.broken(Rule::NotFinal, "it claims what it had given up");
                 }
             }
-            Verb::Renew if claimed.ended => verdict.broken(Rule::NotFinal, "it renews what it had lost or released"),
+            // For no longer than its period.
+            Verb::Renew if claimed.ended && !claimed.keeps => {
+                verdict.broken(Rule::NotFinal, "it renews what it had lost or released")
+            }
             Verb::Release => claimed.released |= bit(op),
             Verb::Renew | Verb::Revoke | Verb::Other => {}
         }

@@ -292,11 +292,17 @@ fn of_observers() {
         shared: false,
         owner: Some(0),
     };
-    let leads = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, by)]].concat();
+    let (before, resigns) = (op(Verb::Claim, 1, 1), op(Verb::Release, 1, 3));
+    let led = [did(2, before, Answer::Granted), did(4, resigns, Answer::Released(true))].concat();
+    let leads =
+        [&[asked(before), asked(resigns)], &led[..], &[asked(claim)], &did(20, claim, Answer::Granted)].concat();
     let proclaims = |value| event(25, What::Proclaims { process: 0, lease: 0, value });
-    let said = [proclaims(1), proclaims(2)];
+    let said = [event(20, by), proclaims(1), proclaims(2)];
     let resigned = [&[Holder(0).released(1_000), asked(op(Verb::Release, 0, 1_000))][..]].concat();
-    let saw = |token, value| event(40, What::Saw { process: 1, observer: 0, name: 0, owner: 0, token, value });
+    let saw = |token, value| {
+        let owner = u32::from(token < 5);
+        event(40, What::Saw { process: 1, observer: 0, name: 0, owner, token, value })
+    };
     let finds = |seen: &[Event], rule, why: &str| {
         finds(Some(watched([0; 2])), &[&leads[..], &said, seen, &resigned].concat(), rule, why);
     };
@@ -310,7 +316,7 @@ fn of_observers() {
     let amiss = Some(Rule::SeenAmiss);
     finds(&[saw(5, Some(3))], amiss, "what nobody proclaimed");
     finds(&[saw(6, Some(1))], amiss, "what another proclaimed");
-    let other = event(40, What::Saw { process: 1, observer: 0, name: 0, owner: 1, token: 6, value: None });
+    let other = event(40, What::Saw { process: 1, observer: 0, name: 0, owner: 7, token: 6, value: None });
     finds(&[other], amiss, "whom no node has had");
     finds(&[saw(6, None)], amiss, "a token of another");
     finds(&[event(40, What::Unseen { process: 1, observer: 0 })], Some(Rule::Unseen), "the last was never seen");

@@ -379,9 +379,15 @@ impl Client {
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared };
         // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
-        let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
+        let by = self.world.now() + micros((timeout + 2 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
+    }
+
+    /// For how long who is refused waits for what the holder says of itself, where holders may.
+    fn listens(&self) -> Duration {
+        let elections = self.world.core.lock().unwrap().plan.elections;
+        if elections > 0.0 { 500 * MS } else { Duration::ZERO }
     }
 
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {

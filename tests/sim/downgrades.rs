@@ -31,11 +31,14 @@ impl Client {
         }
         // From now on it does not write any more. What its lease says still is not asked.
         self.sample(&watch);
-        self.released(&watch);
+        let lease = watch.number;
+        self.record(|process| What::Yields { process, lease });
         self.world.leases.remove(watch.number);
         let ask = self.ask_for(&[name], true, how.0, how.1, Duration::ZERO, false);
         let manner = self.manner();
-        match self.or_goes(manner, writer.downgrade()).await {
+        let reader = self.or_goes(manner, writer.downgrade()).await;
+        self.released(&watch);
+        match reader {
             Some(Ok(reader)) => {
                 let reads = self.acquired(&ask, reader.lease());
                 let (lease, writer) = (reads.number, watch.number);

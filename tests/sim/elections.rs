@@ -169,18 +169,23 @@ impl Client {
 
     async fn proclaims(&mut self, watch: &Watch, lease: &LeaderLease) {
         for _ in 0..self.dice.index(4) {
-            let _ = self.proclaim(watch, lease).await;
+            let value = self.value();
+            self.proclaim(watch, lease, value).await;
             let pause = self.dice.log(MS / 10, 100 * MS);
             self.world.sleep(pause).await;
         }
     }
 
-    /// Proclaims what nobody has before; returns what, if a quorum has stored it.
-    async fn proclaim(&self, watch: &Watch, lease: &LeaderLease) -> Option<u32> {
-        let value = 1 + self.world.elections.values.fetch_add(1, Ordering::Relaxed);
+    /// What nobody has proclaimed before.
+    fn value(&self) -> u32 {
+        1 + self.world.elections.values.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether a quorum has stored it.
+    async fn proclaim(&self, watch: &Watch, lease: &LeaderLease, value: u32) -> bool {
         let office = watch.number;
         self.record(|process| What::Proclaims { process, lease: office, value });
-        lease.proclaim(format!("v{value}")).await.ok().map(|()| value)
+        lease.proclaim(format!("v{value}")).await.is_ok()
     }
 
     /// Leads until everybody has seen its last value, or should have.
@@ -191,8 +196,9 @@ impl Client {
         match election.campaign(patience).await {
             Ok(leader) => {
                 let watch = self.acquired(&ask, Lease::clone(&leader));
-                if let Some(last) = self.proclaim(&watch, &leader).await {
-                    self.world.elections.last.store(last, Ordering::Relaxed);
+                let last = self.value();
+                self.world.elections.last.store(last, Ordering::Relaxed);
+                if self.proclaim(&watch, &leader, last).await {
                     self.shows(RARELY + 2 * round + SECOND).await;
                 }
                 self.ends(&watch, Ending::Release, leader, Leader::resign).await;

@@ -13,6 +13,8 @@ const MS: Duration = Duration::from_millis(1);
 /// How many rounds a claim may take beside the two of everybody who asks: those for which it tries
 /// again, the last one, and looks at who has it.
 const ROUNDS: u32 = 5;
+/// And how long the last pause between two tries is at most.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// What becomes of a period.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ impl Client {
     pub async fn some_period(&mut self) {
         let (manner, name, (options, round)) = (self.manner(), self.some_name(), self.options(false));
         let period = self.period();
-        let ask = self.ask_for(&[name], false, &options, round, ROUNDS * round, false);
+        let ask = self.ask_for(&[name], false, &options, round, ROUNDS * round + PAUSE, false);
         let once = self.quorum.once_with(self.text(name), period, &options).expect("the plan's period makes sense");
         let began = self.world.now();
         match self.or_goes(manner, once.claim()).await {
@@ -78,7 +80,7 @@ impl Client {
     /// When all faults have ended, everybody is the first once, and lets the next be that too.
     pub async fn last_period(&mut self, patience: Duration) {
         let (name, (options, round)) = (self.some_name(), self.options(true));
-        let ask = self.ask_for(&[name], false, &options, round, patience + ROUNDS * round, true);
+        let ask = self.ask_for(&[name], false, &options, round, patience + ROUNDS * round + PAUSE, true);
         let once =
             self.quorum.once_with(self.text(name), self.period(), &options).expect("the plan's period makes sense");
         match self.claims_until(&once, patience).await {
