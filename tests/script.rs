@@ -510,7 +510,7 @@ fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_lat
         pair.server.command(&stored.iter().map(String::as_str).collect::<Vec<_>>());
         for number in 128..260 {
             ask_all(&pair.node, &asked(number)).await;
-            let late = ask_all(&pair.node, &[reads(number).into()]).await.swap_remove(0);
+            let late = ask_all(&pair.node, &[reads(number)]).await.swap_remove(0);
             assert!(matches!(late, Ok(Outcome::Stale { .. })), "{number}: {late:?}");
             assert_eq!(pair.server.command(&["ZCARD", "case-0:{a}:readers"]).trim(), "128");
         }
