@@ -64,7 +64,7 @@ use super::worker::Worker;
 use crate::error::Result;
 use crate::testing::{self, Hold as Held};
 
-/// A lock that somebody else holds, until this is dropped: [`testing::Hold`](crate::testing::Hold)
+/// A lock that somebody else holds, until this is dropped: [`testing::Hold`](Held)
 /// for threads. It is never lost, and keeps the quorum's thread.
 #[must_use = "it is held until this is dropped"]
 pub struct Hold {
@@ -91,7 +91,7 @@ impl fmt::Debug for Hold {
 /// Waits for up to 10 s where it is held.
 ///
 /// # Errors
-/// As [`testing::hold`](crate::testing::hold); `Config` within a Tokio runtime.
+/// As [`testing::hold`]; `Config` within a Tokio runtime.
 pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     let worker = &quorum.0;
     let held = worker.wait(testing::hold(&worker.quorum, name))??;
@@ -99,10 +99,10 @@ pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
 }
 
 /// Whoever holds `name` by `quorum`, or by a clone of it, loses it now: see
-/// [`testing::lose`](crate::testing::lose). Returns whether anybody held it. Waits for nothing.
+/// [`testing::lose`]. Returns whether anybody held it. Waits for nothing.
 ///
 /// # Errors
-/// As [`testing::lose`](crate::testing::lose); `Config` within a Tokio runtime.
+/// As [`testing::lose`]; `Config` within a Tokio runtime.
 pub fn lose(quorum: &Quorum, name: &str) -> Result<bool> {
     let worker = &quorum.0;
     worker.wait(async { testing::lose(&worker.quorum, name) })?

@@ -61,16 +61,18 @@ pub struct Rounds {
     clients: Vec<Configured>,
     owners: HashMap<Owner, Claimed>,
     by_ballot: HashMap<(u16, u8, u64), Owner>,
-    /// When a quorum has last been known to have one owner, by name.
+    /// When a quorum has last been known to have one owner, by name; or to have readers: the nodes
+    /// that have had some.
     had: HashMap<u8, Micros>,
+    read: HashMap<u8, u64>,
     /// Whether some node's clock was set back: it may have held for any time.
     set_back: bool,
 }
 
 impl Rounds {
     pub fn new(clients: Vec<Configured>) -> Self {
-        let (owners, by_ballot, had) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { clients, owners, by_ballot, had, set_back: false }
+        let (owners, by_ballot) = (HashMap::new(), HashMap::new());
+        Self { clients, owners, by_ballot, had: HashMap::new(), read: HashMap::new(), set_back: false }
     }
 
     fn quorum(&self, process: u16) -> usize {
@@ -157,7 +159,11 @@ impl Rounds {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
         claimed.had |= bit(op);
-        if claimed.had.count_ones() as usize >= quorum {
+        // Each node names one reader of all: who looks takes them for one.
+        let read = self.read.entry(op.name).or_default();
+        *read |= if op.shared { bit(op) } else { 0 };
+        let nodes = if op.shared { *read } else { claimed.had };
+        if nodes.count_ones() as usize >= quorum {
             self.had.insert(op.name, now);
         }
     }
