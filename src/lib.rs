@@ -156,7 +156,8 @@
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: another transport to the nodes, over the crate `redis`, by choice: [`Transport`]
 //!   says which to take when.
-//! * `testing`: the module `testing`, for the tests of your own code.
+//! * `testing`: the module `testing`, for the tests of your own code; with `blocking`, also
+//!   `blocking::testing`.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
 //!   and hooks for simulations. **Any release may change or remove them.**

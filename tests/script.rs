@@ -16,7 +16,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Seat, Stance, Verb};
+use quorumlock::node::{
+    Claim, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Release, Seat, Stance, Verb,
+};
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
@@ -486,6 +488,33 @@ fn what_a_revoked_reader_lets_go_is_handed_over() {
     let lets_go = Sketch { verb: Verb::Release, next: 99, ..reads.clone() };
     let calls = [reads, revoked, first, second, lets_go].map(|asked| vec![asked]);
     runtime.block_on(pair.check(0, calls.to_vec())).unwrap();
+}
+
+/// What was released before seems to be of later, and as many of those are stored as are remembered.
+#[test]
+fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_late() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pair = pair(&runtime, true);
+    let (names, ttl): (Arc<[Name]>, _) = ([Name::new("case-0:", "a").unwrap()].into(), Duration::from_secs(600));
+    let reads = |number: u32| {
+        let (names, owner, stance) = (names.clone(), format!("c/s{number}.0").into(), Stance::Once);
+        Claim { names, owner, ttl, ballot: 7, count: 1, stance, grace: Duration::ZERO, handover: Duration::ZERO }
+    };
+    let asked = |number| [Operation::from(reads(number)), Release::of(&reads(number)).into()];
+    runtime.block_on(async {
+        let first: Vec<_> = (0..128).flat_map(asked).collect();
+        ask_all(&pair.node, &first).await;
+        let later =
+            (0..128).flat_map(|number| [format!("-{}", 9_000_000_000_000_u64 + number), format!("c/s{number}.0")]);
+        let stored: Vec<_> = ["ZADD".to_owned(), "case-0:{a}:readers".to_owned()].into_iter().chain(later).collect();
+        pair.server.command(&stored.iter().map(String::as_str).collect::<Vec<_>>());
+        for number in 128..260 {
+            ask_all(&pair.node, &asked(number)).await;
+            let late = ask_all(&pair.node, &[reads(number)]).await.swap_remove(0);
+            assert!(matches!(late, Ok(Outcome::Stale { .. })), "{number}: {late:?}");
+            assert_eq!(pair.server.command(&["ZCARD", "case-0:{a}:readers"]).trim(), "128");
+        }
+    });
 }
 
 fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {

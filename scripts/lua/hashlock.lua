@@ -661,7 +661,12 @@ local function dismiss(op, i, it)
   call('ZADD', key, digits(-now - KEEP), op.owner)
   call('ZREMRANGEBYSCORE', key, digits(-now), digits(now))
   local gone = call('ZCOUNT', key, '-inf', '(0')
-  if gone > RELEASED then call('ZREMRANGEBYRANK', key, RELEASED, gone - 1) end
+  if gone > RELEASED then
+    -- What seems to be of later was released before the clock was set back: that goes first.
+    local many, later = gone - RELEASED, call('ZCOUNT', key, '-inf', '(' .. digits(-now - KEEP))
+    local first = later < many and RELEASED or later - many
+    call('ZREMRANGEBYRANK', key, first, first + many - 1)
+  end
   local last = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
   it.read, it.reader, it.read_ends = true, last > now and it.reader or nil, last
   call('PEXPIRE', key, digits(math.max(last - now, KEEP)))

@@ -10,6 +10,7 @@
 //!   future: it asks what it is given.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
 //! * [`Session::current`] is that of the thread.
+//! * With the feature `testing`, the module `testing` has what tests of your own code need.
 //! * [`Quorum::connect`], [`Quorum::open`] and [`Quorum::in_memory_with`] take a
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
 //!
@@ -54,6 +55,8 @@ mod rwlock;
 mod semaphore;
 mod session;
 mod session_builder;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use election::Election;

@@ -37,3 +37,4 @@ mod readers;
 mod runtimes;
 mod semaphores;
 mod sessions;
+mod testing;

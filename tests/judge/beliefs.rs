@@ -23,11 +23,14 @@ pub struct Lease {
     /// When it was acquired, and which event that was.
     pub from: Micros,
     pub event: usize,
+    /// Since when it keeps writers out: of a reader that was the writer, from when it was that last.
+    alone: (Micros, usize),
     /// When its holder certainly believed in it last.
     certain: Micros,
     /// What it said last of when it ends.
     pub until: Micros,
-    over: bool,
+    /// When it ended, and which event that was.
+    over: Option<(Micros, usize)>,
     /// Known to have been told late.
     late: bool,
 }
@@ -43,9 +46,10 @@ impl Lease {
             permits: 0,
             from,
             event: 0,
+            alone: (from, 0),
             certain: from,
             until,
-            over: false,
+            over: None,
             late: false,
         }
     }
@@ -105,13 +109,22 @@ impl Beliefs {
         }
         let known = if lease.shared { read } else { written };
         *known = lease.token.max(*known);
-        self.leases.insert(number, Lease { event: verdict.at, ..lease });
+        let (event, alone) = (verdict.at, (lease.from, verdict.at));
+        self.leases.insert(number, Lease { event, alone, ..lease });
         self.live.push(number);
     }
 
     /// Whose claims a lease came from, if that is known.
     pub fn owner(&self, number: u32) -> Option<Owner> {
         self.leases.get(&number)?.owner
+    }
+
+    /// The reader was this writer, until that ended: nobody else writes since.
+    pub fn follows(&mut self, reader: u32, writer: u32) {
+        let ended = self.leases.get(&writer).and_then(|lease| lease.over);
+        if let (Some((at, event)), Some(reader)) = (ended, self.leases.get_mut(&reader)) {
+            reader.alone = (at + 1, event);
+        }
     }
 
     /// What was acquired is one of so many permits.
@@ -122,7 +135,7 @@ impl Beliefs {
     /// Asked whether it is held, it said so.
     pub fn held(&mut self, now: Micros, number: u32, until: Micros, processes: &Processes, verdict: &mut Verdict) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
-        if lease.over {
+        if lease.over.is_some() {
             return verdict.broken(Rule::NotFinal, format!("lease {number} had ended and is held again"));
         }
         lease.until = until;
@@ -151,9 +164,9 @@ impl Beliefs {
 
     /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was
     /// believed in until then.
-    pub fn ended(&mut self, now: Micros, number: u32, expired: bool) {
+    pub fn ended(&mut self, now: Micros, event: usize, number: u32, expired: bool) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
-        lease.over = true;
+        lease.over.get_or_insert((now, event));
         if expired {
             lease.certain = lease.certain.max(lease.until.min(now));
         }
@@ -217,11 +230,11 @@ impl Beliefs {
         // By name, of writers and of readers.
         let mut longest: BTreeMap<(u8, bool), (u32, &Lease)> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
-        leases.sort_by_key(|(_, lease)| lease.event);
+        leases.sort_by_key(|(_, lease)| lease.alone.1);
         for (&number, lease) in leases {
             let others: &[bool] = if lease.shared { &[false] } else { &[false, true] };
             let before = others.iter().filter_map(|&shared| longest.get(&(lease.name, shared)).copied());
-            for (other, before) in before.filter(|(_, before)| before.certain >= lease.from) {
+            for (other, before) in before.filter(|(_, before)| before.certain >= lease.alone.0) {
                 let why = format!("lease {other} of p{} was believed in until {} too", before.process, before.certain);
                 verdict.broken_at(lease.event, Rule::TwoBelievers, why);
             }

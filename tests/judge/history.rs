@@ -120,6 +120,44 @@ pub enum What {
         process: u16,
         lease: u32,
     },
+    /// Since `began` it was told that somebody had the period, and it has nothing to do.
+    Skipped {
+        process: u16,
+        name: u8,
+        began: Micros,
+        period: Micros,
+    },
+    /// The writer is about to become a reader: it does not believe to write any more.
+    Yields {
+        process: u16,
+        lease: u32,
+    },
+    /// The reader was the writer, and nobody else wrote since that yielded.
+    Follows {
+        process: u16,
+        lease: u32,
+        writer: u32,
+    },
+    /// The leader is about to proclaim a value, which nobody else does.
+    Proclaims {
+        process: u16,
+        lease: u32,
+        value: u32,
+    },
+    /// An observer was told who leads, and what that proclaimed last, if anything.
+    Saw {
+        process: u16,
+        observer: u32,
+        name: u8,
+        owner: Owner,
+        token: u64,
+        value: Option<u32>,
+    },
+    /// All is quiet for long, and it was not told of the last.
+    Unseen {
+        process: u16,
+        observer: u32,
+    },
     /// What it got is one of so many permits, as far as it knows: no more of them are held together.
     Counted {
         process: u16,

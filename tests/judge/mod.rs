@@ -10,6 +10,7 @@ pub mod history;
 mod line;
 mod newcomers;
 mod nodes;
+mod observers;
 mod periods;
 mod processes;
 mod rounds;
@@ -23,11 +24,12 @@ pub use trial::judge_the_judge;
 
 use asks::Asks;
 use beliefs::{Beliefs, Lease};
-use history::{Answer, Event, Memory, Micros, Op, Verb, What};
+use history::{Answer, Event, Memory, Micros, Op, Owner, Verb, What};
 use line::Line;
 use newcomers::Newcomers;
 use nodes::Nodes;
-use periods::Periods;
+use observers::Observers;
+use periods::{DRIFT, First, Periods};
 use processes::Processes;
 use rounds::Rounds;
 use rule::Verdict;
@@ -96,6 +98,7 @@ struct Judge {
     newcomers: Newcomers,
     line: Line,
     periods: Periods,
+    observers: Observers,
     tally: Tally,
     verdict: Verdict,
 }
@@ -122,12 +125,29 @@ impl Judge {
                 self.acquired(lease, Lease::new(process, name, token, now, until).of(owner, shared));
             }
             What::First { lease, name, period, .. } => {
-                self.periods.first(now, name, (lease, period), verdict);
+                self.first(now, name, lease, period);
                 self.keeps(lease, true);
             }
+            What::Skipped { name, began, period, .. } => self.skipped(name, began, period),
+            What::Yields { lease, .. } => self.beliefs.ended(now, verdict.at, lease, false),
+            What::Follows { lease, writer, .. } => self.beliefs.follows(lease, writer),
+            What::Proclaims { lease, value, .. } => {
+                if let Some(office) = self.beliefs.get(lease) {
+                    self.observers.proclaims(lease, office, value);
+                }
+            }
+            What::Saw { observer, name, owner, token, value, .. } => {
+                self.observers.saw(observer, name, (owner, token), value, verdict);
+                self.led(owner);
+            }
+            What::Unseen { observer, .. } => {
+                verdict.broken(Rule::Unseen, format!("observer {observer} has not seen what was proclaimed last"));
+            }
             What::Undone { lease, .. } => {
-                self.periods.undone(lease);
-                self.keeps(lease, false);
+                // What is undone when its period is over is with no node any more.
+                if self.periods.undone(now, lease) {
+                    self.keeps(lease, false);
+                }
             }
             What::Counted { lease, permits, .. } => self.beliefs.counted(lease, permits),
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
@@ -145,7 +165,10 @@ impl Judge {
                 let unknown = self.newcomers.unknown_step(process, began);
                 self.beliefs.revoked(process, name, began, by, unknown);
             }
-            What::ClockStepped { node, by_ms } => self.newcomers.stepped(now, node, by_ms),
+            What::ClockStepped { node, by_ms } => {
+                self.newcomers.stepped(now, node, by_ms);
+                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.stepped(node, by_ms));
+            }
             What::Connected { process, node } => self.newcomers.connected(now, process, node),
             What::Wrote { lease, taken, checked, .. } => {
                 if let Some(written) = self.beliefs.get(lease) {
@@ -153,13 +176,16 @@ impl Judge {
                 }
             }
             What::Submitted(op) => op.each().for_each(|op| self.submitted(op)),
-            What::Did(op, answer) => op.each().for_each(|op| self.did(op, answer)),
+            What::Did(op, answer) => op.each().for_each(|op| self.did(now, op, answer)),
             What::Delivered(op, answer) => {
                 self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
             }
             What::HandedOver(op) => {
                 let at = self.verdict.at;
-                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.handed_over(op, at));
+                self.rounds.as_mut().into_iter().for_each(|rounds| {
+                    rounds.handed_over(op, at);
+                    rounds.has(now, op);
+                });
                 self.nodes.handed_over(op, &mut self.verdict);
             }
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
@@ -174,11 +200,35 @@ impl Judge {
         let known = lease.owner.filter(|_| rounds.is_some());
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
         let owner = lease.owner;
+        self.observers.acquired(&lease);
         self.beliefs.acquired(number, lease, &mut self.verdict);
         if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
             rounds.acquired(owner);
         }
         self.bounded(now, number);
+    }
+
+    fn first(&mut self, now: Micros, name: u8, lease: u32, period: Micros) {
+        let (owner, rounds) = (self.beliefs.owner(lease), self.rounds.as_ref());
+        let asked = owner.zip(rounds).and_then(|(owner, rounds)| rounds.first_asked(owner));
+        let first = First::new(lease, owner, (now, asked), period);
+        let remembered = |owner| rounds.is_none_or(|rounds| rounds.is_remembered(owner));
+        self.periods.first(now, name, first, remembered, &mut self.verdict);
+    }
+
+    /// Somebody may have had the period before it was asked for, by the slowest clock.
+    fn skipped(&mut self, name: u8, began: Micros, period: Micros) {
+        let since = began.saturating_sub(period + period / DRIFT);
+        if self.rounds.as_ref().is_some_and(|rounds| !rounds.somebody_had(name, since)) {
+            self.verdict.broken(Rule::SkippedPeriod, "no quorum has had anybody who was the first");
+        }
+    }
+
+    /// An observer was told that this owner leads.
+    fn led(&mut self, owner: Owner) {
+        if self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(owner)) {
+            self.verdict.broken(Rule::SeenAmiss, "no quorum has had it for this leader");
+        }
     }
 
     /// What this lease came from is to stay with the nodes.
@@ -202,7 +252,7 @@ impl Judge {
     }
 
     fn ended(&mut self, now: Micros, number: u32, expired: bool) {
-        self.beliefs.ended(now, number, expired);
+        self.beliefs.ended(now, self.verdict.at, number, expired);
         let owner = self.beliefs.get(number).and_then(|lease| lease.owner);
         if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
             rounds.ended(owner);
@@ -223,10 +273,14 @@ impl Judge {
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }
 
-    fn did(&mut self, op: Op, answer: Answer) {
+    fn did(&mut self, now: Micros, op: Op, answer: Answer) {
         let Some(rounds) = &mut self.rounds else { return };
         match (op.verb, answer) {
-            (_, Answer::Granted | Answer::Apart) => rounds.granted(op),
+            (_, Answer::Granted | Answer::Apart) => {
+                rounds.granted(op);
+                rounds.has(now, op);
+            }
+            (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op, self.verdict.at),
             _ => {}
         }

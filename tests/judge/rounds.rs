@@ -32,6 +32,9 @@ struct Claimed {
     acquired: bool,
     granted: u64,
     released: u64,
+    /// The nodes that have had it at some time, and those whose clock was set forward since it asked.
+    had: u64,
+    set_forward: u64,
     /// Nodes are to hold what they granted it until its period is over.
     keeps: bool,
     ended: bool,
@@ -58,11 +61,18 @@ pub struct Rounds {
     clients: Vec<Configured>,
     owners: HashMap<Owner, Claimed>,
     by_ballot: HashMap<(u16, u8, u64), Owner>,
+    /// When a quorum has last been known to have one owner, by name; or to have readers: the nodes
+    /// that have had some.
+    had: HashMap<u8, Micros>,
+    read: HashMap<u8, u64>,
+    /// Whether some node's clock was set back: it may have held for any time.
+    set_back: bool,
 }
 
 impl Rounds {
     pub fn new(clients: Vec<Configured>) -> Self {
-        Self { clients, owners: HashMap::new(), by_ballot: HashMap::new() }
+        let (owners, by_ballot) = (HashMap::new(), HashMap::new());
+        Self { clients, owners, by_ballot, had: HashMap::new(), read: HashMap::new(), set_back: false }
     }
 
     fn quorum(&self, process: u16) -> usize {
@@ -107,7 +117,10 @@ impl Rounds {
                     verdict.broken(Rule::NotFinal, "it claims what it had given up");
                 }
             }
-            Verb::Renew if claimed.ended => verdict.broken(Rule::NotFinal, "it renews what it had lost or released"),
+            // For no longer than its period.
+            Verb::Renew if claimed.ended && !claimed.keeps => {
+                verdict.broken(Rule::NotFinal, "it renews what it had lost or released")
+            }
             Verb::Release => claimed.released |= bit(op),
             Verb::Renew | Verb::Revoke | Verb::Other => {}
         }
@@ -138,6 +151,53 @@ impl Rounds {
     pub fn granted(&mut self, op: Op) {
         if let Some(claimed) = self.owners.get_mut(&op.owner) {
             claimed.granted |= bit(op);
+        }
+    }
+
+    /// A node has the name for this owner from now on, or for longer.
+    pub fn has(&mut self, now: Micros, op: Op) {
+        let quorum = self.quorum(op.process);
+        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        claimed.had |= bit(op);
+        // Each node names one reader of all: who looks takes them for one.
+        let read = self.read.entry(op.name).or_default();
+        *read |= if op.shared { bit(op) } else { 0 };
+        let nodes = if op.shared { *read } else { claimed.had };
+        if nodes.count_ones() as usize >= quorum {
+            self.had.insert(op.name, now);
+        }
+    }
+
+    /// Whether a quorum of nodes has had it, at one time or another.
+    pub fn was_had(&self, owner: Owner) -> bool {
+        self.owners.get(&owner).is_some_and(|claimed| self.is_quorum(claimed, claimed.had))
+    }
+
+    /// Whether a quorum of nodes can have had the name for somebody at that time or later.
+    pub fn somebody_had(&self, name: u8, since: Micros) -> bool {
+        self.set_back || self.had.get(&name).is_some_and(|&last| last >= since)
+    }
+
+    /// Whether a quorum of nodes knows of its grants still, and has seen no less time pass since.
+    pub fn is_remembered(&self, owner: Owner) -> bool {
+        let known = |claimed: &Claimed| claimed.granted & !claimed.set_forward;
+        self.owners.get(&owner).is_some_and(|claimed| self.is_quorum(claimed, known(claimed)))
+    }
+
+    fn is_quorum(&self, claimed: &Claimed, nodes: u64) -> bool {
+        nodes.count_ones() as usize >= self.quorum(claimed.process)
+    }
+
+    /// When its first claim was sent.
+    pub fn first_asked(&self, owner: Owner) -> Option<Micros> {
+        self.owners.get(&owner)?.first
+    }
+
+    /// A node's clock was stepped.
+    pub fn stepped(&mut self, node: u8, by_ms: i64) {
+        self.set_back |= by_ms < 0;
+        if by_ms > 0 {
+            self.owners.values_mut().for_each(|claimed| claimed.set_forward |= 1 << node);
         }
     }
 

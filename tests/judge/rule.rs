@@ -9,6 +9,14 @@ pub enum Rule {
     TooMany,
     /// Two were the first of one period, which was not undone.
     TwiceAPeriod,
+    /// It was told that somebody had the period, and nobody could have had it.
+    SkippedPeriod,
+    /// An observer saw an older leader, or an older value, after a newer one.
+    SeenOutOfOrder,
+    /// An observer saw a leader that no quorum has had, or a value that it had not proclaimed.
+    SeenAmiss,
+    /// After all faults had ended and all was quiet, an observer did not see the last leader's value.
+    Unseen,
     /// Who believed later has no higher token.
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
@@ -50,6 +58,10 @@ impl Rule {
             Self::TwoBelievers => "two_believers",
             Self::TooMany => "too_many",
             Self::TwiceAPeriod => "twice_a_period",
+            Self::SkippedPeriod => "skipped_period",
+            Self::SeenOutOfOrder => "seen_out_of_order",
+            Self::SeenAmiss => "seen_amiss",
+            Self::Unseen => "unseen",
             Self::TokenOrder => "token_order",
             Self::StaleWrite => "stale_write",
             Self::HolderRefused => "holder_refused",

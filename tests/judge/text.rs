@@ -48,6 +48,20 @@ impl fmt::Display for Line<'_> {
                 write!(f, "p{process}  lease {lease} is the first on {} in {period} us", name(n))
             }
             What::Undone { process, lease } => write!(f, "p{process}  undoes the period of lease {lease}"),
+            What::Skipped { process, name: n, period, .. } => {
+                write!(f, "p{process}  is told that somebody was the first on {} in {period} us", name(n))
+            }
+            What::Yields { process, lease } => write!(f, "p{process}  lease {lease} is to be that of a reader"),
+            What::Follows { process, lease, writer } => {
+                write!(f, "p{process}  lease {lease} is that of the reader which was the writer of lease {writer}")
+            }
+            What::Proclaims { process, lease, value } => write!(f, "p{process}  lease {lease} proclaims v{value}"),
+            What::Saw { process, observer, name: n, owner, token, value } => {
+                let owner = self.history.texts.get(owner as usize).map_or("?", String::as_str);
+                let value = value.map_or_else(|| "nothing".to_owned(), |value| format!("v{value}"));
+                write!(f, "p{process}  observer {observer} sees {owner} lead {} by token {token}: {value}", name(n))
+            }
+            What::Unseen { process, observer } => write!(f, "p{process}  observer {observer} has not seen the last"),
             What::Counted { process, lease, permits } => {
                 write!(f, "p{process}  lease {lease} is one of {permits} permits")
             }

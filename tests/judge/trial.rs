@@ -45,6 +45,9 @@ pub fn judge_the_judge() {
     of_nodes();
     of_newcomers();
     of_lists();
+    of_readers();
+    of_periods();
+    of_observers();
 }
 
 fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &str) {
@@ -207,4 +210,114 @@ fn of_lists() {
     finds([0, 1], &[&won, &given_back, &[failed(false)]], Some(Rule::Starved), "nothing tells it that they do");
     finds([0, 0], &[&won, &given_back, &[failed(true)]], Some(Rule::Starved), "clients of its own list have it");
     finds([0, 1], &[&[must(0), failed(true)]], Some(Rule::Starved), "nobody has it");
+}
+
+/// Who was the writer, and reads then.
+fn of_readers() {
+    let (a, b, c) = (Holder(0), 1, Holder(2));
+    let reader = |at| {
+        let (process, ask, lease, token, until) = (0, 9, 9, 3, at + 100);
+        event(at, What::Acquired { process, ask, name: 0, lease, token, until, shared: true, owner: None })
+    };
+    let follows = event(71, What::Follows { process: 0, lease: 9, writer: 0 });
+    let finds = |parts: &[&[Event]], rule, why: &str| {
+        finds(None, &[&[event(0, What::Started { process: 2 })][..], &parts.concat()].concat(), rule, why);
+    };
+    let wrote = [a.acquired(1, 1), a.held(50), a.released(50)];
+    let between = [Holder(b).acquired(2, 60), Holder(b).released(61)];
+    finds(&[&wrote, &[reader(70), follows]], None, "nobody wrote in between");
+    finds(&[&wrote, &between, &[reader(70)]], None, "another wrote, and it only reads after that");
+    finds(&[&wrote, &between, &[reader(70), follows]], Some(Rule::TwoBelievers), "another wrote in between");
+    let late = [c.acquired(4, 90), c.released(91)];
+    finds(&[&wrote, &[reader(70), follows], &late], None, "another wrote when it may have read no more");
+}
+
+/// What is done once a period.
+fn of_periods() {
+    let finds = |watched, parts: &[&[Event]], rule, why: &str| finds(watched, &parts.concat(), rule, why);
+    let first = |lease: u16, at| {
+        let (process, period) = (lease, 1_000_000);
+        [
+            Holder(lease).acquired(u64::from(lease) + 1, at),
+            event(at, What::First { process, lease: lease.into(), name: 0, period }),
+        ]
+    };
+    let done = |lease: u16, at| [Holder(lease).released(at)];
+    let undone = [event(30, What::Undone { process: 0, lease: 0 }), asked(op(Verb::Release, 0, 30))];
+    let claimed = |owner, at: Micros| {
+        let claim = op(Verb::Claim, owner, at - 10);
+        [&[asked(claim)][..], &did(at, claim, Answer::Granted)].concat()
+    };
+    let nodes = || Some(watched([0; 2]));
+    let (a, b) = ([&claimed(0, 20)[..], &first(0, 20), &done(0, 25)].concat(), |at| {
+        [&claimed(1, at)[..], &first(1, at), &done(1, at)].concat()
+    });
+    finds(nodes(), &[&a, &b(400_000)], Some(Rule::TwiceAPeriod), "the same period");
+    finds(nodes(), &[&a, &b(1_100_000)], None, "the next one");
+    finds(nodes(), &[&a, &undone, &b(400_000)], None, "it was undone");
+    let forgot = [event(40, What::NodeDown { node: 0, memory: Memory::Empty })];
+    finds(nodes(), &[&a, &forgot, &b(400_000)], None, "a node forgot it");
+    let stepped = [event(40, What::ClockStepped { node: 0, by_ms: 5_000 })];
+    finds(nodes(), &[&a, &stepped, &b(400_000)], None, "it is over by the node's clock");
+    let (long, long_ago) =
+        (What::First { process: 0, lease: 0, name: 0, period: 9_000_000 }, Holder(0).acquired(1, 20));
+    let later = [
+        Holder(1).acquired(2, 900_000),
+        event(900_000, What::First { process: 1, lease: 1, name: 0, period: 9_000_000 }),
+    ];
+    finds(
+        None,
+        &[&[long_ago, event(20, long)], &done(0, 25), &later, &done(1, 900_000)],
+        Some(Rule::TwiceAPeriod),
+        "where nobody watches nodes",
+    );
+    let skipped = |began| [event(began + 50, What::Skipped { process: 1, name: 0, began, period: 1_000_000 })];
+    finds(nodes(), &[&skipped(40)], Some(Rule::SkippedPeriod), "nobody was the first");
+    finds(nodes(), &[&a, &skipped(40)], None, "somebody was");
+    finds(nodes(), &[&a, &skipped(1_500_000)], Some(Rule::SkippedPeriod), "somebody was, in another period");
+    let back = [event(40, What::ClockStepped { node: 0, by_ms: -5_000 })];
+    finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
+}
+
+/// Who leads, as others see it.
+fn of_observers() {
+    let claim = op(Verb::Claim, 0, 10);
+    let by = What::Acquired {
+        process: 0,
+        ask: 0,
+        name: 0,
+        lease: 0,
+        token: 5,
+        until: 90_000,
+        shared: false,
+        owner: Some(0),
+    };
+    let (before, resigns) = (op(Verb::Claim, 1, 1), op(Verb::Release, 1, 3));
+    let led = [did(2, before, Answer::Granted), did(4, resigns, Answer::Released(true))].concat();
+    let leads =
+        [&[asked(before), asked(resigns)], &led[..], &[asked(claim)], &did(20, claim, Answer::Granted)].concat();
+    let proclaims = |value| event(25, What::Proclaims { process: 0, lease: 0, value });
+    let said = [event(20, by), proclaims(1), proclaims(2)];
+    let resigned = [&[Holder(0).released(1_000), asked(op(Verb::Release, 0, 1_000))][..]].concat();
+    let saw = |token, value| {
+        let owner = u32::from(token < 5);
+        event(40, What::Saw { process: 1, observer: 0, name: 0, owner, token, value })
+    };
+    let finds = |seen: &[Event], rule, why: &str| {
+        finds(Some(watched([0; 2])), &[&leads[..], &said, seen, &resigned].concat(), rule, why);
+    };
+    let newer = Some(Rule::SeenOutOfOrder);
+    finds(&[saw(5, None), saw(5, Some(1)), saw(5, Some(2))], None, "one after the other");
+    finds(&[saw(5, Some(2))], None, "the last one");
+    finds(&[saw(5, Some(2)), saw(5, Some(1))], newer, "an older value");
+    finds(&[saw(5, Some(2)), saw(5, None)], newer, "the value from before any");
+    finds(&[saw(5, None), saw(4, None)], newer, "an older leader");
+    finds(&[saw(5, Some(1)), saw(5, Some(1))], newer, "the same again");
+    let amiss = Some(Rule::SeenAmiss);
+    finds(&[saw(5, Some(3))], amiss, "what nobody proclaimed");
+    finds(&[saw(6, Some(1))], amiss, "what another proclaimed");
+    let other = event(40, What::Saw { process: 1, observer: 0, name: 0, owner: 7, token: 6, value: None });
+    finds(&[other], amiss, "whom no node has had");
+    finds(&[saw(6, None)], amiss, "a token of another");
+    finds(&[event(40, What::Unseen { process: 1, observer: 0 })], Some(Rule::Unseen), "the last was never seen");
 }

@@ -145,6 +145,18 @@ pub enum Manner {
     Run,
 }
 
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+enum Face {
+    Lock,
+    /// What is done once in a period.
+    Once,
+    /// To lead.
+    Office,
+    /// To write, and to read then.
+    Downgrade,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Ending {
     Release,
@@ -200,28 +212,61 @@ impl Client {
         if self.has_permits() {
             return self.some_permits().await;
         }
-        let manner = self.manner();
+        match self.face() {
+            Face::Lock => self.some_lock().await,
+            Face::Once => self.some_period().await,
+            Face::Office => self.some_office().await,
+            Face::Downgrade => self.writes_and_reads().await,
+        }
+    }
+
+    /// What it asks for, where the plan has something else than locks.
+    fn face(&mut self) -> Face {
+        let core = self.world.core.lock().unwrap();
+        let shares = [
+            (core.plan.once, Face::Once),
+            (core.plan.elections, Face::Office),
+            (core.plan.downgrades, Face::Downgrade),
+        ];
+        drop(core);
+        let has = |&(share, face): &(f64, Face)| (share > 0.0 && self.dice.chance(share)).then_some(face);
+        shares.iter().find_map(has).unwrap_or(Face::Lock)
+    }
+
+    /// How long it waits.
+    pub fn timeout(&mut self, manner: Manner) -> Duration {
         let ttl = self.ttl();
-        let timeout = match manner {
+        match manner {
             Manner::Try => Duration::ZERO,
             _ if self.dice.chance(0.1) => Duration::ZERO,
             _ => self.dice.log(MS, 3 * ttl),
-        };
+        }
+    }
+
+    /// What it got, unless it goes away before.
+    pub async fn or_goes<T>(&mut self, manner: Manner, asked: impl Future<Output = T>) -> Option<T> {
+        if !matches!(manner, Manner::Cancel) {
+            return Some(asked.await);
+        }
+        let ttl = self.ttl();
+        let patience = self.dice.log(MS / 10, 2 * ttl);
+        tokio::select! {
+            biased;
+            () = self.world.sleep(patience) => None,
+            got = asked => Some(got),
+        }
+    }
+
+    async fn some_lock(&mut self) {
+        let manner = self.manner();
+        let timeout = self.timeout(manner);
         let ask = self.ask(timeout, false);
         match manner {
             Manner::Run => self.run(&ask).await,
-            Manner::Cancel => {
-                let patience = self.dice.log(MS / 10, 2 * ttl);
-                let guard = tokio::select! {
-                    biased;
-                    () = self.world.sleep(patience) => None,
-                    guard = ask.lock.acquire(timeout) => Some(guard),
-                };
-                match guard {
-                    Some(guard) => self.got(&ask, guard.map(Some)).await,
-                    None => self.record_each(&ask, |process, name, ask| What::Cancelled { process, ask, name }),
-                }
-            }
+            Manner::Cancel => match self.or_goes(manner, ask.lock.acquire(timeout)).await {
+                Some(guard) => self.got(&ask, guard.map(Some)).await,
+                None => self.went(&ask),
+            },
             Manner::Try => {
                 let guard = ask.lock.try_acquire().await;
                 self.got(&ask, guard).await;
@@ -237,6 +282,9 @@ impl Client {
     pub async fn last(&mut self, patience: Duration) {
         if self.has_permits() {
             return self.last_permit(patience).await;
+        }
+        if self.world.core.lock().unwrap().plan.once > 0.0 {
+            return self.last_period(patience).await;
         }
         let ask = self.ask(patience, true);
         match ask.lock.acquire(patience).await {
@@ -291,6 +339,12 @@ impl Client {
         readers > 0.0 && self.dice.chance(readers)
     }
 
+    /// One of the plan's names.
+    pub fn some_name(&mut self) -> u8 {
+        let names = self.world.core.lock().unwrap().plan.names;
+        self.dice.index(names as usize) as u8
+    }
+
     /// One of so many, or several where the plan has sets.
     fn names(&mut self, many: u8) -> Vec<u8> {
         let sets = self.world.core.lock().unwrap().plan.sets;
@@ -325,9 +379,15 @@ impl Client {
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared };
         // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
-        let by = self.world.now() + micros((timeout + 2 * round).mul_f64(1.006) + 8 * MS);
+        let by = self.world.now() + micros((timeout + 2 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
+    }
+
+    /// For how long who is refused waits for what the holder says of itself, where holders may.
+    fn listens(&self) -> Duration {
+        let elections = self.world.core.lock().unwrap().plan.elections;
+        if elections > 0.0 { 500 * MS } else { Duration::ZERO }
     }
 
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
@@ -336,6 +396,11 @@ impl Client {
             Ok(None) => self.refused(ask),
             Err(error) => self.failed(ask, &error),
         }
+    }
+
+    /// It does not wait for the answer any more.
+    pub fn went(&self, ask: &Ask) {
+        self.record_each(ask, |process, name, ask| What::Cancelled { process, ask, name });
     }
 
     /// Others have it.
@@ -372,26 +437,39 @@ impl Client {
         let lease = guard.lease();
         let told = watched(self.section(&guard, &watch), lease.lost(), || self.lost(&watch)).await;
         if told {
-            // Lost is final, however long the guard is kept.
-            let ttl = self.ttl();
-            let pause = self.dice.log(MS, 2 * ttl);
-            self.world.sleep(pause).await;
-            self.sample(&watch);
-            drop(guard);
-            return self.world.leases.remove(watch.number);
+            return self.keeps_lost(guard, &watch).await;
         }
-        let ending = self.dice.weighed(&[(6, Ending::Release), (2, Ending::Drop), (1, Ending::Abandon)]);
+        let ending = self.ending();
         self.end(guard, &watch, ending).await;
     }
 
+    /// Lost is final, however long the guard is kept.
+    pub async fn keeps_lost(&mut self, guard: impl Sized, watch: &Watch) {
+        let ttl = self.ttl();
+        let pause = self.dice.log(MS, 2 * ttl);
+        self.world.sleep(pause).await;
+        self.sample(watch);
+        drop(guard);
+        self.world.leases.remove(watch.number);
+    }
+
+    pub fn ending(&mut self) -> Ending {
+        self.dice.weighed(&[(6, Ending::Release), (2, Ending::Drop), (1, Ending::Abandon)])
+    }
+
     pub async fn end(&self, guard: LockGuard, watch: &Watch, ending: Ending) {
+        self.ends(watch, ending, guard, LockGuard::release).await;
+    }
+
+    /// Gives up what it holds: it waits until that is done, or drops it, or begins with it only.
+    pub async fn ends<G, R: Future>(&self, watch: &Watch, ending: Ending, guard: G, release: impl FnOnce(G) -> R) {
         self.sample(watch);
         self.released(watch);
         match ending {
-            Ending::Release => drop(guard.release().await),
+            Ending::Release => drop(release(guard).await),
             Ending::Drop => drop(guard),
             Ending::Abandon => {
-                let mut release = pin!(guard.release());
+                let mut release = pin!(release(guard));
                 std::future::poll_fn(|context| {
                     let _ = release.as_mut().poll(context);
                     Poll::Ready(())
@@ -405,7 +483,7 @@ impl Client {
 
     async fn run(&mut self, ask: &Ask) {
         let seen = Mutex::new(None);
-        let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork());
+        let mut inner = self.another();
         let result = ask
             .lock
             .run(ask.timeout, |lease| {
@@ -434,6 +512,16 @@ impl Client {
             (None, Err(error)) => self.failed(ask, &error),
             (None, Ok(_)) => unreachable!("a body that ran was seen"),
         }
+    }
+
+    /// One with dice of its own, for what it holds.
+    pub fn another(&mut self) -> Self {
+        Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork())
+    }
+
+    /// How a name is called.
+    pub fn text(&self, name: u8) -> String {
+        self.world.core.lock().unwrap().plan.name_of(name)
     }
 
     /// A section, perhaps with a second hold.

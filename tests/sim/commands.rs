@@ -170,7 +170,9 @@ impl<'a> Reader<'a> {
             let verb = verb(u8::from_le_bytes(bytes(from)));
             let ttl = millis(number_of(from));
             let ballot = number_of(from) as u64;
-            let owner = self.submitted.owner(word(from));
+            let said = word(from);
+            let (owner, says) = if verb == Verb::Note { said.split_once('\n').expect("a note") } else { (said, "") };
+            let owner = self.submitted.owner(owner);
             let count = u32::from_le_bytes(bytes(from));
             let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
             used += of.len();
@@ -180,8 +182,7 @@ impl<'a> Reader<'a> {
             let (next, handover) =
                 if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
             let stance = stance(wait as i64, ticket as u64);
-            // No client here has notes.
-            let says = "".into();
+            let says = says.into();
             let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, says };
             self.operations.push(asked.into());
         }
@@ -419,6 +420,8 @@ fn inspected(entry: &Inspection) -> [Value; 8] {
     let (turn, turn_left) = entry.turn.clone().unwrap_or_default();
     let holder = entry.holder.clone();
     let free = if holder.is_none() { -2 } else { -1 };
+    let told = entry.description.as_ref();
+    let described = told.map(|told| format!("{} {} {} {}", told.since.as_millis(), told.token, told.number, told.says));
     [
         (holder.unwrap_or_default() + if entry.revoked { "!" } else { "" }).into(),
         entry.permits.map_or(entry.count, |permits| Seat::Gate(permits).count()).to_string().into(),
@@ -427,7 +430,7 @@ fn inspected(entry: &Inspection) -> [Value; 8] {
         i64::from(entry.waiting).into(),
         turn.into(),
         left(turn_left),
-        String::new().into(),
+        described.unwrap_or_default().into(),
     ]
 }
 

@@ -15,6 +15,8 @@ mod commands;
 mod cue;
 mod dice;
 mod directed;
+mod downgrades;
+mod elections;
 mod exec;
 mod faults;
 mod in_turn;

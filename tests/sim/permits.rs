@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -40,28 +39,16 @@ impl Client {
 
     /// Takes some, however that goes.
     pub async fn some_permits(&mut self) {
-        let (manner, ttl, of) = (self.manner(), self.ttl(), self.of());
-        let timeout = match manner {
-            Manner::Try => Duration::ZERO,
-            _ if self.dice.chance(0.1) => Duration::ZERO,
-            _ => self.dice.log(MS, 3 * ttl),
-        };
+        let (manner, of) = (self.manner(), self.of());
+        let timeout = self.timeout(manner);
         let many = 1 + self.dice.index(of as usize) as u32;
         let (options, round) = self.options(false);
         let ask = self.ask_permits(many, of, &options, round, timeout, false);
         match manner {
-            Manner::Cancel => {
-                let patience = self.dice.log(MS / 10, 2 * ttl);
-                let guard = tokio::select! {
-                    biased;
-                    () = self.world.sleep(patience) => None,
-                    guard = ask.semaphore.acquire(many, timeout) => Some(guard),
-                };
-                match guard {
-                    Some(guard) => self.got_permits(&ask, guard.map(Some)).await,
-                    None => self.each(&ask, |process, ask| What::Cancelled { process, ask, name: GATE }),
-                }
-            }
+            Manner::Cancel => match self.or_goes(manner, ask.semaphore.acquire(many, timeout)).await {
+                Some(guard) => self.got_permits(&ask, guard.map(Some)).await,
+                None => self.each(&ask, |process, ask| What::Cancelled { process, ask, name: GATE }),
+            },
             Manner::Try => {
                 let guard = ask.semaphore.try_acquire(many).await;
                 self.got_permits(&ask, guard).await;
@@ -184,37 +171,16 @@ impl Client {
     async fn hold_permits(&mut self, ask: &Ask, guard: PermitsGuard) {
         let watch = self.have(ask, &guard);
         let lease = guard.lease();
-        let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork());
-        let told = watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await;
-        if told {
-            let ttl = self.ttl();
-            let pause = self.dice.log(MS, 2 * ttl);
-            self.world.sleep(pause).await;
-            self.sample(&watch);
-            drop(guard);
-            return self.world.leases.remove(watch.number);
+        let mut inner = self.another();
+        if watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await {
+            return self.keeps_lost(guard, &watch).await;
         }
-        let ending = self.dice.weighed(&[(6, Ending::Release), (2, Ending::Drop), (1, Ending::Abandon)]);
+        let ending = self.ending();
         self.end_permits(guard, &watch, ending).await;
     }
 
     async fn end_permits(&self, guard: PermitsGuard, watch: &Watch, ending: Ending) {
-        self.sample(watch);
-        self.released(watch);
-        match ending {
-            Ending::Release => drop(guard.release().await),
-            Ending::Drop => drop(guard),
-            Ending::Abandon => {
-                let mut release = pin!(guard.release());
-                std::future::poll_fn(|context| {
-                    let _ = release.as_mut().poll(context);
-                    Poll::Ready(())
-                })
-                .await;
-            }
-        }
-        self.sample(watch);
-        self.world.leases.remove(watch.number);
+        self.ends(watch, ending, guard, PermitsGuard::release).await;
     }
 
     fn each(&self, ask: &Ask, what: impl Fn(u16, u32) -> What) {

@@ -115,6 +115,13 @@ pub struct Plan {
     pub sets: f64,
     /// How often it only reads.
     pub readers: f64,
+    /// How often a writer becomes a reader.
+    pub downgrades: f64,
+    /// How often something is to be done once in a period, and how long that is.
+    pub once: f64,
+    pub period: Duration,
+    /// How often the lock is an office; then there are observers in each process.
+    pub elections: f64,
     /// Whether the storage behind each name checks tokens.
     pub checking: Vec<bool>,
     pub ttl: Duration,
@@ -169,6 +176,10 @@ impl Plan {
             permits: 0,
             sets: 0.0,
             readers: 0.0,
+            downgrades: 0.0,
+            once: 0.0,
+            period: Duration::ZERO,
+            elections: 0.0,
             checking: vec![true],
             ttl,
             max_ttl,
@@ -221,6 +232,10 @@ impl Plan {
             permits: 0,
             sets: 0.0,
             readers: 0.0,
+            downgrades: 0.0,
+            once: 0.0,
+            period: Duration::ZERO,
+            elections: 0.0,
             checking: (0..3).map(|_| dice.chance(0.7)).collect(),
             ttl,
             max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
@@ -374,6 +389,23 @@ impl Plan {
         self
     }
 
+    /// The same, where writers become readers.
+    pub fn with_downgrades(self) -> Self {
+        Self { readers: self.readers.max(0.3), downgrades: 0.5, ..self }
+    }
+
+    /// The same, where something is done once in each period.
+    pub fn with_periods(self, dice: &mut Dice) -> Self {
+        let period = dice.log(self.ttl, (8 * self.ttl).min(self.length / 3).max(2 * self.ttl));
+        let period = Duration::from_millis(period.as_millis() as u64).max(self.ttl);
+        Self { once: dice.pick(&[0.5, 1.0]), period, ..self }
+    }
+
+    /// The same with elections on one name, and observers.
+    pub fn with_elections(self, dice: &mut Dice) -> Self {
+        Self { elections: dice.pick(&[0.5, 1.0]), names: 1, ..self }
+    }
+
     /// How the name of that number is called.
     pub fn name_of(&self, name: u8) -> String {
         match name {
@@ -389,7 +421,8 @@ impl Plan {
         let lists = if self.mixed.is_some() { Lists::lasts(self.max_ttl) } else { Duration::ZERO };
         // Where nodes are distant, for those who are before it: an ask, another and a release.
         let ways = if self.distant.is_empty() { 0 } else { 8 * self.clients as u32 };
-        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists + ways * self.farthest()
+        let periods = 2 * self.period + if self.once > 0.0 { 2 * self.step() } else { Duration::ZERO };
+        20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists + ways * self.farthest() + periods
     }
 
     /// How far a node's clock is stepped at most, on average: further than any hold lasts.

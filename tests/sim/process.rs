@@ -13,6 +13,7 @@ use quorumlock::rules::Tick;
 
 use crate::clients::Client;
 use crate::dice::Dice;
+use crate::elections;
 use crate::judge::history::{Micros, What};
 use crate::link::Link;
 use crate::lists::Deployment;
@@ -145,6 +146,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usiz
         let client = Client::new(world.clone(), number, quorum.clone(), seeds.fork());
         world.exec.spawn(number, Box::pin(client.live()));
     }
+    elections::look(world, number, &quorum, &mut seeds);
     world.quorums.0.lock().unwrap().insert(number, quorum);
     number
 }

@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 
 use crate::clients;
 use crate::dice::Dice;
+use crate::elections;
 use crate::judge::history::{Event, History, Micros, SECOND, What};
 use crate::judge::{Configured, Judgement, Watched, judge};
 use crate::plan::Plan;
@@ -29,15 +30,22 @@ pub struct Run {
 /// Runs a seed and judges what came of it.
 pub fn run(seed: u64) -> Run {
     let mut dice = Dice::new(seed);
-    let plan = with_permits(seed, Plan::draw(&mut dice));
+    let plan = with_a_face(seed, Plan::draw(&mut dice));
     let drawn = plan.clone();
     of(seed, plan, dice.fork(), async move |world| live(world, &drawn, &mut dice).await)
 }
 
-/// Some worlds have a semaphore in place of their locks. No die is cast for that: those of all others
-/// stay as they were.
-fn with_permits(seed: u64, plan: Plan) -> Plan {
-    if seed % 16 == 7 { plan.with_permits(1 + (seed / 16 % 3) as u32) } else { plan }
+/// Some worlds have something else in place of their locks, or beside them. No die of theirs is cast
+/// for that: all others stay as they were.
+fn with_a_face(seed: u64, plan: Plan) -> Plan {
+    let (dice, alike) = (&mut Dice::new(!seed), plan.mixed.is_none());
+    match seed % 16 {
+        7 => plan.with_permits(1 + (seed / 16 % 3) as u32),
+        4 if alike => plan.with_periods(dice),
+        12 if alike => plan.with_elections(dice),
+        6 | 14 => plan.with_downgrades(),
+        _ => plan,
+    }
 }
 
 /// Runs a world as `live` says, and judges what came of it.
@@ -76,7 +84,11 @@ async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     // Between two configurations there may be nobody.
     let over = || world.now() >= micros(plan.length) && finished(world) >= expected(world);
     world.run(limit, over).await;
-    end(world, plan, expected(world) - finished(world)).await;
+    let missing = expected(world) - finished(world);
+    if missing == 0 && plan.elections > 0.0 {
+        elections::finale(world, plan).await;
+    }
+    end(world, plan, missing).await;
 }
 
 /// At the end of all faults, so many clients have not finished.
@@ -148,7 +160,7 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     };
     let held = || find(|server, now| !server.is_free(now));
     let waiting = || find(|server, now| !server.is_idle(now));
-    let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + Duration::from_secs(2);
+    let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + 2 * plan.period + Duration::from_secs(2);
     // Clocks that were stepped back hold for longer.
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;

@@ -18,6 +18,7 @@ use crate::clients::Leases;
 use crate::commands::Names;
 use crate::cue::Cues;
 use crate::dice::Dice;
+use crate::elections::Elections;
 use crate::exec::Exec;
 use crate::faults::Action;
 use crate::judge::history::{History, Micros, What};
@@ -134,6 +135,7 @@ pub struct World {
     pub quorums: Quorums,
     pub parts: Parts,
     pub revoking: Revoking,
+    pub elections: Elections,
     /// Clients that will begin nothing more.
     pub finished: AtomicU64,
 }
@@ -210,6 +212,7 @@ impl World {
             quorums: Quorums::default(),
             parts: Parts::default(),
             revoking: Revoking::default(),
+            elections: Elections::default(),
             finished: AtomicU64::new(0),
         })
     }

@@ -98,7 +98,7 @@ impl Readers {
         self.scores.remove(&*marked(owner));
         self.scores.insert(owner.clone(), -score(now + KEEP));
         self.purge(now);
-        self.forget_the_oldest();
+        self.forget_the_oldest(now);
         self.keep(now);
         read
     }
@@ -122,11 +122,15 @@ impl Readers {
         self.scores.retain(|_, score| !over.contains(score));
     }
 
-    fn forget_the_oldest(&mut self) {
+    /// What seems to be of later was released before the clock was set back: that goes first.
+    fn forget_the_oldest(&mut self, now: Duration) {
         let gone = self.scores.iter().filter(|&(_, &score)| score < 0);
         let mut gone: Vec<_> = gone.map(|(owner, score)| (*score, owner.clone())).collect();
         gone.sort_unstable();
-        for (_, owner) in gone.iter().skip(RELEASED) {
+        let many = gone.len().saturating_sub(RELEASED);
+        let later = gone.partition_point(|&(released, _)| released < -score(now + KEEP));
+        let first = if later < many { RELEASED } else { later - many };
+        for (_, owner) in gone.iter().skip(first).take(many) {
             self.scores.remove(owner);
         }
     }

@@ -169,7 +169,7 @@ impl Parts {
     }
 
     /// How many have not ended, of processes that live.
-    fn open(&self, world: &World) -> usize {
+    pub fn open(&self, world: &World) -> usize {
         let core = world.core.lock().unwrap();
         self.0.lock().unwrap().iter().filter(|&&(process, ended)| !ended && !core.processes[process].dead).count()
     }

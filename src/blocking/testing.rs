@@ -1,0 +1,109 @@
+//! How to test your own code that uses locks without async: contention and loss. With the features
+//! `blocking` and `testing`.
+//!
+//! As [`quorumlock::testing`](crate::testing), which says more; only what follows is another. Time
+//! cannot be paused here: a quorum has a thread of its own, on which it passes as it does elsewhere.
+//! So let the code under test take its timeouts and its ttl from settings, and give it short ones.
+//!
+//! # Contention
+//!
+//! [`hold`] takes a lock as another process would, and keeps it until it is dropped.
+//!
+//! ```
+//! # fn main() -> quorumlock::Result<()> {
+//! use quorumlock::Result;
+//! use quorumlock::blocking::{Quorum, testing};
+//! use std::time::Duration;
+//!
+//! /// The code under test: it leaves an order alone that somebody else ships.
+//! fn ship(quorum: &Quorum, order: &str, patience: Duration) -> Result<bool> {
+//!     match quorum.lock(order).acquire(patience) {
+//!         Ok(guard) => guard.release().map(|_| true),
+//!         Err(error) if error.is_timeout() => Ok(false),
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//!
+//! let quorum = Quorum::in_memory(3)?;
+//! let other = testing::hold(&quorum, "orders/42")?;
+//! assert!(!ship(&quorum, "orders/42", Duration::from_millis(50))?);
+//! drop(other);
+//! assert!(ship(&quorum, "orders/42", Duration::from_secs(5))?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Loss
+//!
+//! [`lose`] makes whoever holds a lock lose it at this moment. It is there to test that your code
+//! notices, since nothing can stop a closure.
+//!
+//! ```
+//! # fn main() -> quorumlock::Result<()> {
+//! use quorumlock::LostReason;
+//! use quorumlock::blocking::{Quorum, testing};
+//! use std::time::Duration;
+//!
+//! let quorum = Quorum::in_memory(3)?;
+//! let late = quorum.lock("orders/42").acquire_default()?;
+//! assert!(testing::lose(&quorum, "orders/42")?);
+//! assert!(!late.is_held());
+//! assert_eq!(late.lost(Duration::from_secs(1))?, Some(LostReason::Refused));
+//! // Your storage: it must refuse late.token() once it has seen next.token().
+//! let next = quorum.lock("orders/42").acquire_default()?;
+//! assert!(late.token() < next.token());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::quorum::Quorum;
+use super::worker::Worker;
+use crate::error::Result;
+use crate::testing::{self, Hold as Held};
+
+/// A lock that somebody else holds, until this is dropped: [`testing::Hold`](Held)
+/// for threads. It is never lost, and keeps the quorum's thread.
+#[must_use = "it is held until this is dropped"]
+pub struct Hold {
+    // Dropped before the runtime that sends its release.
+    held: Held,
+    _worker: Arc<Worker>,
+}
+
+impl Hold {
+    /// The fencing token with which it is held.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.held.token()
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.held, f)
+    }
+}
+
+/// Lets somebody else hold `name`, a client of the same nodes, until what is returned is dropped.
+/// Waits for up to 10 s where it is held.
+///
+/// # Errors
+/// As [`testing::hold`]; `Config` within a Tokio runtime.
+pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
+    let worker = &quorum.0;
+    let held = worker.wait(testing::hold(&worker.quorum, name))??;
+    Ok(Hold { held, _worker: worker.clone() })
+}
+
+/// Whoever holds `name` by `quorum`, or by a clone of it, loses it now: see
+/// [`testing::lose`]. Returns whether anybody held it. Waits for nothing.
+///
+/// # Errors
+/// As [`testing::lose`]; `Config` within a Tokio runtime.
+pub fn lose(quorum: &Quorum, name: &str) -> Result<bool> {
+    let worker = &quorum.0;
+    worker.wait(async { testing::lose(&worker.quorum, name) })?
+}

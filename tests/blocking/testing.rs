@@ -1,0 +1,77 @@
+//! What users' own tests rely on, without async.
+
+use std::thread;
+use std::time::Duration;
+
+use quorumlock::LostReason;
+use quorumlock::blocking::testing::{hold, lose};
+use quorumlock::blocking::{Lease, Quorum};
+use tokio::runtime::Runtime;
+
+use crate::common::{PATIENCE, unguarded};
+use crate::world::{MS, SECOND, eventually, servers};
+
+#[test]
+fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
+    let builder = quorumlock::Quorum::builder().max_ttl(SECOND).ttl(200 * MS);
+    let quorum = Quorum::in_memory_with(builder, 3).unwrap();
+    let other = hold(&quorum, "it").unwrap();
+    assert!(format!("{other:?}").contains("\"it\""));
+    let lock = quorum.lock("it");
+    assert!(lock.try_acquire().unwrap().is_none());
+    assert!(lock.acquire(600 * MS).unwrap_err().is_timeout(), "it is renewed");
+    assert!(!lose(&quorum, "it").unwrap(), "it is not this quorum's");
+    let (token, waits) = (other.token(), thread::spawn(move || lock.acquire(PATIENCE)));
+    eventually("somebody waits", || {
+        quorum.inspect("it").unwrap().nodes.iter().all(|(_, said)| said.as_ref().unwrap().waiting == 1)
+    });
+    drop(other);
+    assert!(waits.join().unwrap().unwrap().token() > token);
+}
+
+#[test]
+fn whoever_holds_the_lock_loses_it_at_once() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    assert!(!lose(&quorum, "it").unwrap(), "nobody holds it");
+    let guard = quorum.lock("it").acquire(SECOND).unwrap();
+    let other = quorum.lock("other").acquire(SECOND).unwrap();
+    let lease: Lease = guard.lease();
+    let told = thread::spawn(move || lease.lost(PATIENCE));
+    assert!(lose(&quorum.clone(), "it").unwrap());
+    assert!(!guard.is_held() && other.is_held());
+    assert_eq!(told.join().unwrap().unwrap(), Some(LostReason::Refused));
+    assert!(!lose(&quorum, "it").unwrap(), "it is lost already");
+    assert!(quorum.lock("it").acquire(PATIENCE).unwrap().token() > guard.token());
+}
+
+#[test]
+fn a_foreign_holder_outlives_the_handle_it_was_made_with() {
+    let quorum = Quorum::in_memory(3).unwrap();
+    let (lock, other) = (quorum.lock("it"), hold(&quorum, "it").unwrap());
+    drop(quorum);
+    assert!(lock.try_acquire().unwrap().is_none());
+    drop(other);
+    lock.acquire(PATIENCE).unwrap().release().unwrap();
+}
+
+#[test]
+fn what_is_not_in_memory_or_has_no_name_or_is_within_a_runtime_is_refused() {
+    let servers = servers(1);
+    let real = Quorum::connect(unguarded(&servers)).unwrap();
+    let memory = Quorum::in_memory(3).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let within = |said: &dyn Fn() -> quorumlock::Error| runtime.block_on(async { said() });
+    let refused = [
+        (hold(&real, "it").unwrap_err(), "need Quorum::in_memory"),
+        (lose(&real, "it").unwrap_err(), "need Quorum::in_memory"),
+        (hold(&memory, "").unwrap_err(), "name is empty"),
+        (lose(&memory, "").unwrap_err(), "name is empty"),
+        (within(&|| hold(&memory, "it").unwrap_err()), "within a Tokio runtime"),
+        (within(&|| lose(&memory, "it").unwrap_err()), "within a Tokio runtime"),
+    ];
+    for (error, why) in refused {
+        assert!(error.is_config() && error.to_string().contains(why), "{why}: {error}");
+    }
+    memory.shutdown(Duration::ZERO).unwrap();
+    assert!(hold(&memory, "it").unwrap_err().is_closed());
+}

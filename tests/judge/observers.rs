@@ -1,0 +1,68 @@
+//! Who leads, as observers see it: in the order of tokens and of what was proclaimed, nothing that was
+//! not, and in the end the last.
+
+use std::collections::BTreeMap;
+
+use super::beliefs::Lease;
+use super::history::Owner;
+use super::rule::{Rule, Verdict};
+
+/// What was proclaimed.
+#[derive(Debug)]
+struct Value {
+    name: u8,
+    token: u64,
+    /// How many there were with these.
+    nth: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Observers {
+    values: BTreeMap<u32, Value>,
+    /// Whose token which is, of those that know that they have it.
+    tokens: BTreeMap<Owner, u64>,
+    /// How many values each lease has proclaimed.
+    proclaimed: BTreeMap<u32, u32>,
+    /// What each observer saw last: the token, and how many values there were under it.
+    seen: BTreeMap<u32, (u64, u32)>,
+}
+
+impl Observers {
+    /// Somebody got the lock with this token.
+    pub fn acquired(&mut self, lease: &Lease) {
+        self.tokens.extend(lease.owner.map(|owner| (owner, lease.token)));
+    }
+
+    /// The leader by this lease is about to proclaim a value.
+    pub fn proclaims(&mut self, number: u32, lease: &Lease, value: u32) {
+        let nth = self.proclaimed.entry(number).or_default();
+        *nth += 1;
+        self.values.insert(value, Value { name: lease.name, token: lease.token, nth: *nth });
+    }
+
+    /// An observer is told that this owner leads by a token, and what it proclaimed.
+    pub fn saw(
+        &mut self,
+        observer: u32,
+        name: u8,
+        (owner, token): (Owner, u64),
+        value: Option<u32>,
+        verdict: &mut Verdict,
+    ) {
+        if self.tokens.get(&owner).is_some_and(|&known| known != token) {
+            return verdict.broken(Rule::SeenAmiss, format!("token {token} is another's"));
+        }
+        // Before it proclaims anything a leader has the empty value.
+        let nth = value.map_or(Some(0), |value| {
+            self.values.get(&value).filter(|said| (said.name, said.token) == (name, token)).map(|said| said.nth)
+        });
+        let Some(nth) = nth else {
+            return verdict.broken(Rule::SeenAmiss, format!("no leader with token {token} has proclaimed that"));
+        };
+        let last = self.seen.insert(observer, (token, nth));
+        if let Some((before, number)) = last.filter(|&last| last >= (token, nth)) {
+            let why = format!("value {nth} under token {token} comes after value {number} under token {before}");
+            verdict.broken(Rule::SeenOutOfOrder, why);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Writers that become readers.
+
+use std::time::Duration;
+
+use quorumlock::{LockOptions, ReadGuard, WriteGuard};
+
+use crate::clients::{Client, Watch, watched};
+use crate::judge::history::What;
+
+impl Client {
+    /// Writes for a while, and reads then what it wrote, however that goes.
+    pub async fn writes_and_reads(&mut self) {
+        let (manner, name, (options, round)) = (self.manner(), self.some_name(), self.options(false));
+        let timeout = self.timeout(manner);
+        let ask = self.ask_for(&[name], false, &options, round, timeout, false);
+        let lock = self.quorum.rw_lock_with(self.text(name), &options).expect("the plan's options make sense");
+        match self.or_goes(manner, lock.write(timeout)).await {
+            Some(Ok(writer)) => {
+                let watch = self.acquired(&ask, writer.lease());
+                self.writes(name, (&options, round), writer, watch).await;
+            }
+            Some(Err(error)) => self.failed(&ask, &error),
+            None => self.went(&ask),
+        }
+    }
+
+    async fn writes(&mut self, name: u8, how: (&LockOptions, Duration), writer: WriteGuard, watch: Watch) {
+        let (mut inner, lease) = (self.another(), writer.lease());
+        if watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await {
+            return self.keeps_lost(writer, &watch).await;
+        }
+        // From now on it does not write any more. What its lease says still is not asked.
+        self.sample(&watch);
+        let lease = watch.number;
+        self.record(|process| What::Yields { process, lease });
+        self.world.leases.remove(watch.number);
+        let ask = self.ask_for(&[name], true, how.0, how.1, Duration::ZERO, false);
+        let manner = self.manner();
+        let reader = self.or_goes(manner, writer.downgrade()).await;
+        self.released(&watch);
+        match reader {
+            Some(Ok(reader)) => {
+                let reads = self.acquired(&ask, reader.lease());
+                let (lease, writer) = (reads.number, watch.number);
+                self.record(|process| What::Follows { process, lease, writer });
+                self.goes_on_reading(reader, reads).await;
+            }
+            Some(Err(error)) => self.failed(&ask, &error),
+            None => self.went(&ask),
+        }
+    }
+
+    async fn goes_on_reading(&mut self, reader: ReadGuard, watch: Watch) {
+        let (mut inner, lease) = (self.another(), reader.lease());
+        if watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await {
+            return self.keeps_lost(reader, &watch).await;
+        }
+        let ending = self.ending();
+        self.ends(&watch, ending, reader, ReadGuard::release).await;
+    }
+}
