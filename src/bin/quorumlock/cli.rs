@@ -231,6 +231,11 @@ pub(crate) struct Status {
     /// thousand at a time
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
+    /// Waits until a quorum of nodes votes, as after a start of all servers, and then shows their
+    /// state; 69 if none does within TIME [default: 90s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "90s", conflicts_with = "all",
+        value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
     /// How many names --all shows at most
     #[arg(long, value_name = "N", default_value_t = 1_000, requires = "all")]
     pub(crate) limit: usize,
