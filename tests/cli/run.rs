@@ -47,7 +47,7 @@ async fn several_names_are_held_all_or_none() {
 async fn which_of_several_names_are_held_is_told() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("h1", "somebody"));
-    for wait in [&["-n"][..], &["--timeout", "100ms"]] {
+    for wait in [&["-n"][..], &["--timeout", "3s"]] {
         let mut command = over(&servers);
         let (code, _, err) = done(command.args(["run", "h0", "h1", "h2"]).args(wait).args(["--", "true"]));
         assert!(code == 75 && err.contains("\"h1\" is held by somebody"), "{code}: {err}");
@@ -190,6 +190,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     let told =
         format!("waiting for \"job\", for 3 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
     assert!(err.contains(&told), "{err}");
+    assert!(err.contains("wait until the quarantines end"), "{err}");
 }
 
 #[test]

@@ -171,8 +171,7 @@ impl Seen {
         let (agreed, differs) = match Agreement::of(&self.nodes) {
             _ if told < self.verdict().quorum() => {
                 return format!(
-                    "nobody knows which clients use these nodes: {told} of {all} told it; bring the others back, and \
-                     look again"
+                    "nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first"
                 );
             }
             Agreement::Nobody => return "no client is enrolled".to_owned(),
