@@ -22,7 +22,7 @@
 //! let lock = quorum.lock("orders/42");
 //! let guard = lock.acquire(Duration::from_secs(5)).await?;
 //! // Give guard.token() to the storage with every write. It must refuse a token that is lower than
-//! // the highest it has seen.
+//! // the highest it has seen. (New servers let nobody acquire for `max_ttl`, a minute by default.)
 //! guard.ensure(Duration::from_secs(1))?;
 //! guard.release().await?;
 //! # Ok(())
@@ -69,7 +69,9 @@
 //!   are late, lost or out of order. Clocks need not show the same time; they may run apart by
 //!   the drift (1 % and 2 ms by default). A guard counts as held only for `ttl - drift` from
 //!   *before* the nodes were asked, on a clock that counts suspended time.
-//! * **Tokens grow** from holder to holder, for as long as nodes keep their fences.
+//! * **Tokens grow** from holder to holder, whatever the clients' clocks show. This also holds where
+//!   nodes forgot what they stored and the other nodes taught them again. Only readers that hold a
+//!   name together have tokens [in no order](QuorumRwLock#tokens).
 //! * **First come, first served**, across processes: each node keeps one queue per name and
 //!   notifies the first waiter. A waiter that dies delays the next one by no more than a turn,
 //!   100 ms to 2 s.
@@ -99,10 +101,11 @@
 //!   that is paused from outside.
 //! * An address must lead all clients to the same server. A failover that leaves the old server
 //!   running, or a load balancer, makes two servers out of one node, and no client can see that.
-//! * Nodes and clients are trusted. Nothing checks that all clients name the same nodes,
-//!   databases and key prefix, that no client's ttl is above another client's
-//!   [`max_ttl`](QuorumBuilder::max_ttl), or that no running client was cloned or restored from a
-//!   snapshot.
+//! * Two clients may both hold a lock if their lists share no node that both can reach: then they
+//!   cannot find out about each other. (Clients whose lists share one do: those that came later
+//!   acquire nothing. The longest ttl of any client counts for all.)
+//! * Nodes and clients are trusted. Nothing checks that all clients use the same key prefix, or that
+//!   no running client was cloned or restored from a snapshot.
 //! * A node that sends a reply without end, or over fred arrays nested some hundreds deep, can fill
 //!   a client's memory or crash it: redis-protocol 6, which reads replies for fred, limits neither.
 //!   Use `rediss://` where others can reach the connection.
@@ -114,6 +117,8 @@
 //!   one came. The same holds where `max_ttl` is zero, and once a fence was met that is more than a
 //!   day ahead of the nodes' clocks. Then tokens grow only if no client's wall clock is ahead of
 //!   another's.
+//! * [`Once`] may let something happen twice in a period, if so many servers lose their data within
+//!   it that no quorum remembers.
 //! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with
 //!   its next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does
 //!   not.

@@ -17,7 +17,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    Claim, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Release, Seat, Stance, Verb,
+    Claim, HandedOver, Hint, Inspection, Mark, Name, Operation, Outcome, Queued, Release, Seat, Stance, Verb,
 };
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
@@ -254,7 +254,8 @@ fn readers_ttl(sketch: &Sketch) -> Duration {
 /// have a note.
 fn owner(number: u8, round: u32) -> Arc<str> {
     let (client, shared) = (if number % 4 == 3 { DEAF } else { CLIENT }, if number < 4 { "" } else { "s" });
-    Operation::round_owner(&format!("{client}/{shared}{}", number % 4), round, number == 2)
+    let mark = [Mark::Plain, Mark::Once, Mark::Note, Mark::Plain][usize::from(number % 4)];
+    Operation::round_owner(&format!("{client}/{shared}{}", number % 4), round, mark)
 }
 
 /// Servers by what the case drew: many of few, sometimes with one before them, or another list.

@@ -17,7 +17,8 @@
 --          ballot  of teach the highest ballot that other nodes know
 --          owner   who asks: {client}/{acquisition}.{round}. Where the acquisition is 's' and a number
 --                  it is shared, a reader: it holds the name with others that are, and with no
---                  other. The round has one zero more in front where the owner may have a note
+--                  other. The round has a zero more in front where the owner may have a note, and
+--                  two where it is held for a period in which something is done once
 --          count   hold count. Of a claim or a renewal that is of a semaphore how many permits that
 --                  has, and GATE more where the first of the names is its gate (the others are
 --                  permits), or PERMIT more where all are permits

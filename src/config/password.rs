@@ -11,6 +11,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// More than any password needs; a file that is longer is another one.
 const LONGEST: usize = 4096;
+/// What was given by mistake may be the password itself.
+const HIDDEN: &str = " (a relative path is not shown where there is no such file, since it may be the password itself; an \
+     absolute path is)";
 const RIGHT: &str = "name a file whose first line is the password";
 
 /// A file that was named.
@@ -31,7 +34,15 @@ impl PasswordFile {
     pub(crate) fn read(&self) -> Result<Password, String> {
         let read = self.bytes().map_err(|error| error.to_string());
         let line = read.and_then(|bytes| first_line(bytes).map_err(str::to_owned));
-        line.map(|line| Password::new(&line)).map_err(|why| format!("{}: {why}; {RIGHT}", self.shown()))
+        line.map(|line| Password::new(&line)).map_err(|why| {
+            let hidden = if self.is_told() { "" } else { HIDDEN };
+            format!("{}: {why}{hidden}; {RIGHT}", self.shown())
+        })
+    }
+
+    /// Whether its path may be told: it exists, or looks like a path.
+    fn is_told(&self) -> bool {
+        self.is_path || self.path.exists()
     }
 
     /// What says its length need not have it: a pipe, say.
@@ -42,7 +53,7 @@ impl PasswordFile {
     }
 
     fn shown(&self) -> String {
-        match self.is_path || self.path.exists() {
+        match self.is_told() {
             true => format!("{}: {}", self.by, self.path.display()),
             false => self.by.clone(),
         }

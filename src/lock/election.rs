@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 /// else can see who does and what it proclaimed.
 ///
 /// An election on `x` is the lock `x`: whoever leads holds that lock, and a lock and an election on
-/// one name exclude each other. What is promised of locks holds for leaders too.
+/// one name exclude each other. What is promised of locks holds for leaders too. Observers see who
+/// leads next, and not that a leader resigned.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///

@@ -1,17 +1,16 @@
 //! How a session acquires names, and what it says where others have them.
 
-use std::error::Error as StdError;
 use std::sync::Arc;
 
 use super::acquiring::Wanted;
 use super::asking::Turn;
 use super::session::Session;
 use super::sessions::Core;
-use crate::error::{Conflict, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::before;
 use crate::node::{Mode, Name};
-use crate::protocol::{Grant, Open, Patience, Who, holders};
-use crate::words::{left, listed};
+use crate::protocol::{Grant, Open, Patience, Who};
+use crate::words::listed;
 
 impl Session {
     /// Acquires those of `names` that it does not hold.
@@ -47,7 +46,9 @@ impl Session {
         let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false };
         let acquired = self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open));
         match acquired.await {
-            Err(error) if error.is_contended() || error.is_timeout() => Err(self.explained(names, error).await),
+            Err(error) if error.is_contended() || error.is_timeout() => {
+                Err(self.inner.explained(names, error, self.core.rules.round_timeout).await)
+            }
             acquired => acquired,
         }
     }
@@ -64,23 +65,6 @@ impl Session {
         Ok(())
     }
 
-    /// The same error with what is held, and by whom.
-    async fn explained(&self, names: &Arc<[Name]>, error: Error) -> Error {
-        let voters = &self.inner.leases.voters;
-        let conflicts = holders(voters, names, self.core.rules.round_timeout).await;
-        if conflicts.is_empty() {
-            return error;
-        }
-        let error = with_more(error, &told(&conflicts));
-        let given = conflicts.into_iter().filter_map(|conflict| self.as_given(conflict));
-        error.with_conflicts(given.collect())
-    }
-
-    /// The same with the name as callers give it.
-    fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
-        Some(Conflict { name: self.inner.settings.told(&conflict.name)?, ..conflict })
-    }
-
     fn ended(&self) -> Error {
         if self.inner.shut.is_cancelled() { Error::closed() } else { self.core.locks.lost_error() }
     }
@@ -89,30 +73,4 @@ impl Session {
 /// Another caller of the session was first.
 fn outwaited(names: &[Name], kind: ErrorKind) -> Error {
     Error::new(kind, format!("another caller of this session is acquiring {}", listed(names)))
-}
-
-/// The same error, of which the message says more.
-fn with_more(error: Error, more: &str) -> Error {
-    let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
-    // Nodes are told behind the message, and once.
-    let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
-    // What is below it is found by it.
-    let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
-    Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
-}
-
-/// How many conflicts a message names.
-const TOLD: usize = 3;
-
-fn told(conflicts: &[Conflict]) -> String {
-    let one = |conflict: &Conflict| {
-        let Conflict { name, holder, left: lasts, .. } = conflict;
-        let lasts = lasts.map_or_else(String::new, |lasts| format!(" for {} still", left(lasts)));
-        format!("{name:?} is held by {holder}{lasts}")
-    };
-    let first = conflicts.iter().take(TOLD).map(one).collect::<Vec<_>>().join(", ");
-    match conflicts.len().saturating_sub(TOLD) {
-        0 => first,
-        more => format!("{first}, and {more} more are held"),
-    }
 }

@@ -4,6 +4,7 @@ mod acquiring;
 mod asking;
 mod builder;
 mod configured;
+mod conflicts;
 mod election;
 mod held_names;
 mod injected;

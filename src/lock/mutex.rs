@@ -38,6 +38,9 @@ pub struct QuorumLock {
 /// The longest period of a [`Once`](crate::Once): 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
+/// How long to wait for nodes to say which of several names are held.
+const EXPLAINING: Duration = Duration::from_millis(500);
+
 /// The longest note of a holder, in bytes.
 pub const MAX_NOTE: usize = 256;
 
@@ -160,7 +163,8 @@ impl QuorumLock {
     /// `timeout` of zero makes one try, and `Duration::MAX` waits for ever. One round of votes is
     /// always made whole once it is this caller's turn in this process, so a call may take up to
     /// the round timeout where `timeout` is shorter; and up to 500 ms more where it is in vain and
-    /// the holder has a [note](Self::describe).
+    /// the holder has a [note](Self::describe), or there are several names: then the error
+    /// [names those that are held](Error::conflicts).
     ///
     /// # Errors
     /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
@@ -188,9 +192,21 @@ impl QuorumLock {
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
         match self.acquired(Patience::Until(self.inner.host.now() + timeout)).await {
+            Err(error) if error.is_timeout() => Err(self.explained(error).await),
             Err(error) if error.holder().is_some() => Err(self.with_words(error).await),
             acquired => acquired,
         }
+    }
+
+    /// An error, with which of several names are held, and what the holder says of itself.
+    async fn explained(&self, error: Error) -> Error {
+        let error = match &self.names {
+            Ok(names) if names.len() > 1 => {
+                self.inner.explained(names, error, self.rules.round_timeout.min(EXPLAINING)).await
+            }
+            _ => error,
+        };
+        self.with_words(error).await
     }
 
     /// An error, with what the holder says of itself where a node tells it in time.

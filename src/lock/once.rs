@@ -11,6 +11,7 @@ use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::sleep_until;
 use crate::lease::{Lease, LockGuard, Released};
+use crate::node::{Mark, Name};
 use crate::protocol::{Inspected, Survey};
 
 /// Something to be done once in each period, by whoever of many comes first: a report, a clean-up,
@@ -29,7 +30,8 @@ use crate::protocol::{Inspected, Survey};
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did it, and for how long
 /// still nobody else does. Work that takes longer than the period keeps others out until it is done.
 ///
-/// A lock of the same name waits for the period's end, so use a name of its own.
+/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim is refused with
+/// `Config`; and a lock on the name waits for the period's end.
 /// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
 /// over; [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
 ///
@@ -106,8 +108,8 @@ impl Once {
     /// # Errors
     /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one
     /// by then: the work may not have been done. `Unavailable` if too few nodes could vote, so that
-    /// nobody can tell; `Config` for a bad name or period, or outside of a Tokio runtime; `Closed`
-    /// after a shutdown.
+    /// nobody can tell; `Config` for a bad name or period, where the name is held as a lock, or
+    /// outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: what was granted is given back in the background, and the period has not begun.
@@ -119,8 +121,8 @@ impl Once {
             if let Some(guard) = self.lock.try_acquire().await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            if self.is_had().await? {
-                return Ok(None);
+            if let Some(holder) = self.holder().await? {
+                return used(&name, &holder).map(|()| None);
             }
             let now = inner.host.now();
             if now >= *end.get_or_insert(now + rules.round_timeout * 2) {
@@ -136,12 +138,12 @@ impl Once {
         Err(Error::new(ErrorKind::Contended, message))
     }
 
-    /// Whether a quorum says who has it, or had it in this period.
-    async fn is_had(&self) -> Result<bool> {
+    /// Whom a quorum names: who has it, had it in this period, or holds a lock on its name.
+    async fn holder(&self) -> Result<Option<String>> {
         let (inner, name) = self.lock.first()?;
         let voters = &inner.leases.voters;
         let survey = Survey::of(voters, &name, self.lock.rules().round_timeout).await;
-        Ok(Inspected::new(voters, &survey).holder().is_some())
+        Ok(Inspected::new(voters, &survey).holder().map(str::to_owned))
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
@@ -222,6 +224,17 @@ impl Once {
                 Err(error)
             }
         }
+    }
+}
+
+/// Whether who holds the name has done it, or does it: a lock on that name says nothing of it.
+fn used(name: &Name, holder: &str) -> Result<()> {
+    match Mark::of(holder) {
+        Mark::Once => Ok(()),
+        _ => Err(Error::config(format!(
+            "{name:?} is held as a lock by {holder}, so nobody can tell whether it was done in this period; use another \
+             name for what is done once in a period, or for the lock"
+        ))),
     }
 }
 

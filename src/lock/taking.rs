@@ -43,6 +43,10 @@ impl Taking<'_> {
             return Ok(Some(holding));
         }
         let Some((gate, free)) = self.look().await else { return Ok(None) };
+        // Where a caller of this process holds it as a lock, no node was asked before.
+        if gate.locked {
+            return Err(Error::config(Who::Seated(self.gate()).misuse(&self.pool.gate, 0)));
+        }
         if gate.held.is_some() || gate.wanted || free.len() < self.many {
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use super::who::Who;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
 use crate::node::{Mode, Name, Outcome, Reply, Stance};
@@ -382,8 +382,20 @@ impl Claimant<'_> {
             }
             Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, "a quorum is out of reach"),
         };
-        let error = self.error(kind, why, patience);
-        error.with_nodes(defeat.reports(self.voters)).with_source(defeat.source()).with_holder(defeat.holder())
+        let reports = defeat.reports(self.voters);
+        let advice = if kind == ErrorKind::Unavailable { self.advice(&reports) } else { "" };
+        let error = self.error_with(kind, why, patience, advice);
+        error.with_nodes(reports).with_source(defeat.source()).with_holder(defeat.holder())
+    }
+
+    /// What to do where a quorum is only out of reach since nodes are quarantined.
+    fn advice(&self, reports: &[NodeReport]) -> &'static str {
+        let waits = reports.iter().filter(|report| report.cause == NodeCause::Quarantined).count();
+        if waits < self.voters.size.blocking() as usize {
+            return "";
+        }
+        "; this ends by itself: wait until the quarantines end, or with a timeout above that (for test servers that have \
+         just started, and only for those, max_ttl 0 switches quarantines off)"
     }
 
     /// What is wrong where so many nodes say that others use a name in another way that no quorum is
@@ -400,10 +412,15 @@ impl Claimant<'_> {
     }
 
     fn error(&self, kind: ErrorKind, why: &str, patience: Patience) -> Error {
+        self.error_with(kind, why, patience, "")
+    }
+
+    fn error_with(&self, kind: ErrorKind, why: &str, patience: Patience, advice: &str) -> Error {
         let (size, names, bound) = (self.voters.size, listed(self.names), self.bound(patience));
+        let (quorum, nodes) = (size.quorum(), size.nodes());
         Error::new(
             kind,
-            format!("cannot acquire {names}: {why}{bound}, and {} of {} nodes must agree", size.quorum(), size.nodes()),
+            format!("cannot acquire {names}: {why}{bound}, and {quorum} of {nodes} nodes must agree{advice}"),
         )
     }
 

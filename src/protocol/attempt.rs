@@ -17,7 +17,7 @@ use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Mode, Name, Operation, Release, Stance};
+use crate::node::{Claim, Mark, Mode, Name, Operation, Release, Stance};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
@@ -33,7 +33,7 @@ pub(super) struct Attempt<'a> {
     count: u32,
     acquisition: String,
     number: u64,
-    may_have_note: bool,
+    mark: Mark,
     /// What was asked under the present owner, and what follows from the answers.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
     owner: Arc<str>,
@@ -68,17 +68,22 @@ impl<'a> Attempt<'a> {
         may_have_note: bool,
     ) -> Self {
         let (acquisition, number) = who.acquisition(voters);
-        let Rules { validity, min_validity, .. } = *limits;
+        let Rules { validity, min_validity, period, .. } = *limits;
+        let mark = match period {
+            Some(_) => Mark::Once,
+            None if may_have_note => Mark::Note,
+            None => Mark::Plain,
+        };
         Self {
             voters,
             names,
             limits,
             mode: who.mode(),
             count: who.count(),
-            owner: Operation::round_owner(&acquisition, 0, may_have_note),
+            owner: Operation::round_owner(&acquisition, 0, mark),
             acquisition,
             number,
-            may_have_note,
+            mark,
             lasts: None,
             rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             last: None,
@@ -281,7 +286,7 @@ impl<'a> Attempt<'a> {
         let highest = self.rules.highest();
         self.rules.give_up();
         let round = self.rules.round();
-        (self.owner, self.lasts) = (Operation::round_owner(&self.acquisition, round, self.may_have_note), None);
+        (self.owner, self.lasts) = (Operation::round_owner(&self.acquisition, round, self.mark), None);
         // What a node pushes from here on is given back by whoever hears it.
         let turned = |listening: &Listening| listening.turn_to(self.owner.clone(), last.handover);
         let handed = self.listening.as_ref().map(turned).unwrap_or_default();

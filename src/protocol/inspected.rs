@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inspect::Survey;
 use super::voters::Voters;
-use crate::node::{Description, Inspection, Operation};
+use crate::node::{Description, Inspection, Mark, Operation};
 use crate::rules::NodeSet;
 
 /// What each node says of a name.
@@ -46,6 +46,13 @@ impl Inspected {
         self.holder().filter(|holder| Operation::is_shared(holder))?;
         let reading = |said: &&Inspection| said.holder.as_deref().is_some_and(Operation::is_shared);
         self.said().filter(reading).map(|said| said.count).max()
+    }
+
+    /// Whether it is held for a period in which something is done [once](crate::Once): it was done, or
+    /// is being done. The name is held until the period is over.
+    #[must_use]
+    pub fn is_once(&self) -> bool {
+        self.holder().is_some_and(|holder| Mark::of(holder) == Mark::Once)
     }
 
     /// Where it is the name of a [semaphore](crate::Quorum::semaphore), how many permits that has, as

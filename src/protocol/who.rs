@@ -35,7 +35,7 @@ impl Who<'_> {
 
     /// What is wrong where nodes say that `name` is the gate of a semaphore with so many permits, or
     /// with 0 that it is held as a lock.
-    pub(super) fn misuse(self, name: &Name, permits: u32) -> String {
+    pub(crate) fn misuse(self, name: &Name, permits: u32) -> String {
         match self {
             Self::Seated(_) if permits == 0 => {
                 format!("{name:?} is held as a lock; use another name for the semaphore, or for the lock")

@@ -116,6 +116,15 @@ async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
 }
 
 #[tokio::test]
+async fn what_no_node_told_is_told_as_not_known() {
+    let clinic = Clinic::open(3).await;
+    let urls: Vec<_> = clinic.urls().iter().map(|url| url.replace(":pw@", ":secretive@")).collect();
+    let object = finds(doctor(&urls).args(["--connect-timeout", "1s"]), 2, &["no-quorum", "password"]);
+    let members = finding(&object, "members");
+    assert!(members["level"] == "cannot tell" && members["what"].as_str().unwrap().contains("0 of 3"), "{object:#}");
+}
+
+#[tokio::test]
 async fn fault_6_a_missing_right_is_named_command_by_command() {
     let clinic = Clinic::open(3).await;
     for (rights, missing) in [

@@ -51,6 +51,30 @@ async fn what_failed_may_be_tried_again_by_another() {
 }
 
 #[tokio::test]
+async fn what_is_held_as_a_lock_is_not_said_to_be_done() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let began = folder.path().join("began");
+    let _holder =
+        Background::start(&mut run(&servers, &["report"], &format!("touch {}; exec sleep 1000", began.display())));
+    until("it is held", || began.exists());
+    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo done"));
+    assert!(code == 64 && out.is_empty() && err.contains("\"report\" is held as a lock"), "{code}: {out}{err}");
+}
+
+#[tokio::test]
+async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
+    let servers = servers(3).await;
+    assert_eq!(done(&mut run(&servers, &HOURLY, "true")).0, 0);
+    let (_, out, _) = done(over(&servers).args(["status", "report"]));
+    assert!(out.contains("done once in a period: it was done, or is being done"), "{out}");
+    let (code, out, err) = done(over(&servers).args(["release", "report", "--force", "--yes"]));
+    assert!(code == 0 && out.contains("not free") && out.contains("--now frees it at once"), "{code}: {out}{err}");
+    let (code, out, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
+    assert!(code == 0 && out.contains("\"report\" released"), "{code}: {out}{err}");
+    assert_eq!(done(&mut run(&servers, &HOURLY, "echo again")).1, "again\n");
+}
+
+#[tokio::test]
 async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let ended = folder.path().join("ended");

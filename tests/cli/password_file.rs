@@ -6,7 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::secrets::{ENCODED, PASSWORD, guarded, silent};
-use super::{bare, done};
+use super::{Background, bare, done};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -73,6 +73,31 @@ async fn the_environment_or_the_configuration_names_it_too() {
     command.env("QUORUMLOCK_PASSWORD_FILE", &wrong).arg("--password-file").arg(&file);
     assert_eq!(silent(&mut command).0, 0);
     assert_eq!(silent(command.env("QUORUMLOCK_PASSWORD_FILE", "")).0, 0);
+}
+
+/// Who waits for nodes that refuse the login waits in vain.
+#[tokio::test]
+async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give() {
+    let (mut servers, (_folder, wrong)) = (guarded().await, said("wr0ng"));
+    let run = |servers: &[Server], options: &[&str]| {
+        let mut command = bare();
+        command.env("QUORUMLOCK_NODES", urls(servers)).args(["run", "job"]).args(options).args(["--", "true"]);
+        Background::start(&mut command).done()
+    };
+    let wrong = ["--timeout", "1h", "--password-file", wrong.to_str().unwrap()];
+    for (options, why) in [(&wrong[..2], "it needs a password"), (&wrong[..], "WRONGPASS")] {
+        let (code, _, err) = run(&servers, options);
+        assert!(code == 69 && err.contains("all 3 nodes refuse the login") && err.contains(why), "{code}: {err}");
+        assert!(
+            err.contains("--password-file FILE") && !err.contains("waits longer") && !err.contains("wr0ng"),
+            "{err}"
+        );
+    }
+    // Another one may come back: it is waited for, and that is not said to help.
+    servers[2].kill();
+    let (code, _, err) = run(&servers, &["--timeout", "300ms"]);
+    assert!(code == 69 && err.contains("no quorum within 300 ms"), "{code}: {err}");
+    assert!(err.contains("--password-file FILE") && !err.contains("waits longer"), "{err}");
 }
 
 #[tokio::test]
@@ -200,6 +225,7 @@ fn a_password_in_the_place_of_a_file_is_not_told() {
         let nodes = ["status", "-v", "--nodes", "redis://127.0.0.1:1"];
         let (code, said) = silent(bare().args(nodes).env("QUORUMLOCK_PASSWORD_FILE", password));
         assert!(code == 64 && said.contains("QUORUMLOCK_PASSWORD_FILE: No such file"), "{said}");
+        assert!(said.contains("a relative path is not shown"), "{said}");
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("nodes.toml");
         std::fs::write(&config, format!("password_file = '{password}'\n")).unwrap();

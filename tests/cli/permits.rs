@@ -29,6 +29,18 @@ async fn so_many_commands_run_together_and_no_more() {
     assert!(code == 64 && err.contains("is used as a semaphore of 2 permits"), "{code}: {err}");
     let (code, out, _) = done(over(&servers).args(["status", "pool"]));
     assert!(code == 0 && out.contains("semaphore of 2 permits") && out.contains("pool/0 to pool/1"), "{out}");
+    assert!(out.contains("2 are held\npool/0 is held by") && out.contains("\npool/1 is held by"), "{out}");
+    assert!(!out.contains("pool is free"), "{out}");
+    let (_, out, _) = done(over(&servers).args(["status", "pool", "--json"]));
+    let seen: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&seen["held"], &seen["permits"]), (&true.into(), &2.into()), "{seen}");
+    let names: Vec<_> = seen["permits_held"].as_array().unwrap().iter().map(|permit| &permit["name"]).collect();
+    assert_eq!(names, ["pool/0", "pool/1"]);
+    for yes in [&["--force"][..], &["--force", "--yes"], &["--force", "--now", "--yes"]] {
+        let (code, out, err) = done(over(&servers).args(["release", "pool"]).args(yes));
+        assert!(code == 64 && out.is_empty() && err.contains("\"pool/1\" is held by"), "{code}: {out}{err}");
+        assert!(err.contains("`quorumlock release pool/0 --force`. Nothing was released"), "{err}");
+    }
     let waits = Background::start(&mut run(&servers, &options, "echo $QUORUMLOCK_NAME", folder.path()));
     std::fs::write(folder.path().join("go"), "").unwrap();
     for one in both {
@@ -36,6 +48,10 @@ async fn so_many_commands_run_together_and_no_more() {
     }
     let (code, out, err) = waits.done();
     assert_eq!((code, out.as_str()), (0, "pool\n"), "{err}");
+    let (code, out, err) = done(over(&servers).args(["release", "pool", "--force"]));
+    assert!(code == 0 && out.contains("\"pool\" is free"), "{code}: {out}{err}");
+    let (_, out, _) = done(over(&servers).args(["status", "pool"]));
+    assert!(out.contains("pool is free") && out.contains("0 are held"), "{out}");
 }
 
 #[tokio::test]

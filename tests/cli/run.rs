@@ -44,6 +44,18 @@ async fn several_names_are_held_all_or_none() {
 }
 
 #[tokio::test]
+async fn which_of_several_names_are_held_is_told() {
+    let servers = servers(3).await;
+    servers.iter().for_each(|server| server.take("h1", "somebody"));
+    for wait in [&["-n"][..], &["--timeout", "3s"]] {
+        let mut command = over(&servers);
+        let (code, _, err) = done(command.args(["run", "h0", "h1", "h2"]).args(wait).args(["--", "true"]));
+        assert!(code == 75 && err.contains("\"h1\" is held by somebody"), "{code}: {err}");
+        assert!(!err.contains("\"h0\" is held") && !err.contains("\"h2\" is held"), "{err}");
+    }
+}
+
+#[tokio::test]
 async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
     let nobody = ["--nodes", "redis://127.0.0.1:1", "--timeout", "1h"];
     let many: Vec<_> = (0..1_001).map(|number| number.to_string()).collect();
@@ -178,6 +190,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     let told =
         format!("waiting for \"job\", for 3 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
     assert!(err.contains(&told), "{err}");
+    assert!(err.contains("wait until the quarantines end"), "{err}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Background, done, line_of, over, run};
 use crate::common::proxy::{Proxy, Way};
+use crate::common::server::Server;
 use crate::common::servers;
 
 fn json(command: &mut std::process::Command) -> (i32, Value) {
@@ -50,6 +51,40 @@ async fn it_works_when_a_majority_is_down_and_is_69() {
     let (code, seen) = json(over(&servers).args(["status", "job", "--json", "--connect-timeout", "300ms"]));
     assert_eq!((code, &seen["quorum_votes"], &seen["agreed"]), (69, &false.into(), &false.into()));
     assert_eq!(seen["nodes"][0]["state"], "up");
+    let (_, out, _) = done(over(&servers).args(["status", "--connect-timeout", "300ms"]));
+    assert!(out.contains("nobody knows which clients use these nodes: 1 of 3 told it"), "{out}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_did() {
+    let mut servers = servers(3).await;
+    servers[1..].iter_mut().for_each(Server::kill);
+    for words in [&["--wait", "2s"][..], &["--wait", "2s", "--json"]] {
+        let (code, out, err) = done(over(&servers).arg("status").args(words));
+        assert!(code == 69 && err.contains("no quorum of nodes voted within 2 s"), "{code}: {out}{err}");
+        assert!(out.contains("1 of 3 nodes vote") || out.contains("\"votes\":1"), "it shows them all the same: {out}");
+    }
+    let mut command = over(&servers);
+    let mut waits = Background::start(command.args(["status", "job", "--wait", "1h"]));
+    super::until("it waits", || {
+        // Who only looks is not enrolled; the server knows of its connections.
+        servers[0].command(&["CLIENT", "LIST"]).lines().count() > 1
+    });
+    assert!(waits.child().try_wait().unwrap().is_none());
+    servers[1].restart().await;
+    let (code, out, err) = waits.done();
+    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2") && out.contains("job is free"), "{out}{err}");
+    let (code, _, err) = done(over(&servers).args(["status", "--wait", "--all"]));
+    assert!(code == 64 && err.contains("cannot be used with"), "{code}: {err}");
+}
+
+#[tokio::test]
+async fn whoever_waits_does_so_until_quarantines_have_ended() {
+    let servers = servers(3).await;
+    let (code, out, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "4s").args(["status", "--wait"]));
+    assert!(code == 0 && out.contains("nodes vote; a quorum is 2"), "{code}: {out}{err}");
+    let (code, out, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").args(["status", "--wait", "100ms"]));
+    assert!(code == 69 && out.contains("0 of 3 nodes vote") && err.contains("within 100 ms"), "{code}: {out}{err}");
 }
 
 #[tokio::test]

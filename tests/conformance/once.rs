@@ -267,6 +267,26 @@ async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl
     assert!(!is_done(&client.once("a", HOUR)).await);
 }
 
+/// Nobody has done it, so it is not said to be done.
+async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
+    let (one, two) = (client(&world).await, client(&world).await);
+    let held = one.lock("a").describe("a deploy").acquire(SECOND).await.unwrap();
+    let read = one.rw_lock("b").read(SECOND).await.unwrap();
+    for (client, name) in [(&one, "a"), (&two, "a"), (&one, "b"), (&two, "b")] {
+        let error = client.once(name, HOUR).claim().await.unwrap_err();
+        let told = format!("{name:?} is held as a lock");
+        assert!(error.is_config() && error.to_string().contains(&told), "{error}");
+    }
+    held.release().await.unwrap();
+    read.release().await.unwrap();
+    world.freed("a").await;
+    let permit = two.once("a", HOUR).describe("invoices").claim().await.unwrap().unwrap();
+    assert!(is_done(&one.once("a", HOUR)).await, "with a note too");
+    drop(permit);
+    // A lock waits for the period's end.
+    assert!(one.lock("a").try_acquire().await.unwrap().is_none());
+}
+
 async fn nobody_can_tell_where_no_quorum_answers(world: impl World) {
     let client = client(&world).await;
     (0..2).for_each(|node| world.hang(node));
@@ -293,5 +313,6 @@ both! {
         a_claim_is_one_call_a_node_and_its_end_none,
         a_bad_period_or_name_is_refused_and_no_node_is_asked,
         whoever_is_forced_out_makes_room_for_the_next_in_the_period,
+        what_is_held_as_a_lock_is_not_said_to_be_done,
         nobody_can_tell_where_no_quorum_answers;
 }

@@ -56,6 +56,9 @@ async fn a_name_is_used_as_a_lock_or_as_a_semaphore(world: impl World) {
     for error in [semaphore.try_acquire(1).await.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     }
+    // Also where the lock is held by this client itself, which then asks no node for the name.
+    let error = client.semaphore("it", 3).try_acquire(1).await.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     assert!(lock.is_held());
     lock.release().await.unwrap();
     let guard = one(&semaphore).await;

@@ -24,6 +24,9 @@ async fn a_set_is_held_as_a_whole_or_not_at_all(world: impl World) {
     assert!(client.lock_all(["a", "b"]).try_acquire().await.unwrap().is_none());
     let error = client.lock_all(["a", "b"]).acquire(100 * MS).await.unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("\"a\", \"b\""), "{error}");
+    // It tells which is held, and by whom.
+    let held: Vec<_> = error.conflicts().iter().map(|held| (&*held.name, held.left.is_some())).collect();
+    assert!(held == [("b", true)] && error.to_string().contains("; \"b\" is held by "), "{error}");
     eventually("a is free", async || is_free(&other, "a").await).await;
     guard.release().await.unwrap();
     let set = client.lock_all(["a", "b"]).acquire(SECOND).await.unwrap();

@@ -16,8 +16,10 @@ use crate::route::Route;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
-Exit codes: 1 a check failed, nodes differ or you did not say yes, 64 usage or settings, 69 no quorum of nodes can vote,
-70 internal error, 75 not acquired in time (or what run -E says), 76 the lock was lost.
+Exit codes: that of CMD (128 + n if signal n ended it), 1 a check failed, nodes differ or you did not say
+yes, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error, 75 not acquired in time (or
+what run -E says), 76 the lock was lost, 126 CMD cannot be run, 127 CMD was not found. Of doctor: 1
+warnings, 2 unsafe.
 Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES, else from QUORUMLOCK_CONFIG.
 Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
@@ -150,11 +152,13 @@ pub(crate) struct Run {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for the lock, connecting included; 0 makes one try [default: 10s, or
+    /// How long to wait for nodes and lock together; with 0 it makes one try, once a quorum of nodes
+    /// is there, for which it waits as --connect-timeout says: 10s [default: 10s, or
     /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
-    /// Does not wait while somebody else holds the lock: the same as --timeout 0
+    /// Does not wait while somebody else holds the lock: the same as --timeout 0. Nodes are waited
+    /// for all the same, for --connect-timeout
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
     /// The exit code where somebody else holds the lock, at once or until the timeout: 0 to 255
@@ -172,13 +176,15 @@ pub(crate) struct Run {
     /// Holds the name as a reader: with others that do, and with no command that holds it otherwise
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
-    /// Takes one of K permits of the name: so many commands run together at most. All clients say the
-    /// same K
+    /// Takes one of K permits of the name, which are the names NAME/0, NAME/1 and so on: so many
+    /// commands run together at most. Let all clients say the same K. The largest counts, and who says
+    /// less is refused, until nobody has used the semaphore for two minutes
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
     /// Runs CMD if nobody has run it under this name for so long (an hourly job: 55m): of many hosts
     /// that start it, the first does, and the others exit with 0, or what -E says. If CMD fails,
-    /// another may try
+    /// another may try; if `run` is killed (SIGKILL), the period is used up. Servers that restart
+    /// empty forget it: let them persist. Use a name that is not locked otherwise
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["permits", "shared", "unfair"])]
     pub(crate) once_per: Option<Duration>,
     /// Keeps the lock for so long after CMD ended, whatever it came to. A signal ends that
@@ -208,7 +214,8 @@ pub(crate) struct Run {
 #[derive(Args)]
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: whoever leads holds the lock on it")),
-    mut_arg("command", |command| command.index(2)),
+    mut_arg("command", |command| command.index(2).help("The command. It gets QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
+    mut_arg("conflict_exit_code", |code| code.help("The exit code where somebody else leads, at once or until the timeout: 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
     mut_arg("shared", |shared| shared.hide(true)),
     mut_arg("permits", |permits| permits.hide(true)),
@@ -231,6 +238,11 @@ pub(crate) struct Status {
     /// thousand at a time
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
+    /// Waits until a quorum of nodes votes, as after a start of all servers, and then shows their
+    /// state; 69 if none does within TIME [default: 90s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "90s", conflicts_with = "all",
+        value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
     /// How many names --all shows at most
     #[arg(long, value_name = "N", default_value_t = 1_000, requires = "all")]
     pub(crate) limit: usize,
@@ -302,7 +314,7 @@ pub(crate) struct Retire {
 
 #[derive(Args)]
 pub(crate) struct Release {
-    /// The lock's name
+    /// The lock's name; of a semaphore that of a permit, such as NAME/0
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
@@ -311,7 +323,7 @@ pub(crate) struct Release {
     #[arg(long)]
     pub(crate) force: bool,
     /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has
-    /// gone
+    /// gone, as it has of what was done once (run --once-per), which --force alone does not free
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
     /// Does not ask, and takes it from whoever holds it. Without a terminal it is needed where

@@ -85,6 +85,15 @@ fn node_by_node(error: &Error) -> String {
     format!("{message}\n  {}", explained_once(said).join("\n  "))
 }
 
+/// How servers refuse a password, and a connection that gave none.
+const REFUSED: [&str; 5] =
+    ["WRONGPASS", "NOAUTH", "it needs a password", "invalid password", "without any password configured"];
+
+/// Whether that is why a node cannot be used.
+pub(crate) fn refuses_login(why: &str) -> bool {
+    REFUSED.iter().any(|sign| why.contains(sign))
+}
+
 /// What each node said, on lines of their own below a message.
 pub(crate) fn below(message: &str, nodes: &[NodeReport]) -> String {
     let said = nodes.iter().map(|report| format!("\n  {}: {}", report.node, report.said));

@@ -14,6 +14,7 @@ mod addresses;
 mod bench;
 mod cli;
 mod config;
+mod connecting;
 mod counters;
 mod crew;
 mod demo;

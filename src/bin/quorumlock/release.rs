@@ -12,7 +12,7 @@ use crate::duration::left;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::Settings;
-use crate::status::{held_by, milliseconds, named};
+use crate::status::{Permits, held_by, milliseconds, named};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -25,20 +25,39 @@ pub(crate) async fn release(args: Release) -> Outcome {
     }
     let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await;
     let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
+    let seen = quorum.inspect(&args.name).await?;
+    let once = seen.is_once();
+    no_semaphore(&args.name, &quorum, &seen).await?;
     if !args.yes
-        && let ControlFlow::Break(code) = asked(&args, &quorum).await?
+        && let ControlFlow::Break(code) = asked(&args, &quorum, seen).await?
     {
         return Ok(code);
     }
     let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
-    told(&args, &taken)?;
+    told(&args, &taken, once)?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Nobody holds the name of a semaphore for long: what is held of it are its permits.
+async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(), Failure> {
+    if !named(seen).is_empty() {
+        return Ok(());
+    }
+    match Permits::look(quorum, name, seen).await? {
+        Some(permits) if !permits.held.is_empty() => Err(Failure::usage(format!(
+            "{name:?} is a semaphore of {} permits: {}; name the permit to take away, as in `quorumlock release {} \
+             --force`. Nothing was released",
+            permits.count,
+            permits.told(),
+            permits.held[0].0.escape_debug()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Asks about all whom nodes name, until the answer is about those that they still do.
-async fn asked(args: &Release, quorum: &Quorum) -> Result<ControlFlow<ExitCode>, Failure> {
-    let mut before = quorum.inspect(&args.name).await?;
+async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
             return free(args, &before).map(ControlFlow::Break);
@@ -101,7 +120,7 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
     Ok(taken)
 }
 
-fn told(args: &Release, taken: &Taken) -> Result<(), Failure> {
+fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
     let Taken { from, left, fence, .. } = taken;
     let text = if args.json {
         let (was_held, wait) = (left.is_some(), left.map(milliseconds));
@@ -109,13 +128,19 @@ fn told(args: &Release, taken: &Taken) -> Result<(), Failure> {
             .to_string()
     } else {
         let losers = if from.is_empty() { String::new() } else { format!("; it is taken from {}", from.join(" and ")) };
-        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left))
+        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left, once))
     };
     Ok(output::say(&text)?)
 }
 
-fn what(taken: Option<Duration>) -> String {
+fn what(taken: Option<Duration>, once: bool) -> String {
     match taken {
+        // What was done once is held though its holder may have ended.
+        Some(time) if once && !time.is_zero() => format!(
+            "revoked, and not free: it was done in this period, or is being done, and nobody does it again for up to {}; \
+             --now frees it at once",
+            left(time)
+        ),
         None => "was free".to_owned(),
         Some(Duration::ZERO) => "released".to_owned(),
         Some(time) => format!("revoked: it is free once its holder lets go, within {}", left(time)),

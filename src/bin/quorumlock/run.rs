@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::cli::{Elect, Run};
+use crate::connecting::a_quorum;
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
@@ -23,8 +24,6 @@ use crate::words::listed;
 
 /// Linux takes 128 KiB for a variable with its name.
 const LONGEST_NAMES: usize = 130_000;
-/// What a first client waits for a silent node, and what a connection takes.
-const SILENT: Duration = Duration::from_secs(6);
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and
@@ -113,11 +112,9 @@ async fn with_a_quorum(
     // With less it would be stopped at once.
     let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     fit_into_a_variable(&args.names)?;
-    let connecting = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, &quorum) });
-    match unless_told(signals, connecting).await {
-        Ok(ready) => {
-            ready.map_err(|error| no_quorum(error, &quorum, patience, wait.option(settings.connect_timeout)))?;
-        }
+    let option = wait.option(settings.connect_timeout);
+    match unless_told(signals, a_quorum(&quorum, patience, option)).await {
+        Ok(ready) => ready?,
         Err(signal) => return Ok(process::ended_by(signal)),
     }
     let outcome = under_lock(args, wait, (&quorum, &wanted), grace, signals).await;
@@ -133,30 +130,6 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
         false => Err(Failure::usage(format!(
             "the names have {bytes} bytes together, and CMD can be told {LONGEST_NAMES}; use shorter ones, or the library"
         ))),
-    }
-}
-
-/// Which nodes a quorum lacks.
-fn waits_for_nodes(patience: Duration, quorum: &Quorum) -> String {
-    let nodes = quorum.nodes();
-    let lacking = output::explained_once(nodes.iter().filter(|node| !node.state.is_admitted()).map(told)).join("; ");
-    format!("waiting for a quorum of nodes, for {} at most; {lacking}", exact(patience))
-}
-
-/// Why it could not begin, and what waits longer. Who is unlisted says itself what to wait for.
-fn no_quorum(error: Error, quorum: &Quorum, patience: Duration, option: &str) -> Failure {
-    let nodes = quorum.nodes();
-    let count = |is: fn(&NodeState) -> bool| nodes.iter().filter(|node| is(&node.state)).count();
-    let waiting = count(|state| matches!(state, NodeState::Waiting { .. }));
-    let waits = waiting > 0 && 2 * (waiting + count(NodeState::is_admitted)) > nodes.len();
-    let longer = error.is_unavailable() && count(|state| matches!(state, NodeState::Unlisted { .. })) == 0;
-    let failure = Failure::from(error);
-    if waits && patience < SILENT {
-        failure.and(&format!("{option} above {} waits long enough for that; each try waits anew", exact(SILENT)))
-    } else if waits || longer {
-        failure.and(&format!("{option} waits longer for nodes"))
-    } else {
-        failure
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a node can be asked.
 
 mod bodies;
+mod mark;
 mod mode;
 mod name;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod verb;
 use std::sync::Arc;
 
 pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach, Watch};
+pub use mark::Mark;
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
@@ -147,18 +149,17 @@ impl Operation {
         }
     }
 
-    /// The owner of an acquisition's round: `{acquisition}.{round}`. The round has one zero more in
-    /// front where the owner `may_have_note`.
+    /// The owner of an acquisition's round: `{acquisition}.{round}`, with the zeros of its mark in
+    /// front of the round.
     #[must_use]
-    pub fn round_owner(acquisition: &str, round: u32, may_have_note: bool) -> Arc<str> {
-        format!("{acquisition}.{}{round}", if may_have_note { "0" } else { "" }).into()
+    pub fn round_owner(acquisition: &str, round: u32, mark: Mark) -> Arc<str> {
+        format!("{acquisition}.{}{round}", mark.zeros()).into()
     }
 
     /// Whether the owner of a round may have a note: of others nodes look for none.
     #[must_use]
     pub fn may_have_note(owner: &str) -> bool {
-        let round = owner.rsplit_once('.').map_or("", |(_, round)| round);
-        round.len() > 1 && round.starts_with('0') && round.bytes().all(|byte| byte.is_ascii_digit())
+        Mark::of(owner) != Mark::Plain
     }
 
     /// Whether an owner, or its acquisition, is a reader: the number of the acquisition is behind an
@@ -229,18 +230,6 @@ mod tests {
             ("owner", "owner"),
         ] {
             assert_eq!(Operation::acquisition(owner), acquisition);
-        }
-    }
-
-    #[test]
-    fn an_owner_tells_whether_it_may_have_a_note_and_its_acquisition_all_the_same() {
-        for round in [0, 1, 10, 123] {
-            let [with, without] = [true, false].map(|note| Operation::round_owner("host.0/1/uuid/7", round, note));
-            assert!(Operation::may_have_note(&with) && !Operation::may_have_note(&without), "{with} {without}");
-            assert_eq!([with, without].map(|owner| Operation::acquisition(&owner).to_owned()), ["host.0/1/uuid/7"; 2]);
-        }
-        for other in ["", "owner", "host.00/1/uuid/7", "owner.", "owner.0x"] {
-            assert!(!Operation::may_have_note(other), "{other}");
         }
     }
 }

@@ -20,13 +20,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorumlock::{NodeStatus, Quorum};
+use quorumlock::Quorum;
 
 use crate::cli::Doctor;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::{self, Settings};
-use crate::status::{MAX_TTL, PROBE, wait, waits};
+use crate::status::{MAX_TTL, PROBE, nodes, wait, waits};
 use domains::Domains;
 use exam::Exam;
 use rights::Names;
@@ -69,17 +69,6 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
         tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
     let inspected = quorum.inspect(PROBE).await?;
     Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, domains, times })
-}
-
-/// The nodes with their rosters. Those that are far away may not have told them yet, and are asked.
-async fn nodes(quorum: &Quorum) -> Result<Vec<NodeStatus>, Failure> {
-    let mut nodes = quorum.nodes();
-    if nodes.iter().any(|node| node.run.is_some() && node.roster.is_none()) {
-        let members = quorum.members().await?;
-        let told = members.nodes.into_iter().map(|member| member.roster.ok());
-        nodes.iter_mut().zip(told).for_each(|(node, roster)| node.roster = node.roster.take().or(roster));
-    }
-    Ok(nodes)
 }
 
 /// Of `run`, with these settings and this environment.

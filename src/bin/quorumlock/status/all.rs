@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::{HeldNames, Inspected, Inspection, Quorum};
+use quorumlock::{HeldNames, Inspected, Quorum};
 use serde_json::{Value, json};
 
-use super::{cut, dash, describe, milliseconds, named, said, shortened_to, shown};
+use super::{cut, dash, describe, left, milliseconds, named, shortened_to, shown};
 use crate::duration::show;
 use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output::{self, yellow};
@@ -85,11 +85,6 @@ fn row(name: &str, inspected: &Inspected) -> Vec<String> {
         super::waiting(inspected).to_string(),
         told.map_or_else(dash, |told| shown(&shortened_to(&told.says, NOTE))),
     ]
-}
-
-/// For how long any node still has it.
-fn left(inspected: &Inspected) -> Option<Duration> {
-    said(inspected).filter_map(|said: &Inspection| said.remaining).max()
 }
 
 fn told(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Value {

@@ -1,20 +1,23 @@
 //! `quorumlock status`: how the nodes are, and who holds a name.
 
 mod all;
+mod permits;
 pub(crate) mod verdict;
+mod waiting;
 
 use std::collections::{BTreeSet, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Quorum, Roster};
+use quorumlock::{Agreement, Error, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Quorum, Roster};
 use serde_json::{Value, json};
 
 use crate::cli::Status;
-use crate::duration::{exact, left, show};
-use crate::failure::Outcome;
+use crate::duration::{exact, left as time_left, show};
+use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output::{self, bold, green, red, yellow};
 use crate::settings::Settings;
+pub(crate) use permits::Permits;
 use verdict::Verdict;
 
 /// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
@@ -23,8 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FAR: Duration = Duration::from_secs(10);
 /// The library's default.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
-/// How long to wait for rosters, which say nothing of this name.
+/// How long to wait for rosters to be told by themselves; then they are asked for.
 const ROSTERS: Duration = Duration::from_millis(500);
+/// What is told of a name that is held for a period.
+const ONCE: &str = "; it is something that is done once in a period: it was done, or is being done";
 /// How much is shown of what a holder says: values of leaders may be long.
 const SAID: usize = 256;
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
@@ -33,23 +38,51 @@ pub(crate) const PROBE: &str = "quorumlock status";
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker().open()?;
-    let asked = async {
-        wait(&quorum, settings.connect_timeout).await;
-        quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
-    };
-    let inspected = output::telling(asked, async { waits(&quorum) }).await?;
+    let (asked, max_ttl) = (args.name.as_deref().unwrap_or(PROBE), settings.max_ttl.unwrap_or(MAX_TTL));
+    match args.wait {
+        Some(time) => {
+            let votes = waiting::until_a_quorum_votes(&quorum, asked, max_ttl, time);
+            output::telling(votes, async { waiting::waits(&quorum, time) }).await?;
+        }
+        None => output::telling(wait(&quorum, settings.connect_timeout), async { waits(&quorum) }).await,
+    }
     if args.all {
         return all::all(&quorum, args.limit, args.json).await;
     }
-    let seen = Seen { nodes: quorum.nodes(), inspected, name: args.name, max_ttl: settings.max_ttl.unwrap_or(MAX_TTL) };
+    let looked = look(&quorum, args.name, max_ttl);
+    let seen = output::telling(looked, async { waits(&quorum) }).await?;
     let code = seen.verdict().code();
     if args.json {
         output::say(&seen.json().to_string())?;
     } else {
         seen.lines().iter().try_for_each(|line| output::say(line))?;
     }
+    if let Some(time) = args.wait.filter(|_| code == UNAVAILABLE) {
+        output::note(&format!("no quorum of nodes voted within {}", exact(time)));
+    }
     quorum.shutdown(Duration::ZERO).await;
     Ok(ExitCode::from(code))
+}
+
+/// Asks all nodes.
+async fn look(quorum: &Quorum, name: Option<String>, max_ttl: Duration) -> Result<Seen, Error> {
+    let inspected = quorum.inspect(name.as_deref().unwrap_or(PROBE)).await?;
+    let permits = match &name {
+        Some(name) => Permits::look(quorum, name, &inspected).await?,
+        None => None,
+    };
+    Ok(Seen { nodes: nodes(quorum).await?, inspected, permits, name, max_ttl })
+}
+
+/// The nodes with their rosters. Those that have not told them by themselves are asked.
+pub(crate) async fn nodes(quorum: &Quorum) -> Result<Vec<NodeStatus>, Error> {
+    let mut nodes = quorum.nodes();
+    if nodes.iter().any(|node| node.run.is_some() && node.roster.is_none()) {
+        let members = quorum.members().await?;
+        let told = members.nodes.into_iter().map(|member| member.roster.ok());
+        nodes.iter_mut().zip(told).for_each(|(node, roster)| node.roster = node.roster.take().or(roster));
+    }
+    Ok(nodes)
 }
 
 pub(crate) fn waits(quorum: &Quorum) -> String {
@@ -67,11 +100,9 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
-    let connecting =
-        || quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Connecting | NodeState::Waiting { .. }));
     let _ = quorum.ready(told.unwrap_or(PATIENCE)).await;
     let end = Instant::now() + FAR;
-    while told.is_none() && connecting() && Instant::now() < end {
+    while told.is_none() && connecting(quorum) && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // Rosters are asked for once there is a connection.
@@ -82,10 +113,17 @@ pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     }
 }
 
+/// Whether it is not known yet how some node is.
+fn connecting(quorum: &Quorum) -> bool {
+    quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Connecting | NodeState::Waiting { .. }))
+}
+
 /// What was seen of the nodes and of a name.
 struct Seen {
     nodes: Vec<NodeStatus>,
     inspected: Inspected,
+    /// Where it is the name of a semaphore.
+    permits: Option<Permits>,
     name: Option<String>,
     max_ttl: Duration,
 }
@@ -120,7 +158,7 @@ impl Seen {
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
             lines.extend(says(&self.inspected));
-            lines.extend(self.inspected.permits().map(|count| permits(name, count)));
+            lines.extend(self.permits.iter().flat_map(|permits| permits.lines(name)));
             lines.extend(line(&self.inspected));
         }
         lines
@@ -129,9 +167,12 @@ impl Seen {
     /// What clients have in common, as rosters tell.
     fn clients(&self) -> String {
         let rosters: Vec<_> = self.nodes.iter().map(NodeStatus::latest).collect();
+        let (told, all) = (rosters.iter().flatten().count(), self.nodes.len());
         let (agreed, differs) = match Agreement::of(&self.nodes) {
-            _ if rosters.iter().flatten().count() < self.verdict().quorum() => {
-                return "too few nodes told whose votes count".to_owned();
+            _ if told < self.verdict().quorum() => {
+                return format!(
+                    "nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first"
+                );
             }
             Agreement::Nobody => return "no client is enrolled".to_owned(),
             Agreement::One => ("one list", NodeSet::default()),
@@ -175,7 +216,15 @@ impl Seen {
                 let revoked =
                     if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
                 let holder = with_readers(&self.inspected, holder);
-                format!("{} is held by {holder}, token at most {}{revoked}", bold(&shown(name)), self.inspected.fence())
+                let fence = self.inspected.fence();
+                let once = if self.inspected.is_once() { ONCE } else { "" };
+                format!("{} is held by {holder}, token at most {fence}{revoked}{once}", bold(&shown(name)))
+            }
+            (Some(_), None) if self.any_permit() => {
+                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
+                format!(
+                    "{name} is a semaphore, of which permits are held{few}; its gate's tokens so far are at most {fence}"
+                )
             }
             (Some(_), None) => {
                 let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
@@ -183,6 +232,12 @@ impl Seen {
             }
             (None, None) => self.unknown(name),
         }
+    }
+
+    /// Whether a quorum names who holds some permit of it.
+    fn any_permit(&self) -> bool {
+        let held = self.permits.iter().flat_map(|permits| &permits.held);
+        held.into_iter().any(|(_, seen)| seen.holder().is_some())
     }
 
     /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
@@ -216,7 +271,7 @@ impl Seen {
         if let Some(name) = &self.name {
             object["name"] = json!(name);
             object["agreed"] = json!(self.agreed().is_some());
-            object["held"] = json!(self.agreed());
+            object["held"] = json!(self.agreed().map(|held| held || self.any_permit()));
             object["holder"] = json!(self.inspected.holder());
             object["revoked"] = json!(self.inspected.revoked());
             object["fence"] = json!(self.inspected.fence());
@@ -224,7 +279,9 @@ impl Seen {
             object["count"] = json!(self.held().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
             object["turn"] = json!(turn(&self.inspected));
+            object["once"] = json!(self.inspected.is_once());
             object["permits"] = json!(self.inspected.permits());
+            object["permits_held"] = json!(self.permits.as_ref().map(Permits::json));
             describe(&mut object, &self.inspected);
         }
         object
@@ -308,6 +365,7 @@ fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],
         Ok(said) => {
+            let nobody = if said.permits.is_some() && votes { "gate free" } else { nobody };
             let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), cut);
             let holder =
                 if said.count > 1 && said.holder.is_some() { format!("{holder} x{}", said.count) } else { holder };
@@ -336,12 +394,6 @@ fn says(inspected: &Inspected) -> Option<String> {
     })
 }
 
-/// Where it is a semaphore's name: whoever holds that is the next to take permits.
-fn permits(name: &str, count: u32) -> String {
-    let (name, last) = (shown(name), count.saturating_sub(1));
-    format!("it is the gate of a semaphore of {count} permits, which are names of their own: {name}/0 to {name}/{last}")
-}
-
 /// The same for programs.
 fn describe(object: &mut Value, inspected: &Inspected) {
     let told = inspected.description();
@@ -364,6 +416,11 @@ fn turn(inspected: &Inspected) -> Option<&str> {
 
 fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
     inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
+}
+
+/// For how long any node still has it.
+fn left(inspected: &Inspected) -> Option<Duration> {
+    said(inspected).filter_map(|said| said.remaining).max()
 }
 
 /// Who waits, in words; nothing if nobody does.
@@ -400,7 +457,7 @@ fn in_short(node: &NodeStatus) -> String {
     coloured(
         node,
         &match node.state {
-            NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
+            NodeState::Quarantined { left: time, .. } => format!("quarantined {}", time_left(time)),
             _ => word(&node.state).to_owned(),
         },
     )

@@ -35,7 +35,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Whether the same server is behind two addresses: then `run` and the library refuse to start.
-    fn duplicate(&self) -> bool {
+    pub(super) fn duplicate(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
     }
 

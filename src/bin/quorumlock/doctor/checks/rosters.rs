@@ -45,20 +45,32 @@ fn strangers(why: &str) -> Finding {
 }
 
 fn agreed(nodes: &[NodeStatus]) -> Finding {
+    let told = nodes.iter().filter_map(NodeStatus::latest).count();
     let rosters: Vec<_> = nodes.iter().filter_map(NodeStatus::latest).filter(|roster| roster.nodes > 0).collect();
     let longest = rosters.iter().map(|roster| roster.max_ttl).max().unwrap_or_default();
     match (Agreement::of(nodes), rosters.first()) {
+        // On those that did not tell, clients may be enrolled.
+        (_, None) if told <= nodes.len() / 2 => untold(told, nodes.len()),
         (_, None) | (Agreement::Nobody, _) => Finding::fine("members", "No client is enrolled."),
-        (Agreement::One, Some(roster)) => Finding::fine("members", told(roster, longest)),
-        (_, Some(roster)) => {
-            Finding::new(Level::Hint, "members", format!("Some rosters differ; the first: {}", told(roster, longest)))
-                .why("Clients find differing lists out, and those that came later acquire nothing.")
-                .mend("Look at `quorumlock members show`, unless a node has just been replaced.")
-        }
+        (Agreement::One, Some(roster)) => Finding::fine("members", clients(roster, longest)),
+        (_, Some(roster)) => Finding::new(
+            Level::Hint,
+            "members",
+            format!("Some rosters differ; the first: {}", clients(roster, longest)),
+        )
+        .why("Clients find differing lists out, and those that came later acquire nothing.")
+        .mend("Look at `quorumlock members show`, unless a node has just been replaced."),
     }
 }
 
-fn told(roster: &Roster, longest: std::time::Duration) -> String {
+fn untold(told: usize, all: usize) -> Finding {
+    let what = format!("Nobody knows which clients use the nodes: {told} of {all} nodes told it.");
+    Finding::new(Level::Unknown, "members", what)
+        .why("Clients with other lists or other settings stay unseen.")
+        .mend("Mend what keeps the nodes from answering, as the other findings say, and run the doctor again.")
+}
+
+fn clients(roster: &Roster, longest: std::time::Duration) -> String {
     let Roster { nodes, protocol, .. } = roster;
     format!("Clients have one list of {nodes} nodes, protocol {protocol}, and max_ttl {}.", exact(longest))
 }

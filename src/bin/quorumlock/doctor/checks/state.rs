@@ -5,9 +5,7 @@ use quorumlock::{Doubt, NodeState};
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 use crate::duration::left;
-
-/// How servers refuse a password, and a connection that gave none.
-const REFUSED: [&str; 4] = ["WRONGPASS", "NOAUTH", "invalid password", "without any password configured"];
+use crate::failure::refuses_login;
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
     let record = node.status.unreadable.as_ref().map(|why| unreadable(why));
@@ -38,8 +36,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
 }
 
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
-    let told = node.exam.as_ref().err().filter(|why| REFUSED.iter().any(|sign| why.contains(sign)));
-    if told.is_some() || REFUSED.iter().any(|sign| why.contains(sign)) {
+    if node.exam.as_ref().is_err_and(|why| refuses_login(why)) || refuses_login(why) {
         return Some(
             Finding::new(Level::Warning, "password", format!("It refuses the login: {why}."))
                 .why("It has no vote.")

@@ -1,0 +1,51 @@
+//! `quorumlock status --wait`: waits until a quorum of nodes votes.
+
+use std::time::{Duration, Instant};
+
+use quorumlock::{Error, NodeState, Quorum};
+use tokio::time::sleep;
+
+use super::{connecting, told, verdict::Verdict};
+use crate::duration::exact;
+use crate::output;
+
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the other nodes get once a quorum votes, so that they are shown as they are.
+const OTHERS: Duration = Duration::from_millis(500);
+
+/// Waits for that, for `time` at most. It ends at once where waiting does not help: one server is
+/// behind two addresses.
+pub(super) async fn until_a_quorum_votes(
+    quorum: &Quorum,
+    name: &str,
+    max_ttl: Duration,
+    time: Duration,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        let inspected = quorum.inspect(name).await?;
+        let nodes = quorum.nodes();
+        let verdict = Verdict::new(&nodes, &inspected, max_ttl);
+        if verdict.can_acquire() || verdict.duplicate() {
+            break;
+        }
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        sleep(LOOK.min(left)).await;
+    }
+    let voted = Instant::now();
+    while connecting(quorum) && voted.elapsed() < OTHERS {
+        sleep(LOOK / 10).await;
+    }
+    Ok(())
+}
+
+/// What it waits for.
+pub(super) fn waits(quorum: &Quorum, time: Duration) -> String {
+    let nodes = quorum.nodes();
+    let lacking = output::explained_once(nodes.iter().filter(|node| node.state != NodeState::Up).map(told)).join("; ");
+    format!("waiting until a quorum of nodes votes, for {} at most; {lacking}", exact(time))
+}
