@@ -7,8 +7,15 @@ pub(super) const PANICKED: &str = "its connection panicked, which is a bug; plea
 pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
+/// What is told where the server takes only clients that it knows.
+const UNKNOWN_CLIENT: &str =
+    "TLS failed: the server takes only clients with a certificate; name one with its key (--tls-cert and --tls-key)";
+
 /// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
 pub(super) fn handshake(debug: &str) -> String {
+    if debug.contains("CertificateRequired") {
+        return UNKNOWN_CLIENT.to_owned();
+    }
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
     let message = plain(debug);
     distrust(debug).unwrap_or_else(|| match foreign {
@@ -22,9 +29,16 @@ pub(super) fn handshake(debug: &str) -> String {
 fn distrust(debug: &str) -> Option<String> {
     let (_, why) = debug.split_once("InvalidCertificate(")?;
     if why.starts_with("NotValidForName") {
-        return Some("TLS failed: its certificate is for other host names than that of the address".to_owned());
+        let hint = "name one of them (--tls-server-name), or correct the address";
+        return Some(format!("TLS failed: its certificate is for other host names than that of the address; {hint}"));
     }
-    let hint = "SSL_CERT_FILE names others to trust";
+    if why.starts_with("Expired") {
+        return Some("TLS failed: its certificate has expired; renew it on the server".to_owned());
+    }
+    if why.starts_with("NotValidYet") {
+        return Some("TLS failed: its certificate is not valid yet; is this machine's clock right?".to_owned());
+    }
+    let hint = "name its authority (--tls-ca), or SSL_CERT_FILE";
     Some(format!("TLS failed: its certificate is not trusted here ({}); {hint}", words(why)))
 }
 

@@ -32,7 +32,7 @@ pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker().open()?;
+    let quorum = settings.onlooker()?.open()?;
     let asked = async {
         wait(&quorum, settings.connect_timeout).await;
         quorum.inspect(args.name.as_deref().unwrap_or(PROBE)).await
