@@ -16,6 +16,9 @@ pub(super) fn handshake(debug: &str) -> String {
     if debug.contains("CertificateRequired") {
         return UNKNOWN_CLIENT.to_owned();
     }
+    if let Some(why) = refused_client(debug) {
+        return why;
+    }
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
     let message = plain(debug);
     distrust(debug).unwrap_or_else(|| match foreign {
@@ -23,6 +26,13 @@ pub(super) fn handshake(debug: &str) -> String {
         false if debug.contains("AlertReceived") => format!("TLS failed: {message}"),
         false => message,
     })
+}
+
+/// Why the server does not accept this client's certificate, if that is what happened.
+fn refused_client(debug: &str) -> Option<String> {
+    let alerts = ["UnknownCA", "BadCertificate", "CertificateExpired", "CertificateUnknown", "DecryptError", "CertificateRevoked"];
+    let alert = alerts.iter().find(|alert| debug.contains(&format!("AlertReceived({alert})")))?;
+    Some(format!("TLS failed: the server does not accept this client's certificate ({})", spaced(alert)))
 }
 
 /// Why a certificate is not accepted, if that is what happened.
