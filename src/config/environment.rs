@@ -133,7 +133,19 @@ mod tests {
 
     #[test]
     fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
-        let names = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT", "TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_SERVER_NAME"];
+        let names = [
+            "NODES",
+            "TTL",
+            "TIMEOUT",
+            "MAX_TTL",
+            "KEY_FORMAT",
+            "PASSWORD_FILE",
+            "TRANSPORT",
+            "TLS_CA",
+            "TLS_CERT",
+            "TLS_KEY",
+            "TLS_SERVER_NAME",
+        ];
         let empty = names.map(|name| (format!("QUORUMLOCK_{name}"), ""));
         let empty: Vec<_> = empty.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         for config in [read(&[]).unwrap(), read(&empty).unwrap()] {

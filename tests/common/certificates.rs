@@ -46,10 +46,15 @@ impl Certificates {
     pub async fn server(&self, name: &str, clients: &str) -> (Server, u16) {
         for _ in 0..20 {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-            let (number, cert, key, ca) =
-                (port.to_string(), self.file(&format!("{name}.pem")), self.file(&format!("{name}.key")), self.file("ca.pem"));
+            let (number, cert, key, ca) = (
+                port.to_string(),
+                self.file(&format!("{name}.pem")),
+                self.file(&format!("{name}.key")),
+                self.file("ca.pem"),
+            );
             let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-            let server = Server::with(&[&["--tls-port", &number, "--tls-auth-clients", clients][..], &files].concat()).await;
+            let server =
+                Server::with(&[&["--tls-port", &number, "--tls-auth-clients", clients][..], &files].concat()).await;
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return (server, port);
             }

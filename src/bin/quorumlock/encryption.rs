@@ -60,8 +60,12 @@ impl Encryption {
     /// The variables by which another `quorumlock` does the same.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let said =
-            [(CA, path(&self.ca)), (CERT, path(&self.cert)), (KEY, path(&self.key)), (SERVER_NAME, self.server_name.clone())];
+        let said = [
+            (CA, path(&self.ca)),
+            (CERT, path(&self.cert)),
+            (KEY, path(&self.key)),
+            (SERVER_NAME, self.server_name.clone()),
+        ];
         let needed = |(name, text): &(&str, Option<String>)| text.is_some() || env::var_os(name).is_some();
         said.into_iter().filter(needed).map(|(name, text)| (name, text.unwrap_or_default())).collect()
     }

@@ -5,7 +5,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, PasswordFile as Rotated, Quorum, QuorumBuilder, Transport};
+use quorumlock::{
+    MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, PasswordFile as Rotated, Quorum, QuorumBuilder, Transport,
+};
 
 use crate::addresses::split;
 use crate::cli::Nodes;
@@ -124,7 +126,8 @@ impl Settings {
     pub(crate) fn builder(&self) -> Result<QuorumBuilder, Failure> {
         let file = self.password_file.as_deref().map(Rotated::new).transpose()?;
         let nodes = if file.is_some() { self.nodes.clone() } else { self.logged_in() };
-        let builder = with(Quorum::builder().nodes(nodes).tls(self.encryption.options()), file, QuorumBuilder::credentials);
+        let builder =
+            with(Quorum::builder().nodes(nodes).tls(self.encryption.options()), file, QuorumBuilder::credentials);
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.clone(), QuorumBuilder::key_prefix);

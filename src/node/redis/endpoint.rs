@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn an_address_may_say_how_its_server_speaks_tls() {
-        let endpoint = Endpoint::parse("rediss://eu:6380/1?ca=/etc/a%20b.pem&cert=c&key=k&server_name=redis.eu").unwrap();
+        let endpoint =
+            Endpoint::parse("rediss://eu:6380/1?ca=/etc/a%20b.pem&cert=c&key=k&server_name=redis.eu").unwrap();
         let tls = Tls::new().ca_file("/etc/a b.pem").client_certificate("c", "k").server_name("redis.eu");
         assert_eq!((endpoint.to_string().as_str(), &endpoint.tls), ("rediss://eu:6380/1", &tls));
         assert!(shown("redis://eu?ca=/etc/ca.pem").contains("remove it or write rediss://"));

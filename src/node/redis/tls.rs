@@ -219,7 +219,10 @@ impl Pem {
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
         let what = "private key";
         PrivateKeyDer::from_pem_slice(&self.bytes(what)?).map_err(|_| {
-            self.wrong(what, "it has no private key without a passphrase; name a PEM file with -----BEGIN PRIVATE KEY-----")
+            self.wrong(
+                what,
+                "it has no private key without a passphrase; name a PEM file with -----BEGIN PRIVATE KEY-----",
+            )
         })
     }
 

@@ -30,7 +30,14 @@ pub(super) fn handshake(debug: &str) -> String {
 
 /// Why the server does not accept this client's certificate, if that is what happened.
 fn refused_client(debug: &str) -> Option<String> {
-    let alerts = ["UnknownCA", "BadCertificate", "CertificateExpired", "CertificateUnknown", "DecryptError", "CertificateRevoked"];
+    let alerts = [
+        "UnknownCA",
+        "BadCertificate",
+        "CertificateExpired",
+        "CertificateUnknown",
+        "DecryptError",
+        "CertificateRevoked",
+    ];
     let alert = alerts.iter().find(|alert| debug.contains(&format!("AlertReceived({alert})")))?;
     Some(format!("TLS failed: the server does not accept this client's certificate ({})", spaced(alert)))
 }
