@@ -26,6 +26,9 @@ use crate::node::reply::{Fault, FaultKind};
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
+const MISFIT: &str = "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport \
+                      redis-rs";
+
 /// Dials a server with fred.
 #[derive(Debug)]
 pub(crate) struct Fred(Site);
@@ -186,7 +189,16 @@ impl Drop for FredConnection {
     }
 }
 
+/// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which ends
+/// words at spaces, and commands at line breaks.
+fn fits(text: &str) -> bool {
+    !text.bytes().any(|byte| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control())
+}
+
 fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
+    if ![&endpoint.user, &endpoint.password].into_iter().flatten().all(|text| fits(text)) {
+        return Err(Fault::new(FaultKind::Down, MISFIT));
+    }
     let (server, tls) = match &endpoint.address {
         Address::Tcp { host, port, tls } => {
             let name = endpoint.tls.given_name().map(str::to_owned);

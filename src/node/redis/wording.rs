@@ -8,8 +8,7 @@ pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
 /// What is told where the server takes only clients that it knows.
-const UNKNOWN_CLIENT: &str =
-    "TLS failed: the server takes only clients with a certificate; name one with its key (--tls-cert and --tls-key)";
+const UNKNOWN_CLIENT: &str = "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)";
 
 /// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
 pub(super) fn handshake(debug: &str) -> String {
@@ -46,7 +45,7 @@ fn refused_client(debug: &str) -> Option<String> {
 fn distrust(debug: &str) -> Option<String> {
     let (_, why) = debug.split_once("InvalidCertificate(")?;
     if why.starts_with("NotValidForName") {
-        let hint = "name one of them (--tls-server-name), or correct the address";
+        let hint = "name one of them (server_name; --tls-server-name), or correct the address";
         return Some(format!("TLS failed: its certificate is for other host names than that of the address; {hint}"));
     }
     if why.starts_with("Expired") {
@@ -55,7 +54,7 @@ fn distrust(debug: &str) -> Option<String> {
     if why.starts_with("NotValidYet") {
         return Some("TLS failed: its certificate is not valid yet; is this machine's clock right?".to_owned());
     }
-    let hint = "name its authority (--tls-ca), or SSL_CERT_FILE";
+    let hint = "name its authority (ca_file; --tls-ca)";
     Some(format!("TLS failed: its certificate is not trusted here ({}); {hint}", words(why)))
 }
 
@@ -132,6 +131,8 @@ mod tests {
         assert!(told("Other(OtherError(CaUsedAsEndEntity))").unwrap().contains("(ca used as end entity)"));
         let name = told("NotValidForNameContext { expected: DnsName(\"eu\"), presented: [\"us\"] }").unwrap();
         assert!(name.contains("other host names") && !name.contains('{'), "{name}");
+        assert!(told("ExpiredContext { time: UnixTime(2), not_after: UnixTime(1) }").unwrap().contains("has expired"));
+        assert!(told("NotValidYetContext { time: UnixTime(1) }").unwrap().contains("is not valid yet"));
         assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
     }
 
