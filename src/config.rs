@@ -9,6 +9,7 @@ mod file;
 mod named;
 mod options;
 mod password;
+mod password_file;
 mod settings;
 #[cfg(feature = "serde")]
 mod times;
@@ -21,6 +22,7 @@ pub use checks::MIN_TTL;
 pub(crate) use checks::Rules;
 pub use file::{Config, NodeConfig};
 pub use options::LockOptions;
+pub use password_file::PasswordFile;
 pub(crate) use settings::Settings;
 
 /// The longest ttl, 24 h, where the restart guard does not set a shorter one: nodes enrol nobody

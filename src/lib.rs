@@ -203,7 +203,7 @@ mod node;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "public with `unstable`")]
 mod rules;
 
-pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig};
+pub use config::{Config, LockOptions, MAX_NODES, MAX_TTL, MIN_TTL, NodeConfig, PasswordFile};
 pub use error::{Conflict, Error, ErrorKind, NodeCause, NodeReport, Result};
 pub use lease::{Lease, LockGuard, Released};
 pub use lock::{DistributedLock, DistributedRwLock, DistributedSemaphore, LockProvider, Locking};
@@ -214,7 +214,7 @@ pub use lock::{
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
-pub use node::redis::Transport;
+pub use node::redis::{Credentials, CredentialsProvider, FetchingCredentials, Tls, Transport};
 pub use node::{Description, Inspection, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;

@@ -22,6 +22,7 @@ impl Config {
     /// |---|---|
     /// | `QUORUMLOCK_NODES` | `nodes`: addresses, separated by commas |
     /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
+    /// | `QUORUMLOCK_TLS_CA`, `QUORUMLOCK_TLS_CERT`, `QUORUMLOCK_TLS_KEY`, `QUORUMLOCK_TLS_SERVER_NAME` | `tls_ca`, `tls_cert`, `tls_key`, `tls_server_name` |
     /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
@@ -45,6 +46,10 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
         Ok(Config {
             password_file: self.path(PASSWORD_FILE),
             password_by: Some(PASSWORD_FILE),
+            tls_ca: self.path("QUORUMLOCK_TLS_CA"),
+            tls_cert: self.path("QUORUMLOCK_TLS_CERT"),
+            tls_key: self.path("QUORUMLOCK_TLS_KEY"),
+            tls_server_name: self.set("QUORUMLOCK_TLS_SERVER_NAME")?,
             ttl: self.ttl()?,
             timeout: self.time("QUORUMLOCK_TIMEOUT")?,
             max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
@@ -95,6 +100,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::redis::Tls;
 
     fn read(variables: &[(&str, &str)]) -> Result<Config> {
         let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());
@@ -111,10 +117,15 @@ mod tests {
             ("QUORUMLOCK_KEY_PREFIX", "app:"),
             ("QUORUMLOCK_KEY_FORMAT", "acme/{name}"),
             ("QUORUMLOCK_TRANSPORT", "fred"),
+            ("QUORUMLOCK_TLS_CA", "ca"),
+            ("QUORUMLOCK_TLS_CERT", "cert"),
+            ("QUORUMLOCK_TLS_KEY", "key"),
+            ("QUORUMLOCK_TLS_SERVER_NAME", "name"),
         ])
         .unwrap();
         assert_eq!(config.transport, Some(Transport::Fred));
-        assert_eq!(config.addresses().unwrap(), ["redis://eu", "rediss://:a%2Cb@us:6380/2"]);
+        assert_eq!(config.addresses().unwrap().0, ["redis://eu", "rediss://:a%2Cb@us:6380/2"]);
+        assert_eq!(config.tls(), Tls::new().ca_file("ca").client_certificate("cert", "key").server_name("name"));
         let times = [config.ttl, config.timeout, config.max_ttl].map(|time| time.map(|time| time.as_secs()));
         assert_eq!(times, [Some(10), Some(90), Some(30)]);
         assert_eq!((config.key_prefix.as_deref(), config.key_format.as_deref()), (Some("app:"), Some("acme/{name}")));
@@ -122,13 +133,25 @@ mod tests {
 
     #[test]
     fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
-        let names = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
+        let names = [
+            "NODES",
+            "TTL",
+            "TIMEOUT",
+            "MAX_TTL",
+            "KEY_FORMAT",
+            "PASSWORD_FILE",
+            "TRANSPORT",
+            "TLS_CA",
+            "TLS_CERT",
+            "TLS_KEY",
+            "TLS_SERVER_NAME",
+        ];
         let empty = names.map(|name| (format!("QUORUMLOCK_{name}"), ""));
         let empty: Vec<_> = empty.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         for config in [read(&[]).unwrap(), read(&empty).unwrap()] {
-            assert!(config.addresses().unwrap().is_empty() && config.ttl.is_none() && config.key_format.is_none());
+            assert!(config.addresses().unwrap().0.is_empty() && config.ttl.is_none() && config.key_format.is_none());
             assert!(config.timeout.is_none() && config.max_ttl.is_none() && config.key_prefix.is_none());
-            assert!(config.transport.is_none());
+            assert!(config.transport.is_none() && !config.tls().is_set());
         }
         assert_eq!(read(&[("QUORUMLOCK_KEY_PREFIX", "")]).unwrap().key_prefix.as_deref(), Some(""));
     }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::addresses::{Parts, split};
-use super::password::PasswordFile;
+use super::password::PasswordFile as Named;
+use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
-use crate::node::redis::Transport;
+use crate::node::redis::{Tls, Transport};
 
 /// The settings of a quorum as data: read from a configuration file, with the feature `serde`, or
 /// from the environment.
@@ -43,9 +44,18 @@ use crate::node::redis::Transport;
 pub struct Config {
     /// The nodes.
     pub nodes: Vec<NodeConfig>,
-    /// A file whose first line is the password of all nodes that have none. A relative path begins
-    /// in the working directory, or where [`relative_to`](Self::relative_to) says.
+    /// A file whose first line is the password of all nodes that have none, read anew at each
+    /// connection. A relative path begins in the working directory, or where
+    /// [`relative_to`](Self::relative_to) says.
     pub password_file: Option<PathBuf>,
+    /// See [`Tls::ca_file`]. Relative paths begin where that of `password_file` does.
+    pub tls_ca: Option<PathBuf>,
+    /// The first file of [`Tls::client_certificate`].
+    pub tls_cert: Option<PathBuf>,
+    /// The second one.
+    pub tls_key: Option<PathBuf>,
+    /// See [`Tls::server_name`].
+    pub tls_server_name: Option<String>,
     /// See [`LockOptions::ttl`](crate::LockOptions::ttl).
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
     pub ttl: Option<Duration>,
@@ -69,7 +79,7 @@ pub struct Config {
     /// `"redis-rs"`.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::named::read"))]
     pub transport: Option<Transport>,
-    /// Where a relative `password_file` begins.
+    /// Where relative paths begin.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) folder: PathBuf,
     /// Who names it, for errors, where that is not the field.
@@ -123,24 +133,38 @@ impl Config {
         Ok(Self { nodes, ..Self::default() })
     }
 
-    /// A relative `password_file` begins at `folder`: that of the configuration file, say.
+    /// A relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` begins at `folder`: that of the
+    /// configuration file, say.
     #[must_use]
     pub fn relative_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = folder.into();
         self
     }
 
-    /// The nodes' addresses, passwords filled in.
-    pub(crate) fn addresses(&self) -> Result<Vec<String>> {
+    /// How all nodes are reached over TLS.
+    pub(crate) fn tls(&self) -> Tls {
+        let file = |path: &PathBuf| self.folder.join(path);
+        let tls = self.tls_ca.iter().fold(Tls::new(), |tls, path| tls.ca_file(file(path)));
+        let tls = self.tls_cert.iter().fold(tls, |tls, path| tls.certificate_file(file(path)));
+        let tls = self.tls_key.iter().fold(tls, |tls, path| tls.key_file(file(path)));
+        self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
+    }
+
+    /// The nodes' addresses, and the file with the password of those that have none. A pipe is read
+    /// once: what it said is in the addresses.
+    pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());
             address.map_err(|why| Error::config(format!("node {number}: {why}")))
         };
         let addresses: Vec<_> = self.nodes.iter().zip(1..).map(joined).collect::<Result<_>>()?;
-        let Some(path) = &self.password_file else { return Ok(addresses) };
-        let file = PasswordFile::new(self.password_by.unwrap_or("password_file"), path, &self.folder);
+        let Some(path) = &self.password_file else { return Ok((addresses, None)) };
+        let file = Named::new(self.password_by.unwrap_or("password_file"), path, &self.folder);
         let password = file.read().map_err(Error::config)?;
-        Ok(addresses.iter().map(|address| password.within(address)).collect())
+        match file.is_regular() {
+            true => Ok((addresses, Some(PasswordFile::of(file)))),
+            false => Ok((addresses.iter().map(|address| password.within(address)).collect(), None)),
+        }
     }
 }
 
@@ -169,6 +193,7 @@ impl fmt::Debug for NodeConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::redis::{Credentials, CredentialsProvider};
 
     fn with(nodes: impl IntoIterator<Item = NodeConfig>) -> Config {
         Config { nodes: nodes.into_iter().collect(), ..Config::default() }
@@ -188,7 +213,7 @@ mod tests {
 
     #[test]
     fn users_and_passwords_are_encoded_into_addresses() {
-        let address = |node| with([node]).addresses().unwrap().remove(0);
+        let address = |node| with([node]).addresses().unwrap().0.remove(0);
         assert_eq!(address(node(Some("a b"), Some("c"), None)), "rediss://a%20b:c@eu:6380/2");
         assert_eq!(address(node(None, Some("p@ss/w:rd"), None)), "rediss://:p%40ss%2Fw%3Ard@eu:6380/2");
         assert_eq!(address(node(None, None, None)), "rediss://eu:6380/2");
@@ -210,14 +235,18 @@ mod tests {
         assert!(Config::from_urls("redis://eu,secret").unwrap_err().to_string().contains("node 2 of 2"));
     }
 
-    #[test]
-    fn a_password_file_beside_the_configuration_is_for_all_who_have_none() {
+    #[tokio::test]
+    async fn a_password_file_beside_the_configuration_is_for_all_who_have_none() {
         let folder = tempfile::TempDir::new().unwrap();
         std::fs::write(folder.path().join("password"), "p@ss\n").unwrap();
         let own = NodeConfig::new("redis://:own@us");
         let config = Config { password_file: Some("password".into()), ..with([node(Some("a"), None, None), own]) };
-        let addresses = config.clone().relative_to(folder.path()).addresses().unwrap();
-        assert_eq!(addresses, ["rediss://a:p%40ss@eu:6380/2", "redis://:own@us"]);
+        let (addresses, file) = config.clone().relative_to(folder.path()).addresses().unwrap();
+        assert_eq!(addresses, ["rediss://a:@eu:6380/2", "redis://:own@us"]);
+        let file = file.unwrap();
+        assert_eq!(file.fetch("eu").await.unwrap(), Credentials::password("p@ss"));
+        std::fs::write(folder.path().join("password"), "another\n").unwrap();
+        assert_eq!(file.fetch("eu").await.unwrap(), Credentials::password("another"));
         assert!(refused(&config.relative_to("/nowhere")).starts_with("password_file: "));
     }
 
@@ -239,7 +268,7 @@ mod tests {
                 .unwrap();
         assert_eq!(config.transport, Some(Transport::Fred));
         assert_eq!((config.ttl, config.key_prefix.as_deref()), (Some(Duration::from_secs(90)), Some("app:")));
-        assert_eq!(config.addresses().unwrap(), ["redis://eu"]);
+        assert_eq!(config.addresses().unwrap().0, ["redis://eu"]);
         assert!(read("{}").unwrap().nodes.is_empty());
         for (text, says) in [
             (r#"{"ttll": "1s"}"#, "unknown field `ttll`"),

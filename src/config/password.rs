@@ -32,9 +32,25 @@ impl PasswordFile {
     }
 
     pub(crate) fn read(&self) -> Result<Password, String> {
+        self.line().map(|line| Password::new(&line))
+    }
+
+    /// Whether it can be read again and again.
+    pub(crate) fn is_regular(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.is_file())
+    }
+
+    /// Where it is.
+    #[allow(dead_code, reason = "for the command, which reads it by the library")]
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The password as it is.
+    pub(crate) fn line(&self) -> Result<String, String> {
         let read = self.bytes().map_err(|error| error.to_string());
         let line = read.and_then(|bytes| first_line(bytes).map_err(str::to_owned));
-        line.map(|line| Password::new(&line)).map_err(|why| {
+        line.map_err(|why| {
             let hidden = if self.is_told() { "" } else { HIDDEN };
             format!("{}: {why}{hidden}; {RIGHT}", self.shown())
         })

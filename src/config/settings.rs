@@ -8,7 +8,7 @@ use super::options::LockOptions;
 use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
-use crate::node::redis::{Endpoint, Transport};
+use crate::node::redis::{CredentialsProvider, Endpoint, Tls, Transport};
 use crate::rules::roster::PROTOCOL;
 use crate::words::exact;
 
@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) client_name: String,
     pub(crate) max_ttl: Duration,
     pub(crate) transport: Transport,
+    pub(crate) tls: Tls,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
@@ -47,6 +49,8 @@ impl Default for Settings {
             client_name: "quorumlock".to_owned(),
             max_ttl: 60 * SECOND,
             transport: Transport::default(),
+            tls: Tls::default(),
+            credentials: None,
             node_timeout: 2 * SECOND,
             connect_timeout: 10 * SECOND,
             max_waiters: 65_536,
@@ -104,19 +108,40 @@ impl Settings {
         (!text.is_empty()).then(|| text.into())
     }
 
+    /// A node's address, with the TLS options of all where it has none. What they name is read here,
+    /// so that what is wrong with it is told before anything is sent.
+    fn endpoint(&self, address: &str) -> Result<Endpoint> {
+        let mut endpoint = match self.credentials {
+            Some(_) => Endpoint::parse_for(address)?,
+            None => Endpoint::parse(address)?,
+        };
+        endpoint.tls = endpoint.tls.or(&self.tls);
+        if endpoint.speaks_tls() && endpoint.tls.is_set() {
+            let checked = endpoint.tls.client_config().map(drop).and_then(|()| endpoint.tls.name("host").map(drop));
+            checked.map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
+        }
+        Ok(endpoint)
+    }
+
     /// Reads the addresses.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let count = self.addresses.len();
         require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
         require(count <= MAX_NODES, || format!("{count} nodes are configured; use at most {MAX_NODES}"))?;
         let read = |(index, address): (usize, &String)| {
-            Endpoint::parse(address).map_err(|error| Error::config(format!("node {} of {count}: {error}", index + 1)))
+            let endpoint = self.endpoint(address);
+            endpoint.map_err(|error| Error::config(format!("node {} of {count}: {error}", index + 1)))
         };
         let endpoints = self.addresses.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         for (index, endpoint) in endpoints.iter().enumerate() {
             let again = endpoints[..index].iter().any(|other| other.to_string() == endpoint.to_string());
             require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;
         }
+        require(!self.tls.is_set() || endpoints.iter().any(Endpoint::speaks_tls), || {
+            "TLS options are set, but no node's address begins with rediss://; write rediss:// for nodes that speak TLS, or \
+             remove the options"
+                .to_owned()
+        })?;
         if count.is_multiple_of(2) {
             tracing::warn!(nodes = count, "an even number of nodes tolerates no more failures than one node fewer");
         }

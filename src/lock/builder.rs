@@ -15,7 +15,7 @@ use crate::metrics::Meters;
 use crate::node::hint::channel;
 use crate::node::operation::record_key;
 use crate::node::redis::transport::Dialer;
-use crate::node::redis::{self, RedisNode, Registry, Transport};
+use crate::node::redis::{self, CredentialsProvider, RedisNode, Registry, Site, Tls, Transport};
 use crate::node::{MemoryNode, Node};
 use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Members, Voters};
 use crate::rules::Size;
@@ -42,12 +42,14 @@ impl QuorumBuilder {
     /// one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
-    /// * `rediss://...`, the same over TLS, checked against the system's certificates
-    ///   (`SSL_CERT_FILE` names others),
+    /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
+    ///   has the node's own [`Tls`] options, which go before those of [`tls`](Self::tls): authorities,
+    ///   the client's certificate with its key, and the name that the server's certificate is for,
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
-    /// Neither is ever shown.
+    /// Neither is ever shown. With
+    /// [`credentials`](Self::credentials) neither need be there.
     ///
     /// Nodes are trusted. One that sends replies without end can fill this process's memory, and over
     /// fred one that sends arrays nested some hundreds deep can end it by a stack overflow:
@@ -168,6 +170,21 @@ impl QuorumBuilder {
         self
     }
 
+    /// How nodes whose addresses begin with `rediss://` are reached. Default: the system's authorities
+    /// are trusted, and the client has no certificate. What it names is read when the quorum is
+    /// opened, before anything is sent, and anew at each connection.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.settings.tls = tls;
+        self
+    }
+
+    /// Who is asked, at each connection, with what to log in to nodes whose addresses have no
+    /// password: [`PasswordFile`](crate::PasswordFile), or [one of your own](CredentialsProvider).
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.settings.credentials = Some(Arc::new(provider));
+        self
+    }
+
     /// How long one node may take for one answer, and for each step of connecting to it. Default 2
     /// s, for nodes whose round trip is a second at most. After three timeouts in a row its
     /// connection is made anew.
@@ -217,7 +234,7 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        let dialer = |endpoint| self.settings.transport.dialer(endpoint);
+        let dialer = |endpoint| self.settings.transport.dialer(Site::new(endpoint, self.settings.credentials.clone()));
         let dialers = self.settings.endpoints()?.into_iter().map(dialer).collect();
         let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
         self.dial(rules, host, dialers, |_, node| Arc::new(node))

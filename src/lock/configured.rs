@@ -7,13 +7,15 @@ use crate::error::{Error, Result};
 
 impl Config {
     /// A builder with these settings. What is not set has its default. The password file is read
-    /// now.
+    /// now, and anew at each connection.
     ///
     /// # Errors
     /// `Config` for a node of which user, password and address do not go together, an environment
     /// variable of a password that is not set, and a password file that cannot be read.
     pub fn builder(&self) -> Result<QuorumBuilder> {
-        let builder = Quorum::builder().nodes(self.addresses()?);
+        let (addresses, password) = self.addresses()?;
+        let builder = Quorum::builder().nodes(addresses).tls(self.tls());
+        let builder = with(builder, password, QuorumBuilder::credentials);
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
         let builder = with(builder, self.timeout, QuorumBuilder::wait);
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);

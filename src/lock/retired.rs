@@ -130,7 +130,7 @@ pub(super) fn numbered(labels: &[Arc<str>], address: &str) -> Result<usize> {
     if let Some(node) = labels.iter().position(|label| **label == *address) {
         return Ok(node);
     }
-    let label = Endpoint::parse(address)?.to_string();
+    let label = Endpoint::parse_for(address)?.to_string();
     labels.iter().position(|known| **known == label).ok_or_else(|| {
         let known = labels.join(", ");
         Error::config(format!(

@@ -264,3 +264,41 @@ async fn round_trips_that_are_too_long_for_the_timeouts_are_told() {
     let said = &finding(&object, "round-trip")["what"];
     assert!(said.as_str().unwrap().contains("more than 1/2 of node_timeout (1.5 s)"), "{object:#}");
 }
+
+/// The rights that docs/rights.md gives.
+fn least() -> Vec<&'static str> {
+    let line = include_str!("../../docs/rights.md").lines().find(|line| line.starts_with("ACL SETUSER locks"));
+    line.unwrap().split(' ').skip(5).collect()
+}
+
+#[tokio::test]
+async fn each_of_the_least_rights_is_named_where_it_is_missing() {
+    let clinic = Clinic::open(1).await;
+    let server = clinic.server(0);
+    let all = least();
+    let lacking = |user: &str, right: &str| {
+        let mut words = vec!["ACL", "SETUSER", user, "reset", "resetchannels", "on", ">pw"];
+        words.extend(all.iter().copied().filter(|known| *known != right));
+        assert_eq!(server.command(&words), "OK");
+        report(&mut doctor(&[format!("redis://{user}:pw@127.0.0.1:{}", server.port())])).1
+    };
+    let nothing = lacking("all", "");
+    assert!(!nothing.to_string().contains("\"right-"), "{nothing:#}");
+    // A database and a name are those of users who want them, and not asked for.
+    let asked: Vec<_> = all.iter().copied().filter(|right| !["+select", "+client|setname"].contains(right)).collect();
+    assert!(asked.len() > 38, "{asked:?}");
+    std::thread::scope(|scope| {
+        for (index, part) in asked.chunks(asked.len().div_ceil(4)).enumerate() {
+            let lacking = &lacking;
+            scope.spawn(move || {
+                for right in part {
+                    let object = lacking(&format!("user{index}"), right);
+                    let findings = object["findings"].as_array().unwrap().iter();
+                    let mut named = findings.filter(|it| it["id"].as_str().unwrap().starts_with("right-"));
+                    let said = |it: &Value| it["what"].to_string() + &it["mend"].to_string();
+                    assert!(named.any(|it| said(it).contains(right)), "{right}: {object:#}");
+                }
+            });
+        }
+    });
+}

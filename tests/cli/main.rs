@@ -9,6 +9,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod elect;
+mod encrypted;
 mod environment;
 mod log;
 mod manifests;

@@ -5,6 +5,8 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod connecting;
+mod credentials;
+mod encrypted;
 mod environment;
 mod lists;
 mod order;

@@ -158,3 +158,46 @@ async fn where_nobody_can_be_kept_who_watches_leaders_are_seen() {
     assert_eq!(servers[0].command(&["GET", "quorumlock:{it}:watchers"]), "another's");
     assert_eq!(leader.resign().await.unwrap(), Released::Released);
 }
+
+/// The rights that docs/rights.md gives.
+fn least() -> Vec<&'static str> {
+    let line = include_str!("../../docs/rights.md").lines().find(|line| line.starts_with("ACL SETUSER locks"));
+    line.unwrap().split(' ').skip(5).collect()
+}
+
+#[tokio::test]
+async fn with_the_least_rights_everything_works() {
+    let logs = Logs::capture();
+    let servers = servers(3).await;
+    let rights = [&["reset", "on", ">pw", "resetchannels"][..], &least()].concat();
+    let [first, second] = clients(&servers, &rights).await;
+    assert!(servers[0].command(&["ACL", "GETUSER", "locks"]).contains("-@all"), "no more than these");
+    assert_eq!(hand_over(&first, &second, "lock").await, Released::Released);
+    let readers = first.rw_lock("readers");
+    let (one, other) = (readers.read(SECOND).await.unwrap(), second.rw_lock("readers").read(SECOND).await.unwrap());
+    assert!(second.rw_lock("readers").try_write().await.unwrap().is_none());
+    one.release().await.unwrap();
+    other.release().await.unwrap();
+    readers.write(SECOND).await.unwrap().release().await.unwrap();
+    let permits = first.semaphore("permits", 2).acquire(2, SECOND).await.unwrap();
+    assert!(second.semaphore("permits", 2).try_acquire(1).await.unwrap().is_none());
+    permits.release().await.unwrap();
+    let done = first.once("once", 60 * SECOND).claim().await.unwrap().unwrap();
+    done.done().await.unwrap();
+    assert!(second.once("once", 60 * SECOND).claim().await.unwrap().is_none());
+    let session = first.session().grant(SECOND).await.unwrap();
+    session.lock(["a", "b"], SECOND).await.unwrap();
+    session.unlock(["a"]).await.unwrap();
+    session.revoke().await.unwrap();
+    let leader = first.election("it").campaign(SECOND).await.unwrap();
+    leader.proclaim("here").await.unwrap();
+    seen(&second, &leader, "here").await;
+    leader.resign().await.unwrap();
+    let held = first.lock("held").describe("why").acquire(SECOND).await.unwrap();
+    let mut names = second.held_names();
+    let listed = names.next().await.unwrap().unwrap();
+    assert!(listed.iter().any(|(name, _)| name == "held") && names.unread().is_empty());
+    second.revoke("held").await.unwrap();
+    drop(held);
+    assert!(!logs.text().contains("NOPERM") && !logs.text().contains("no wake-ups"), "{}", logs.text());
+}

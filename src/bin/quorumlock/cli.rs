@@ -109,10 +109,26 @@ pub(crate) struct Nodes {
     /// goes before that file]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A file whose first line is the password of all nodes whose addresses have none [default:
+    /// A file whose first line is the password of all nodes whose addresses have none, read anew at
+    /// each connection [default:
     /// QUORUMLOCK_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+    /// The authorities (CA) that nodes' certificates are signed by, in a PEM file, instead of the
+    /// system's; for rediss:// [default: QUORUMLOCK_TLS_CA]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// This client's certificate, in a PEM file, for nodes that ask for one [default:
+    /// QUORUMLOCK_TLS_CERT]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, in a PEM file [default: QUORUMLOCK_TLS_KEY]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The name that the nodes' certificates are for, where it is not that of their addresses
+    /// [default: QUORUMLOCK_TLS_SERVER_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
     /// The longest ttl of any client of these nodes: a node that is new or has restarted does not
     /// vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]

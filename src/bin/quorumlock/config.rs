@@ -47,6 +47,11 @@ impl File {
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 
+    /// A path that it names, which begins beside it.
+    pub(crate) fn beside(&self, path: Option<&PathBuf>) -> Option<PathBuf> {
+        path.map(|path| self.folder.join(path))
+    }
+
     /// The file that it names beside itself.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);

@@ -20,6 +20,7 @@ mod crew;
 mod demo;
 mod doctor;
 mod duration;
+mod encryption;
 mod exporter;
 mod failure;
 mod histogram;
@@ -42,6 +43,10 @@ mod settings;
 mod status;
 mod textfile;
 mod times;
+// Spoken in one way by the library and the command.
+#[allow(dead_code, unreachable_pub, reason = "for the library's users")]
+#[path = "../../node/redis/tls.rs"]
+mod tls;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;

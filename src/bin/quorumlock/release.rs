@@ -23,7 +23,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
                    A lock of `quorumlock run` is released when its command ends";
         return Err(Failure::usage(why));
     }
-    let quorum = Settings::with_nodes(&args.nodes)?.onlooker().connect().await;
+    let quorum = Settings::with_nodes(&args.nodes)?.onlooker()?.connect().await;
     let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
     let seen = quorum.inspect(&args.name).await?;
     let once = seen.is_once();

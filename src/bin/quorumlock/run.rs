@@ -108,7 +108,7 @@ async fn with_a_quorum(
 ) -> Outcome {
     let wait = Wait { began: Instant::now(), timeout: timeout(args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
-    let quorum = settings.builder().ttl(ttl).connect_timeout(patience).open()?;
+    let quorum = settings.builder()?.ttl(ttl).connect_timeout(patience).open()?;
     // With less it would be stopped at once.
     let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
     fit_into_a_variable(&args.names)?;

@@ -5,12 +5,15 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorumlock::{MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, Quorum, QuorumBuilder, Transport};
+use quorumlock::{
+    MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, PasswordFile as Rotated, Quorum, QuorumBuilder, Transport,
+};
 
 use crate::addresses::split;
 use crate::cli::Nodes;
 use crate::config::{self, File};
 use crate::duration::{self, exact};
+use crate::encryption::Encryption;
 use crate::failure::Failure;
 use crate::password::{Password, PasswordFile};
 
@@ -28,8 +31,11 @@ pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
-    /// For addresses that have none; those of `nodes` have it already.
+    /// For addresses that have none, as it was when the command began.
     pub(crate) password: Option<Password>,
+    /// The file that it is in, where that can be read at each connection.
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) encryption: Encryption,
     pub(crate) ttl: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_ttl: Option<Duration>,
@@ -53,10 +59,14 @@ impl Settings {
             None if file.has_nodes() && !listed => file.addresses(secret.is_some())?,
             None => environment.nodes,
         };
+        // Servers that are started here have neither, and are not told those of others.
+        let encryption = if nodes.is_empty() { Encryption::default() } else { Encryption::collect(given, &file)? };
         let says = file.says;
         let settings = Self {
             nodes,
             password: None,
+            password_file: None,
+            encryption,
             ttl: says.ttl,
             timeout: says.timeout,
             max_ttl: given.max_ttl.or(origin.first(says.max_ttl, environment.max_ttl)),
@@ -66,16 +76,19 @@ impl Settings {
             connect_timeout: given.connect_timeout.or(says.connect_timeout),
             node_timeout: given.node_timeout.or(says.node_timeout),
         };
-        // Servers that are started here have no password, and are not told that of others.
         match secret.filter(|_| !settings.nodes.is_empty()) {
-            Some(secret) => Ok(settings.with_password(secret.read().map_err(Failure::usage)?)),
+            Some(secret) => Ok(Self {
+                password: Some(secret.read().map_err(Failure::usage)?),
+                password_file: secret.is_regular().then(|| secret.path().to_owned()),
+                ..settings
+            }),
             None => Ok(settings),
         }
     }
 
-    fn with_password(self, password: Password) -> Self {
-        let nodes = self.nodes.iter().map(|node| password.within(node)).collect();
-        Self { nodes, password: Some(password), ..self }
+    /// The nodes' addresses with the password that they had when the command began.
+    pub(crate) fn logged_in(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| self.address(node)).collect()
     }
 
     /// As [`collect`](Self::collect), for those who cannot do without nodes.
@@ -110,35 +123,38 @@ impl Settings {
     }
 
     /// A builder with these settings.
-    pub(crate) fn builder(&self) -> QuorumBuilder {
-        let builder = Quorum::builder().nodes(self.nodes.iter().map(String::as_str));
+    pub(crate) fn builder(&self) -> Result<QuorumBuilder, Failure> {
+        let file = self.password_file.as_deref().map(Rotated::new).transpose()?;
+        let nodes = if file.is_some() { self.nodes.clone() } else { self.logged_in() };
+        let builder =
+            with(Quorum::builder().nodes(nodes).tls(self.encryption.options()), file, QuorumBuilder::credentials);
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.clone(), QuorumBuilder::key_prefix);
         let builder = with(builder, self.key_format.clone(), QuorumBuilder::key_format);
         let builder = with(builder, self.transport, QuorumBuilder::transport);
         let builder = with(builder, self.connect_timeout, QuorumBuilder::connect_timeout);
-        with(builder, self.node_timeout, QuorumBuilder::node_timeout)
+        Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }
 
     /// A builder for those who acquire nothing: a `max_ttl` below the default ttl does not concern
     /// them.
-    pub(crate) fn onlooker(&self) -> QuorumBuilder {
+    pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
-        with(self.builder().onlooker(), self.ttl.or(longest), QuorumBuilder::ttl)
+        Ok(with(self.builder()?.onlooker(), self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
     /// The variables by which another `quorumlock` finds the same nodes and nothing else: what is
     /// empty counts as not set. Not arguments: everybody can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let nodes: Vec<_> = self.nodes.iter().map(|node| node.replace(',', "%2C")).collect();
+        let nodes: Vec<_> = self.logged_in().iter().map(|node| node.replace(',', "%2C")).collect();
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
         let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
         let key_format = self.key_format.clone().map(|format| (KEY_FORMAT, format));
         let transport = self.transport.map(|transport| (TRANSPORT, transport.to_string()));
         let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix, key_format, transport].into_iter().flatten();
-        said.chain(files.map(|name| (name, String::new()))).collect()
+        said.chain(files.map(|name| (name, String::new()))).chain(self.encryption.variables()).collect()
     }
 }
 

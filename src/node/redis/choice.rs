@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::endpoint::Endpoint;
+use super::credentials::Site;
 use super::fred::Fred;
 #[cfg(feature = "redis-rs")]
 use super::redis_rs::RedisRs;
@@ -17,7 +17,7 @@ const NAMES: &str = "use fred or redis-rs";
 ///
 /// Locks are the same over each: connections, timeouts, checks and batches are this library's own,
 /// and clients of one lock may have different ones. All speak RESP3, with users, passwords and
-/// databases, over TCP, TLS (rustls with ring, the system's certificates) and Unix sockets. As a
+/// databases, over TCP, TLS (rustls with ring) and Unix sockets. As a
 /// text, as in configurations: `fred` and `redis-rs`.
 ///
 /// # Which to take
@@ -63,11 +63,11 @@ impl Transport {
         }
     }
 
-    pub(crate) fn dialer(self, endpoint: Endpoint) -> Arc<dyn Dialer> {
+    pub(crate) fn dialer(self, site: Site) -> Arc<dyn Dialer> {
         match self {
-            Self::Fred => Arc::new(Fred::new(endpoint)),
+            Self::Fred => Arc::new(Fred::new(site)),
             #[cfg(feature = "redis-rs")]
-            Self::RedisRs => Arc::new(RedisRs::new(endpoint)),
+            Self::RedisRs => Arc::new(RedisRs::new(site)),
         }
     }
 }

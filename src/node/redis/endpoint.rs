@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use url::{Host, ParseError, Url};
 
+use super::tls::Tls;
 use crate::error::{Error, Result};
 
 /// How the server is reached.
@@ -21,6 +22,8 @@ pub struct Endpoint {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
+    /// Its own TLS options, or those of the quorum where it has none.
+    pub(crate) tls: Tls,
 }
 
 const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
@@ -29,7 +32,10 @@ const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
 /// not encoded, which a list that was split at its comma may have parted from its `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
-const PARAMETERS: [&str; 6] = ["database", "db", "password", "protocol", "timeout", "username"];
+const PARAMETERS: [&str; 10] =
+    ["ca", "cert", "database", "db", "key", "password", "protocol", "server_name", "timeout", "username"];
+/// What may stand behind `rediss://`.
+const TLS: [&str; 4] = ["ca", "cert", "key", "server_name"];
 
 impl Endpoint {
     /// Reads an address.
@@ -38,6 +44,18 @@ impl Endpoint {
     /// `Config` for anything else. What is refused is never repeated whole, since it may hold a
     /// password.
     pub fn parse(text: &str) -> Result<Self> {
+        let endpoint = Self::parse_for(text)?;
+        if endpoint.user.is_some() && endpoint.password.is_none() {
+            return Err(Error::config(
+                "a node's address has a user and no password; write user:password@host, or :password@host",
+            ));
+        }
+        Ok(endpoint)
+    }
+
+    /// The same, for a client that asks for passwords when it connects: the address need not have
+    /// that of its user.
+    pub(crate) fn parse_for(text: &str) -> Result<Self> {
         let hosted = hosted(text.trim());
         let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;
         match url.scheme() {
@@ -56,7 +74,12 @@ impl Endpoint {
         }
     }
 
-    pub(super) const fn speaks_tls(&self) -> bool {
+    /// The same server, logged in to by `user`, or that of the address.
+    pub(super) fn entered_by(&self, user: Option<String>, password: String) -> Self {
+        Self { user: user.or_else(|| self.user.clone()), password: Some(password), ..self.clone() }
+    }
+
+    pub(crate) const fn speaks_tls(&self) -> bool {
         matches!(self.address, Address::Tcp { tls: true, .. })
     }
 
@@ -75,11 +98,11 @@ impl Endpoint {
                 return Err(Error::config(format!("a {} address lacks its host, as in redis://eu:6379", url.scheme())));
             }
         };
-        refuse_query(url, &[])?;
         let tls = url.scheme() == "rediss";
+        refuse_query(url, if tls { &TLS } else { &[] })?;
         let address = Address::Tcp { host, port: url.port().unwrap_or(6379), tls };
         let database = database(url.path().trim_matches('/'))?;
-        Self::with_credentials(url, address, database)
+        Self::with_credentials(url, address, database).map(|endpoint| Self { tls: tls_options(url), ..endpoint })
     }
 
     fn unix(url: &Url, hosted: bool) -> Result<Self> {
@@ -103,13 +126,18 @@ impl Endpoint {
         let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
         let user = given(url.username())?;
         let password = given(url.password().unwrap_or_default())?;
-        if user.is_some() && password.is_none() {
-            return Err(Error::config(
-                "a node's address has a user and no password; write user:password@host, or :password@host",
-            ));
-        }
-        Ok(Self { address, user, password, database })
+        Ok(Self { address, user, password, database, tls: Tls::default() })
     }
+}
+
+/// What the address says of TLS: files, and the server's name.
+fn tls_options(url: &Url) -> Tls {
+    url.query_pairs().fold(Tls::new(), |tls, (key, value)| match &*key {
+        "ca" => tls.ca_file(&*value),
+        "cert" => tls.certificate_file(&*value),
+        "key" => tls.key_file(&*value),
+        _ => tls.server_name(value),
+    })
 }
 
 /// A socket's address with user or password, and with a host, which there is none of: no URL has
@@ -132,8 +160,9 @@ fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
     let shown = |key: &str| if PARAMETERS.contains(&key) { format!(" {key:?}") } else { String::new() };
     match url.query_pairs().find(|(key, _)| !known.contains(&&**key)) {
         Some((key, _)) => Err(Error::config(format!(
-            "a node's address has a parameter{} that means nothing here; remove it, or {ENCODED}",
-            shown(&key)
+            "a node's address has a parameter{} that means nothing here; remove it{}, or {ENCODED}",
+            shown(&key),
+            if TLS.contains(&&*key) { " or write rediss://" } else { "" }
         ))),
         None if url.fragment().is_some() => {
             Err(Error::config(format!("a node's address has a fragment (#...); {ENCODED}")))
@@ -212,6 +241,16 @@ mod tests {
             (Some("s:cret"), "redis+unix:///run/a@b".to_owned())
         );
         assert_eq!(format!("{endpoint:?} {endpoint}"), "Endpoint(redis://eu:6379) redis://eu:6379");
+    }
+
+    #[test]
+    fn an_address_may_say_how_its_server_speaks_tls() {
+        let endpoint =
+            Endpoint::parse("rediss://eu:6380/1?ca=/etc/a%20b.pem&cert=c&key=k&server_name=redis.eu").unwrap();
+        let tls = Tls::new().ca_file("/etc/a b.pem").client_certificate("c", "k").server_name("redis.eu");
+        assert_eq!((endpoint.to_string().as_str(), &endpoint.tls), ("rediss://eu:6380/1", &tls));
+        assert!(shown("redis://eu?ca=/etc/ca.pem").contains("remove it or write rediss://"));
+        assert!(shown("rediss://eu?timeout=1").contains("parameter \"timeout\" that means nothing"));
     }
 
     #[test]

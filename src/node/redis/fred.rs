@@ -1,14 +1,13 @@
 //! The transport over fred: one fred client, one connection, never reconnected.
 
 use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TlsConnector};
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TlsConnector};
 use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
 use futures::FutureExt;
 use futures::future::join;
@@ -17,9 +16,9 @@ use tokio::task::JoinError;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::advice::advice;
+use super::credentials::Site;
 use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
-use super::tls::client_config;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use super::wording::{PANICKED, STRANGER, handshake, plain, words};
 use crate::node::reply::{Fault, FaultKind};
@@ -27,27 +26,30 @@ use crate::node::reply::{Fault, FaultKind};
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
+const MISFIT: &str = "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport \
+                      redis-rs";
+
 /// Dials a server with fred.
 #[derive(Debug)]
-pub(crate) struct Fred(Arc<Endpoint>);
+pub(crate) struct Fred(Site);
 
 impl Fred {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self(Arc::new(endpoint))
+    pub(crate) fn new(site: Site) -> Self {
+        Self(site)
     }
 }
 
 impl Dialer for Fred {
     fn address(&self) -> String {
-        self.0.to_string()
+        self.0.endpoint.to_string()
     }
 
     fn database(&self) -> u8 {
-        self.0.database
+        self.0.endpoint.database
     }
 
     fn dial(&self, timeout: Duration) -> Dialing<'_> {
-        let open = FredConnection::open(&self.0, timeout);
+        let open = async move { FredConnection::open(&*self.0.entered(timeout).await?, timeout).await };
         async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
     }
 }
@@ -187,9 +189,21 @@ impl Drop for FredConnection {
     }
 }
 
+/// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which ends
+/// words at spaces, and commands at line breaks.
+fn fits(text: &str) -> bool {
+    !text.bytes().any(|byte| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control())
+}
+
 fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
+    if ![&endpoint.user, &endpoint.password].into_iter().flatten().all(|text| fits(text)) {
+        return Err(Fault::new(FaultKind::Down, MISFIT));
+    }
     let (server, tls) = match &endpoint.address {
-        Address::Tcp { host, port, tls } => (ServerConfig::new_centralized(host.as_str(), *port), *tls),
+        Address::Tcp { host, port, tls } => {
+            let name = endpoint.tls.given_name().map(str::to_owned);
+            (ServerConfig::Centralized { server: Server::new_with_tls(host.as_str(), *port, name) }, *tls)
+        }
         #[cfg(unix)]
         Address::Unix { path } => (ServerConfig::Unix { path: path.clone() }, false),
         #[cfg(not(unix))]
@@ -203,9 +217,14 @@ fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
         database: (endpoint.database > 0).then_some(endpoint.database),
-        tls: if tls { Some(TlsConnector::from(client_config()?).into()) } else { None },
+        tls: if tls { Some(connector(endpoint)?.into()) } else { None },
         ..Config::default()
     })
+}
+
+fn connector(endpoint: &Endpoint) -> Result<TlsConnector, Fault> {
+    let config = endpoint.tls.client_config().map_err(|why| Fault::new(FaultKind::Down, why))?;
+    Ok(config.into())
 }
 
 fn performance(timeout: Duration) -> PerformanceConfig {

@@ -11,6 +11,7 @@ mod batcher;
 #[cfg(test)]
 mod by_hand;
 mod choice;
+mod credentials;
 mod endpoint;
 mod flight;
 mod fred;
@@ -42,8 +43,11 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use choice::Transport;
+pub(crate) use credentials::Site;
+pub use credentials::{Credentials, CredentialsProvider, FetchingCredentials};
 pub use endpoint::Endpoint;
 pub(crate) use registry::Registry;
+pub use tls::Tls;
 
 use super::hint::Listener;
 use super::operation::Operation;
@@ -419,7 +423,7 @@ impl RedisNode {
             channel: crate::node::hint::channel("").into(),
             listener,
         };
-        let dialer = transport.dialer(Endpoint::parse(address)?);
+        let dialer = transport.dialer(Endpoint::parse(address)?.into());
         Ok(Self::new(0, dialer, settings, host, Arc::new(Registry::new(1))))
     }
 }

@@ -17,6 +17,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisResult, Value as RedisValue};
 use tokio::task::coop::unconstrained;
 
+use super::credentials::Site;
 use super::endpoint::Endpoint;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::reply::{Fault, FaultKind};
@@ -27,25 +28,25 @@ use socket::{Log, Socket, within};
 
 /// Dials a server with redis-rs.
 #[derive(Debug)]
-pub(super) struct RedisRs(Arc<Endpoint>);
+pub(super) struct RedisRs(Site);
 
 impl RedisRs {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self(Arc::new(endpoint))
+    pub(super) fn new(site: Site) -> Self {
+        Self(site)
     }
 }
 
 impl Dialer for RedisRs {
     fn address(&self) -> String {
-        self.0.to_string()
+        self.0.endpoint.to_string()
     }
 
     fn database(&self) -> u8 {
-        self.0.database
+        self.0.endpoint.database
     }
 
     fn dial(&self, timeout: Duration) -> Dialing<'_> {
-        let open = RedisRsConnection::open(&self.0, timeout);
+        let open = async move { RedisRsConnection::open(&*self.0.entered(timeout).await?, timeout).await };
         async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
     }
 }

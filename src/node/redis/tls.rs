@@ -1,29 +1,267 @@
-//! TLS as every transport speaks it: who is trusted, and by which provider.
+//! TLS as every transport speaks it: who is trusted, who we are, and by which provider.
+//!
+//! The command's own connections are made with the same functions.
 
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::node::reply::{Fault, FaultKind};
+/// More than any bundle of certificates has; a file that is longer is another one.
+const LONGEST: u64 = 4 << 20;
 
-/// Who is trusted: the system's certificates, as far as they can be read. rustls is told which
-/// provider to use: it panics where a program has linked two and chosen none.
-pub(super) fn client_config() -> Result<ClientConfig, Fault> {
+/// How nodes are reached over TLS: whom to trust, who this client is, and by which name a server is
+/// known.
+///
+/// Certificates are always checked; nothing switches that off. Without options, the system's
+/// authorities are trusted (`SSL_CERT_FILE` names others), the client has no certificate, and a
+/// server's certificate must be for the host of its address.
+///
+/// Files are in PEM format and have 4 MiB at most. They are read when the quorum is opened, and anew
+/// at each connection: a certificate that was renewed in its file needs no restart. They are never
+/// shown.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// use quorumlock::{Quorum, Tls};
+///
+/// let tls = Tls::new().ca_file("ca.pem").client_certificate("client.pem", "client.key");
+/// let quorum = Quorum::builder().node("rediss://eu:6380").tls(tls).connect().await?;
+/// # drop(quorum);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+#[must_use = "TLS options do nothing until a builder has them"]
+pub struct Tls {
+    authorities: Option<Pem>,
+    and_system: bool,
+    certificate: Option<Pem>,
+    key: Option<Pem>,
+    server_name: Option<String>,
+}
+
+/// What is in PEM format.
+#[derive(Clone, PartialEq, Eq)]
+enum Pem {
+    File(PathBuf),
+    Text(Arc<[u8]>),
+}
+
+impl Tls {
+    /// Without options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the authorities in this file, and no others: those of the system no more.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.authorities = Some(Pem::File(path.into()));
+        self
+    }
+
+    /// The same, with what the file says.
+    pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(Pem::Text(pem.into().into()));
+        self
+    }
+
+    /// Trusts the system's authorities too, beside those of [`ca_file`](Self::ca_file) or
+    /// [`ca_pem`](Self::ca_pem).
+    pub const fn and_system(mut self) -> Self {
+        self.and_system = true;
+        self
+    }
+
+    /// The client's certificate, with the chain behind it, and its private key without a passphrase:
+    /// for servers with `tls-auth-clients yes`.
+    pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.certificate_file(certificate).key_file(key)
+    }
+
+    /// The same, with what the files say.
+    pub fn client_certificate_pem(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.certificate = Some(Pem::Text(certificate.into().into()));
+        self.key = Some(Pem::Text(key.into().into()));
+        self
+    }
+
+    /// The name, or IP address, that the servers' certificates are for, instead of the host of each
+    /// address: where nodes are reached by other names, as through a tunnel.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// One half of [`client_certificate`](Self::client_certificate), as configurations have it.
+    pub(crate) fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.certificate = Some(Pem::File(path.into()));
+        self
+    }
+
+    /// The other half.
+    pub(crate) fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.key = Some(Pem::File(path.into()));
+        self
+    }
+
+    /// Whether it says anything.
+    pub(crate) fn is_set(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// These options, and where they say nothing, those.
+    pub(crate) fn or(&self, others: &Self) -> Self {
+        let own = self.certificate.is_some() || self.key.is_some();
+        let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
+        let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
+        Self {
+            authorities: authorities.cloned(),
+            and_system: self.and_system || (self.authorities.is_none() && others.and_system),
+            certificate: certificate.clone(),
+            key: key.clone(),
+            server_name: self.server_name.clone().or_else(|| others.server_name.clone()),
+        }
+    }
+
+    /// The name that a server's certificate must be for.
+    pub(crate) fn name(&self, host: &str) -> Result<ServerName<'static>, String> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| "no certificate is for a host of such a name; name another by server_name".to_owned())
+    }
+
+    /// The name that was given, if one was.
+    pub(crate) fn given_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// Who is trusted.
+    pub(crate) fn roots(&self) -> Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        if let Some(own) = &self.authorities {
+            for certificate in own.certificates("authority (CA)")? {
+                roots.add(certificate).map_err(|error| own.wrong("authority (CA)", &error.to_string()))?;
+            }
+        }
+        if self.authorities.is_none() || self.and_system {
+            add_system(&mut roots)?;
+        }
+        Ok(roots)
+    }
+
+    /// Who this client is, if anybody.
+    pub(crate) fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
+        match (&self.certificate, &self.key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => {
+                Ok(Some((certificate.certificates("client certificate")?, key.private_key()?)))
+            }
+            (Some(_), None) => Err("a client certificate is named without its private key; name both".to_owned()),
+            (None, Some(_)) => Err("a private key is named without its client certificate; name both".to_owned()),
+        }
+    }
+
+    /// What rustls is to do. It is told which provider to use: it panics where a program has linked
+    /// two and chosen none.
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = versions.map_err(|error| format!("TLS cannot be used: {error}"))?;
+        let config = config.with_root_certificates(self.roots()?);
+        match self.identity()? {
+            None => Ok(config.with_no_client_auth()),
+            Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(|error| unfit(&error)),
+        }
+    }
+}
+
+/// The system's certificates, as far as they can be read.
+fn add_system(roots: &mut RootCertStore) -> Result<(), String> {
     let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
     let (_, unread) = roots.add_parsable_certificates(found.certs);
     for error in &found.errors {
         tracing::debug!(%error, "a system certificate cannot be read");
     }
-    if roots.is_empty() {
-        let why = found.errors.first().map_or_else(|| format!("{unread} are garbled"), ToString::to_string);
-        let message = format!("none of the system's certificates can be read ({why}); SSL_CERT_FILE names others");
-        return Err(Fault::new(FaultKind::Down, message));
+    if !roots.is_empty() {
+        return Ok(());
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = versions.map_err(|error| Fault::new(FaultKind::Down, format!("TLS cannot be used: {error}")))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let why = found.errors.first().map_or_else(|| format!("{unread} are garbled"), ToString::to_string);
+    Err(format!("none of the system's certificates can be read ({why}); SSL_CERT_FILE names others"))
+}
+
+fn unfit(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the private key is not that of the client certificate; name the two that belong together".to_owned()
+        }
+        error => format!("the client certificate and its key cannot be used ({error})"),
+    }
+}
+
+impl Pem {
+    fn certificates(&self, what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes(what)?).collect();
+        match read {
+            Ok(found) if !found.is_empty() => Ok(found),
+            Ok(_) => Err(self.wrong(what, "it has no certificate; name a PEM file with -----BEGIN CERTIFICATE-----")),
+            Err(_) => Err(self.wrong(what, "it is garbled; name a PEM file with -----BEGIN CERTIFICATE-----")),
+        }
+    }
+
+    /// What cannot be read is not repeated.
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        let what = "private key";
+        PrivateKeyDer::from_pem_slice(&self.bytes(what)?).map_err(|_| {
+            self.wrong(
+                what,
+                "it has no private key without a passphrase; name a PEM file with -----BEGIN PRIVATE KEY-----",
+            )
+        })
+    }
+
+    fn bytes(&self, what: &str) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Text(text) => Ok(text.to_vec()),
+            Self::File(path) => read(path).map_err(|why| self.wrong(what, &why)),
+        }
+    }
+
+    fn wrong(&self, what: &str, why: &str) -> String {
+        match self {
+            Self::File(path) => format!("the {what} {}: {why}", path.display()),
+            Self::Text(_) => format!("the {what}: {why}"),
+        }
+    }
+}
+
+/// Files alone: a pipe cannot be read anew.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let file = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !file.is_file() || file.len() > LONGEST {
+        return Err("it is no file of at most 4 MiB".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path);
+    opened.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+impl fmt::Debug for Tls {
+    /// Says what is set, and nothing of what it says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("own_ca", &self.authorities.is_some())
+            .field("client_certificate", &self.certificate.is_some())
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
@@ -32,7 +270,40 @@ mod tests {
 
     #[test]
     fn rustls_is_told_its_provider_and_takes_none_for_the_process() {
-        client_config().unwrap();
+        Tls::new().client_config().unwrap();
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
+
+    #[test]
+    fn what_is_no_certificate_or_key_is_refused_and_not_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file.pem");
+        std::fs::write(&file, "secret").unwrap();
+        let begin = "-----BEGIN CERTIFICATE-----\nsecret!\n-----END CERTIFICATE-----\n";
+        for (tls, says) in [
+            (Tls::new().ca_file("/nowhere/ca.pem"), "the authority (CA) /nowhere/ca.pem: No such file"),
+            (Tls::new().ca_file(folder.path()), "it is no file of at most 4 MiB"),
+            (Tls::new().ca_file(&file), "file.pem: it has no certificate"),
+            (Tls::new().ca_pem("secret"), "the authority (CA): it has no certificate"),
+            (Tls::new().ca_pem(begin), "it is garbled"),
+            (Tls::new().client_certificate_pem("secret", "secret"), "the client certificate: it has no certificate"),
+            (Tls::new().certificate_file(&file), "without its private key; name both"),
+            (Tls::new().key_file(&file), "without its client certificate; name both"),
+        ] {
+            let said = tls.client_config().unwrap_err();
+            assert!(said.contains(says) && !said.contains("secret"), "{said}");
+        }
+        let key = Pem::Text(b"secret".as_slice().into()).private_key().unwrap_err();
+        assert!(key.contains("no private key without a passphrase") && !key.contains("secret"), "{key}");
+    }
+
+    #[test]
+    fn a_nodes_own_options_go_first_and_nothing_secret_is_shown() {
+        let all = Tls::new().ca_file("all").and_system().client_certificate("all", "all").server_name("all");
+        assert_eq!(Tls::new().or(&all), all);
+        let own = Tls::new().ca_file("own").client_certificate_pem("secret", "secret").server_name("own");
+        assert_eq!(own.or(&all), own);
+        assert_eq!(Tls::new().server_name("own").or(&all), all.clone().server_name("own"));
+        assert!(!format!("{own:?}").contains("secret") && all.is_set() && !Tls::new().is_set());
     }
 }

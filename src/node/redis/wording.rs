@@ -7,8 +7,17 @@ pub(super) const PANICKED: &str = "its connection panicked, which is a bug; plea
 pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
+/// What is told where the server takes only clients that it knows.
+const UNKNOWN_CLIENT: &str = "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)";
+
 /// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
 pub(super) fn handshake(debug: &str) -> String {
+    if debug.contains("CertificateRequired") {
+        return UNKNOWN_CLIENT.to_owned();
+    }
+    if let Some(why) = refused_client(debug) {
+        return why;
+    }
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
     let message = plain(debug);
     distrust(debug).unwrap_or_else(|| match foreign {
@@ -18,13 +27,34 @@ pub(super) fn handshake(debug: &str) -> String {
     })
 }
 
+/// Why the server does not accept this client's certificate, if that is what happened.
+fn refused_client(debug: &str) -> Option<String> {
+    let alerts = [
+        "UnknownCA",
+        "BadCertificate",
+        "CertificateExpired",
+        "CertificateUnknown",
+        "DecryptError",
+        "CertificateRevoked",
+    ];
+    let alert = alerts.iter().find(|alert| debug.contains(&format!("AlertReceived({alert})")))?;
+    Some(format!("TLS failed: the server does not accept this client's certificate ({})", spaced(alert)))
+}
+
 /// Why a certificate is not accepted, if that is what happened.
 fn distrust(debug: &str) -> Option<String> {
     let (_, why) = debug.split_once("InvalidCertificate(")?;
     if why.starts_with("NotValidForName") {
-        return Some("TLS failed: its certificate is for other host names than that of the address".to_owned());
+        let hint = "name one of them (server_name; --tls-server-name), or correct the address";
+        return Some(format!("TLS failed: its certificate is for other host names than that of the address; {hint}"));
     }
-    let hint = "SSL_CERT_FILE names others to trust";
+    if why.starts_with("Expired") {
+        return Some("TLS failed: its certificate has expired; renew it on the server".to_owned());
+    }
+    if why.starts_with("NotValidYet") {
+        return Some("TLS failed: its certificate is not valid yet; is this machine's clock right?".to_owned());
+    }
+    let hint = "name its authority (ca_file; --tls-ca)";
     Some(format!("TLS failed: its certificate is not trusted here ({}); {hint}", words(why)))
 }
 
@@ -101,6 +131,8 @@ mod tests {
         assert!(told("Other(OtherError(CaUsedAsEndEntity))").unwrap().contains("(ca used as end entity)"));
         let name = told("NotValidForNameContext { expected: DnsName(\"eu\"), presented: [\"us\"] }").unwrap();
         assert!(name.contains("other host names") && !name.contains('{'), "{name}");
+        assert!(told("ExpiredContext { time: UnixTime(2), not_after: UnixTime(1) }").unwrap().contains("has expired"));
+        assert!(told("NotValidYetContext { time: UnixTime(1) }").unwrap().contains("is not valid yet"));
         assert_eq!(distrust("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }"), None);
     }
 

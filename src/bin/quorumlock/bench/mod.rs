@@ -61,7 +61,7 @@ fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
 
 /// A quorum over these servers, all of which vote.
 async fn connected(ports: &[u16], transport: Option<Transport>) -> Result<Quorum, Failure> {
-    let quorum = unguarded(ports, transport).builder().connect().await?;
+    let quorum = unguarded(ports, transport).builder()?.connect().await?;
     all_vote(&quorum, SETTLE).await;
     Ok(quorum)
 }

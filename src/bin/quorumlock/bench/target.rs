@@ -41,7 +41,7 @@ impl Target {
 
     /// A quorum over them, a majority of which votes.
     pub(super) async fn connected(&self) -> Result<Quorum, Failure> {
-        let quorum = self.settings.builder().connect().await?;
+        let quorum = self.settings.builder()?.connect().await?;
         all_vote(&quorum, SETTLE).await;
         let nodes = quorum.nodes();
         let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();

@@ -84,7 +84,7 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     let counters = Counters::install()?;
     let mut orders = orders();
     let options = LockOptions::default().fair(!args.unfair);
-    let quorum = Settings::with_nodes(&args.nodes)?.builder().options(options).connect().await?;
+    let quorum = Settings::with_nodes(&args.nodes)?.builder()?.options(options).connect().await?;
     all_vote(&quorum, SETTLE).await;
     tell(&Report { ready: 1, ..Report::default() })?;
     let Some(window) = opened(&mut orders).await else { return Ok(ExitCode::SUCCESS) };

@@ -47,7 +47,7 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::start(args.metrics.as_deref(), None)?;
     let mut stage = Stage::set(&args)?;
-    let quorum = stage.settings.builder().connect().await?;
+    let quorum = stage.settings.builder()?.connect().await?;
     let show = tokio::select! {
         summary = stage.play(&args, &quorum, verbose) => summary?,
         signal = signals.next() => return Ok(process::ended_by(signal)),

@@ -38,7 +38,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = settings::ttl()?.or(settings.ttl).unwrap_or(TTL);
     let quorum = tokio::select! {
-        voting = voting(settings.builder().ttl(ttl)) => voting?,
+        voting = voting(settings.builder()?.ttl(ttl)) => voting?,
         signal = signals.next() => return Ok(process::ended_by(signal)),
     };
     let report = RefCell::new(Report::default());

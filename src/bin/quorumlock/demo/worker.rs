@@ -62,7 +62,7 @@ impl crew::Report for Report {
 pub(crate) async fn worker(args: DemoWorker) -> Outcome {
     let counters = Counters::install()?;
     let stop = end_of_input();
-    let quorum = Settings::with_nodes(&args.nodes)?.builder().ttl(args.ttl).connect().await?;
+    let quorum = Settings::with_nodes(&args.nodes)?.builder()?.ttl(args.ttl).connect().await?;
     all_vote(&quorum, TIMEOUT).await;
     let report = RefCell::new(Report::default());
     let workers =

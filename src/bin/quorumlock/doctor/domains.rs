@@ -96,7 +96,7 @@ mod tests {
     fn all_addresses_of_this_machine_are_one_domain() {
         let targets =
             ["redis://127.0.0.1", "redis://127.0.0.2", "redis://localhost", "redis://[::1]", "redis+unix:///s"];
-        let targets = targets.map(|address| Target::parse(address).unwrap());
+        let targets = targets.map(|address| Target::parse(address, &crate::tls::Tls::new()).unwrap());
         assert_eq!(Domains::of(&[], &targets).count(), 1);
         assert_eq!(Domains::of(&["eu".into(), "us".into()], &targets[..2]).count(), 2);
     }

@@ -91,7 +91,7 @@ fn connected(target: &Target, step: Duration) -> Result<(Wire, Option<u32>), Str
     match &target.place {
         Place::Tcp { host, port, tls: false } => Ok((Wire::new(reached(host, *port, step)?), None)),
         Place::Tcp { host, port, tls: true } => {
-            let (stream, days) = encrypted(host, reached(host, *port, step)?)?;
+            let (stream, days) = encrypted(&target.tls, host, reached(host, *port, step)?)?;
             Ok((Wire::new(stream), Some(days)))
         }
         Place::Unix(path) => {

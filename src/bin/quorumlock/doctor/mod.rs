@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn doctor(args: Doctor) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker().open()?;
+    let quorum = settings.onlooker()?.open()?;
     let seen = output::telling(examined(&quorum, &settings, &args.domains), async { waits(&quorum) }).await?;
     let findings = checks::findings(&seen);
     if args.json {
@@ -57,7 +57,9 @@ pub(crate) async fn doctor(args: Doctor) -> Outcome {
 }
 
 async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> Result<Seen, Failure> {
-    let targets = settings.nodes.iter().map(|node| Target::parse(node)).collect::<Result<Vec<_>, _>>()?;
+    let targets = settings.logged_in();
+    let tls = settings.encryption.own();
+    let targets = targets.iter().map(|node| Target::parse(node, &tls)).collect::<Result<Vec<_>, _>>()?;
     if ![0, targets.len()].contains(&domains.len()) {
         let (told, nodes) = (domains.len(), targets.len());
         return Err(Failure::usage(format!("--domains has {told} names for {nodes} nodes; give one for each node")));

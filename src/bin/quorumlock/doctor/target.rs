@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::failure::Failure;
+use crate::tls::Tls;
 
 /// How a node is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,10 +23,12 @@ pub(super) struct Target {
     user: Option<String>,
     password: Option<String>,
     database: String,
+    pub(super) tls: Tls,
 }
 
 impl Target {
-    pub(super) fn parse(address: &str) -> Result<Self, Failure> {
+    /// `tls`: the options of all nodes.
+    pub(super) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
         // The password of an address that is wrong is not repeated.
         let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;
         let given = |text: &str| (!text.is_empty()).then(|| decoded(text));
@@ -36,6 +39,7 @@ impl Target {
             user: given(url.username()),
             password: given(url.password().unwrap_or_default()),
             database: if unix { number().unwrap_or_default() } else { url.path().trim_matches('/').to_owned() },
+            tls: own(&url).or(tls),
         })
     }
 
@@ -55,6 +59,17 @@ impl Target {
             _ => false,
         }
     }
+}
+
+/// The node's own TLS options, as the library reads them.
+fn own(url: &Url) -> Tls {
+    url.query_pairs().fold(Tls::new(), |tls, (key, value)| match &*key {
+        "ca" => tls.ca_file(&*value),
+        "cert" => tls.certificate_file(&*value),
+        "key" => tls.key_file(&*value),
+        "server_name" => tls.server_name(value),
+        _ => tls,
+    })
 }
 
 fn tcp(url: &Url) -> Place {
@@ -83,7 +98,7 @@ mod tests {
     use super::*;
 
     fn target(address: &str) -> Target {
-        Target::parse(address).unwrap()
+        Target::parse(address, &Tls::new()).unwrap()
     }
 
     #[test]

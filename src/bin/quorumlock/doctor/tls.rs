@@ -7,7 +7,9 @@ use std::time::Duration;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::tls::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Nobody looks further ahead.
@@ -15,29 +17,20 @@ const FAR: u32 = 3_650;
 
 pub(super) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-/// Agrees on TLS as the library does, with the system's certificates. Also for how many days the
+/// Agrees on TLS as the library does, with the same options. Also for how many days the
 /// server's chain will be accepted.
-pub(super) fn encrypted(host: &str, mut stream: TcpStream) -> Result<(Encrypted, u32), String> {
+pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> Result<(Encrypted, u32), String> {
     let told = |error: rustls::Error| error.to_string();
-    let roots = Arc::new(roots()?);
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let name = tls.name(host)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(tls.roots()?), provider).build();
     let verifier = verifier.map_err(|error| error.to_string())?;
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(told)?;
-    let config = config.with_webpki_verifier(verifier.clone()).with_no_client_auth();
-    let mut connection = ClientConnection::new(Arc::new(config), name.clone()).map_err(told)?;
+    let mut connection = ClientConnection::new(Arc::new(tls.client_config()?), name.clone()).map_err(told)?;
     while connection.is_handshaking() {
         connection.complete_io(&mut stream).map_err(|error| error.to_string())?;
     }
     let days = days(&*verifier, connection.peer_certificates().unwrap_or_default(), &name);
     Ok((StreamOwned::new(connection, stream), days))
-}
-
-fn roots() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err("none of the system's certificates can be read".to_owned()) } else { Ok(roots) }
 }
 
 /// For how many whole days the chain will be accepted: the verifier is asked about later times,

@@ -62,7 +62,7 @@ async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
 /// A quorum, and one of its nodes as it is given there.
 fn opened(args: &OneNode) -> Result<(Quorum, String), Failure> {
     let settings = Settings::with_nodes(&args.nodes)?;
-    Ok((settings.onlooker().open()?, settings.address(&args.url)))
+    Ok((settings.onlooker()?.open()?, settings.address(&args.url)))
 }
 
 /// Nobody said yes.
@@ -166,8 +166,8 @@ fn words(told: &Reset) -> String {
 
 async fn teach(args: OneNode) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let old = settings.onlooker().open()?;
-    let new = Settings { nodes: vec![settings.address(&args.url)], ..settings }.onlooker().open()?;
+    let old = settings.onlooker()?.open()?;
+    let new = Settings { nodes: vec![settings.address(&args.url)], ..settings }.onlooker()?.open()?;
     let high = old.teach(&new).await?;
     let node = new.nodes()[0].node.clone();
     new.shutdown(FAREWELL).await;

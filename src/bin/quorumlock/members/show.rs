@@ -19,7 +19,7 @@ use crate::status::milliseconds;
 const DIFFERS: u8 = 1;
 
 pub(super) async fn show(args: Show) -> Outcome {
-    let quorum = Settings::with_nodes(&args.nodes)?.onlooker().open()?;
+    let quorum = Settings::with_nodes(&args.nodes)?.onlooker()?.open()?;
     let members = quorum.members().await?;
     let states = quorum.nodes().into_iter().map(|node| node.state).collect();
     let seen = Seen { counted: members.counted(), members, states };

@@ -37,7 +37,7 @@ pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker().open()?;
+    let quorum = settings.onlooker()?.open()?;
     let (asked, max_ttl) = (args.name.as_deref().unwrap_or(PROBE), settings.max_ttl.unwrap_or(MAX_TTL));
     match args.wait {
         Some(time) => {

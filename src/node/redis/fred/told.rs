@@ -20,6 +20,18 @@ fn an_address_says_how_fred_connects() {
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
 
+/// Each would be another login, or another command.
+#[test]
+fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
+    for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
+        for url in [format!("redis://:{word}@eu"), format!("redis://{word}:secret@eu")] {
+            let said = config(&endpoint(&url)).unwrap_err().to_string();
+            assert!(said.contains("the transport redis-rs") && !said.contains("cret\""), "{said}");
+            assert!(!said.contains("se cret") && !said.contains("secret"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn each_step_of_connecting_has_as_much_time_as_a_command() {
     for (address, reach, greet) in
@@ -106,5 +118,8 @@ fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
 #[test]
 fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }");
-    assert_eq!(told, "TLS failed: alert received: certificate required");
+    assert_eq!(
+        told,
+        "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)"
+    );
 }

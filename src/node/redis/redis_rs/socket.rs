@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -17,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::node::redis::endpoint::{Address, Endpoint};
-use crate::node::redis::tls::client_config;
+use crate::node::redis::tls::Tls;
 use crate::node::redis::wording::{STRANGER, handshake, plain};
 use crate::node::reply::{Fault, FaultKind};
 
@@ -95,7 +94,7 @@ impl Socket {
     /// Opens it. TCP may take `step`, and TLS, which takes two round trips, twice that.
     pub(super) async fn open(endpoint: &Endpoint, step: Duration) -> Result<(Self, Arc<Log>), Fault> {
         let log = Arc::<Log>::default();
-        Ok((Self { stream: Stream::open(&endpoint.address, step).await?, log: log.clone() }, log))
+        Ok((Self { stream: Stream::open(endpoint, step).await?, log: log.clone() }, log))
     }
 
     const fn speaks_tls(&self) -> bool {
@@ -104,10 +103,10 @@ impl Socket {
 }
 
 impl Stream {
-    async fn open(address: &Address, step: Duration) -> Result<Self, Fault> {
-        match address {
+    async fn open(endpoint: &Endpoint, step: Duration) -> Result<Self, Fault> {
+        match &endpoint.address {
             Address::Tcp { host, port, tls: false } => tcp(host, *port, step).await.map(Self::Tcp),
-            Address::Tcp { host, port, tls: true } => Self::tls(host, *port, step).await,
+            Address::Tcp { host, port, tls: true } => Self::tls(&endpoint.tls, host, *port, step).await,
             #[cfg(unix)]
             Address::Unix { path } => {
                 let opened = within(step, UnixStream::connect(path)).await;
@@ -121,10 +120,9 @@ impl Stream {
         }
     }
 
-    async fn tls(host: &str, port: u16, step: Duration) -> Result<Self, Fault> {
-        let connector = TlsConnector::from(Arc::new(client_config()?));
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| down("TLS failed: no certificate is for a host of such a name"))?;
+    async fn tls(tls: &Tls, host: &str, port: u16, step: Duration) -> Result<Self, Fault> {
+        let connector = TlsConnector::from(Arc::new(tls.client_config().map_err(down)?));
+        let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
         let stream = tcp(host, port, step).await?;
         let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
         let agreed = agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS?"))?;

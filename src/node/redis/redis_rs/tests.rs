@@ -27,7 +27,7 @@ async fn listener() -> (TcpListener, Endpoint) {
 /// A connection and its server's end, once HELLO was answered.
 async fn connected(timeout: Duration) -> (Box<dyn Connection>, TcpStream) {
     let (listener, endpoint) = listener().await;
-    let dialer = RedisRs::new(endpoint);
+    let dialer = RedisRs::new(endpoint.into());
     let greeted = async {
         let (mut server, _) = listener.accept().await.unwrap();
         assert!(heard(&mut server, "HELLO\r\n$1\r\n3\r\n").await.starts_with("*2\r\n"));
@@ -208,7 +208,7 @@ async fn a_server_that_cannot_be_used_is_told_with_its_reason() {
         ("", "if this port expects TLS, write rediss://"),
     ] {
         let (listener, endpoint) = listener().await;
-        let dialer = RedisRs::new(endpoint);
+        let dialer = RedisRs::new(endpoint.into());
         let refusing = async {
             let (mut server, _) = listener.accept().await.unwrap();
             heard(&mut server, "3\r\n").await;

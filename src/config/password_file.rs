@@ -1,0 +1,80 @@
+//! A file that holds a password, read anew at each connection.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::password::PasswordFile as Named;
+use crate::error::{Error, Result};
+use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
+
+/// Takes the password from the first line of a file, anew at each connection: who writes another one
+/// there need restart nothing. Write it before the servers change theirs and replace the file in one
+/// step (`mv`), or write it right after; nodes that refuse one that is outdated are tried again.
+///
+/// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
+/// command's `--password-file` are this.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> quorumlock::Result<()> {
+/// use quorumlock::{PasswordFile, Quorum};
+///
+/// let nodes = ["rediss://locks@eu:6380", "rediss://locks@us:6380", "rediss://locks@asia:6380"];
+/// let password = PasswordFile::new("/run/secrets/locks")?;
+/// let quorum = Quorum::builder().nodes(nodes).credentials(password).connect().await?;
+/// # drop(quorum);
+/// # Ok(())
+/// # }
+/// ```
+pub struct PasswordFile {
+    file: Arc<Named>,
+    /// One read at a time, so that a file system that hangs takes one thread and not one for each
+    /// attempt.
+    reading: Arc<Semaphore>,
+}
+
+impl PasswordFile {
+    /// Reads the file once, to see whether it is right.
+    ///
+    /// # Errors
+    /// `Config` for a file that cannot be read, is not regular (a pipe can be read once only), or
+    /// whose first line is no password.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self> {
+        let named = Named::new("password file", path.as_ref(), Path::new(""));
+        named.read().map_err(Error::config)?;
+        match named.is_regular() {
+            true => Ok(Self::of(named)),
+            false => Err(Error::config("the password file is no regular file, and cannot be read at each connection")),
+        }
+    }
+
+    /// The password in a file that was read before.
+    pub(super) fn of(named: Named) -> Self {
+        Self { file: Arc::new(named), reading: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl CredentialsProvider for PasswordFile {
+    fn fetch<'a>(&'a self, _: &'a str) -> FetchingCredentials<'a> {
+        Box::pin(async move {
+            let turn = self.reading.clone().acquire_owned().await?;
+            let file = self.file.clone();
+            let line = tokio::task::spawn_blocking(move || {
+                let line = file.line();
+                drop(turn);
+                line
+            });
+            Ok(Credentials::password(line.await??))
+        })
+    }
+}
+
+impl fmt::Debug for PasswordFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordFile").finish_non_exhaustive()
+    }
+}

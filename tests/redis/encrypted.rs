@@ -1,0 +1,101 @@
+//! TLS options: whom to trust, who this client is, and which name a server has.
+
+use std::time::Duration;
+
+use quorumlock::{Error, QuorumBuilder, Tls};
+
+use crate::common::builder;
+use crate::common::certificates::Certificates;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn quorum(url: &str, tls: Tls) -> QuorumBuilder {
+    builder().node(url).tls(tls).max_ttl(Duration::ZERO)
+}
+
+async fn votes(url: &str, tls: Tls) {
+    let quorum = quorum(url, tls).connect().await.unwrap();
+    quorum.lock("encrypted").acquire(SECOND).await.unwrap().release().await.unwrap();
+}
+
+async fn refused(url: &str, tls: Tls) -> Error {
+    quorum(url, tls).connect_timeout(SECOND).connect().await.unwrap_err()
+}
+
+async fn unavailable(url: &str, tls: Tls, says: &str) {
+    let error = refused(url, tls).await;
+    assert!(error.is_unavailable() && error.to_string().contains(says), "{says}: {error}");
+}
+
+#[tokio::test]
+async fn only_a_server_of_the_authority_that_is_named_is_trusted() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", 9);
+    let (_server, port) = made.server("server", "no").await;
+    let url = format!("rediss://localhost:{port}");
+    votes(&url, Tls::new().ca_file(made.path("ca.pem"))).await;
+    votes(&url, Tls::new().ca_pem(std::fs::read(made.path("ca.pem")).unwrap()).and_system()).await;
+    votes(&format!("{url}?ca={}", made.file("ca.pem")), Tls::new().ca_file(made.path("other.pem"))).await;
+    unavailable(&url, Tls::new().ca_file(made.path("other.pem")), "its certificate is not trusted here").await;
+    unavailable(&url, Tls::new(), "its certificate is not trusted here").await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_told_as_such() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", -1);
+    let (_server, port) = made.server("server", "no").await;
+    let url = format!("rediss://localhost:{port}");
+    unavailable(&url, Tls::new().ca_file(made.path("ca.pem")), "its certificate has expired").await;
+}
+
+#[tokio::test]
+async fn a_certificate_must_be_for_the_name_that_is_given_or_that_of_the_address() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "redis.eu.internal", 9);
+    let (_server, port) = made.server("server", "no").await;
+    let trusted = || Tls::new().ca_file(made.path("ca.pem"));
+    for host in ["localhost", "127.0.0.1"] {
+        let url = format!("rediss://{host}:{port}");
+        unavailable(&url, trusted(), "its certificate is for other host names than that of the address").await;
+        unavailable(&url, trusted().server_name("redis.us.internal"), "for other host names").await;
+        votes(&url, trusted().server_name("redis.eu.internal")).await;
+        votes(&format!("{url}?server_name=redis.eu.internal"), trusted().server_name("redis.us.internal")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", 9);
+    let (_server, port) = made.server("server", "yes").await;
+    let url = format!("rediss://localhost:{port}");
+    let trusted = || Tls::new().ca_file(made.path("ca.pem"));
+    votes(&url, trusted().client_certificate(made.path("client.pem"), made.path("client.key"))).await;
+    let read = |name| std::fs::read(made.path(name)).unwrap();
+    votes(&url, trusted().client_certificate_pem(read("client.pem"), read("client.key"))).await;
+    votes(&format!("{url}?cert={}&key={}", made.file("client.pem"), made.file("client.key")), trusted()).await;
+    unavailable(&url, trusted(), "takes only clients with a certificate").await;
+    let stranger = trusted().client_certificate(made.path("stranger.pem"), made.path("stranger.key"));
+    unavailable(&url, stranger, "does not accept this client's certificate").await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
+    let made = Certificates::new();
+    let url = "rediss://127.0.0.1:1";
+    let pair = |cert: &str, key: &str| Tls::new().client_certificate(made.path(cert), made.path(key));
+    for (url, tls, says) in [
+        ("redis://127.0.0.1:1", Tls::new().ca_file(made.path("ca.pem")), "write rediss://"),
+        (url, Tls::new().ca_file("/nowhere/ca.pem"), "/nowhere/ca.pem: No such file"),
+        (url, Tls::new().ca_file(made.path("ca.key")), "ca.key: it has no certificate"),
+        (url, pair("client.pem", "stranger.key"), "the private key is not that of the client certificate"),
+        (url, pair("client.pem", "client.pem"), "client.pem: it has no private key"),
+        (url, Tls::new().server_name("not a name"), "no certificate is for a host of such a name"),
+        ("rediss://127.0.0.1:1?cert=client.pem", Tls::new(), "without its private key; name both"),
+    ] {
+        let error = quorum(url, tls).open().unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(says), "{says}: {error}");
+        assert!(!error.to_string().contains("BEGIN RSA") && !error.to_string().contains("MII"), "{error}");
+    }
+}
