@@ -65,6 +65,30 @@ unpack_package() (
   dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
 )
 
+# unpack_postgres: the same for PostgreSQL, whose programs no package puts into PATH, with the libraries that are missing.
+unpack_postgres() {
+  command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
+  local tools=${CARGO_TARGET_DIR:-target}/tools package
+  mkdir -p "$tools"
+  tools=$(cd "$tools" && pwd)
+  # Tests look there.
+  compgen -G "$tools/usr/lib/postgresql/*/bin/initdb" >/dev/null && return
+  for package in $(packages_for postgresql); do
+    unpack_package "$package" "$tools" >&2 || true
+  done
+  compgen -G "$tools/usr/lib/postgresql/*/bin/initdb" >/dev/null || {
+    echo "PostgreSQL is missing and could not be fetched; install it (Debian: apt-get install postgresql), or have its initdb in PATH" >&2
+    exit 1
+  }
+}
+
+# packages_for PACKAGE: it and those that it needs, as far as they are not installed.
+packages_for() {
+  command -v apt-get >/dev/null || return 0
+  local list=(apt-get -qq install --print-uris --no-install-recommends "$1")
+  { "${list[@]}" 2>/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq update >&2 && "${list[@]}"; } || true; } | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p"
+}
+
 # test_program TARGET: builds a test target in release mode and prints where its program is.
 test_program() {
   cargo test --locked --quiet --release --test "$1" --no-run >&2

@@ -57,6 +57,7 @@
 //!   injected.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
+//! * [`fence`] makes storage refuse the late writes of who has lost the lock: PostgreSQL, Redis, S3.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the features of their names, `blocking` has the same types for programs without async,
 //!   and `testing` what tests of your own code need: a foreign holder, and a loss.
@@ -86,7 +87,7 @@
 //! # What is not
 //!
 //! * A process that is paused between checking its lock and writing may write late. Only the
-//!   storage can refuse that write, by the token.
+//!   storage can refuse that write, by the token: [`fence`] has helpers for that.
 //! * A node that forgets while it keeps running can grant a lock twice. That happens with keys
 //!   deleted by hand, `FLUSHALL`, eviction, a server restored from a snapshot that was taken
 //!   while it ran, and `REPLICAOF` there and back between two probes (5 s).
@@ -161,6 +162,8 @@
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: another transport to the nodes, over the crate `redis`, by choice: [`Transport`]
 //!   says which to take when.
+//! * `fence-postgres`, `fence-redis`, `fence-s3`: helpers of the module [`fence`], for storage that
+//!   refuses writes of a stale token.
 //! * `testing`: the module `testing`, for the tests of your own code; with `blocking`, also
 //!   `blocking::testing`.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
@@ -174,6 +177,7 @@
 
 mod config;
 mod error;
+pub mod fence;
 mod lease;
 mod lock;
 pub mod metrics;

@@ -8,6 +8,7 @@ mod common;
 #[allow(dead_code, reason = "its main is the example's")]
 mod testing_your_code;
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use common::postgres::Postgres;
 use common::server::Server;
 use common::{PATIENCE, servers, unguarded};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,6 +43,11 @@ impl Example {
     /// Starts it over `servers`, without the restart guard, which fresh servers would fail; or over
     /// nodes in memory.
     fn start(name: &str, arguments: &[&str], servers: &[Server]) -> Self {
+        Self::within(&[], name, arguments, servers)
+    }
+
+    /// The same, with more in its environment.
+    fn within(environment: &[(&str, &str)], name: &str, arguments: &[&str], servers: &[Server]) -> Self {
         let mut command = Command::new(program(name));
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("QUORUMLOCK_")) {
             command.env_remove(variable);
@@ -49,6 +56,7 @@ impl Example {
             let nodes: Vec<_> = servers.iter().map(Server::url).collect();
             command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
         }
+        command.envs(environment.iter().copied());
         let mut process = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines(process.stdout.take().unwrap());
         Self { process, lines }
@@ -215,6 +223,56 @@ async fn the_storage_refuses_the_late_write() {
         assert!(said.contains("the late write was refused: token "), "{said}");
         assert!(said.ends_with("the order is shipped\n"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn the_transaction_of_a_paused_holder_is_not_committed_and_its_token_is_refused() {
+    let (servers, postgres) = (servers(3).await, Postgres::shared().await);
+    for servers in [&servers[..], &[]] {
+        let url = postgres.url("postgres");
+        let said = Example::within(&[("DATABASE_URL", &url)], "sqlx_fencing", &[], servers).done();
+        assert!(said.starts_with("not committed: "), "{said}");
+        assert!(said.contains("\nrefused: nothing was written: the fencing token "), "{said}");
+        assert!(said.ends_with("\nthe order is shipped\n"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_spans_of_an_acquisition_are_exported_as_parts_of_the_work_that_needs_the_lock() {
+    let servers = servers(3).await;
+    for servers in [&servers[..], &[]] {
+        let said = Example::start("opentelemetry", &[], servers).done();
+        let spans = exported(&said);
+        let ship = &spans["ship"];
+        for (name, within) in [("acquire", "ship"), ("round", "acquire"), ("release", "ship")] {
+            assert_eq!(spans[name].parent, spans[within].id, "{name}: {said}");
+            assert_eq!(spans[name].trace, ship.trace, "{name}: {said}");
+        }
+        let token = said.lines().find_map(|line| line.strip_prefix("shipped, with token ")).unwrap();
+        assert!(spans["acquire"].text.contains(token) && spans["release"].text.contains(token), "{said}");
+    }
+}
+
+/// A span as the exporter prints it.
+struct Span {
+    trace: String,
+    id: String,
+    parent: String,
+    text: String,
+}
+
+/// The last span of each name.
+fn exported(said: &str) -> HashMap<String, Span> {
+    said.split("\nSpan #").skip(1).map(span).collect()
+}
+
+fn span(text: &str) -> (String, Span) {
+    let field = |name: &str| {
+        let value = text.lines().rev().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix(':'));
+        value.unwrap_or_default().trim().to_owned()
+    };
+    let (trace, id, parent) = (field("TraceId"), field("SpanId"), field("ParentSpanId"));
+    (field("Name"), Span { trace, id, parent, text: text.to_owned() })
 }
 
 #[tokio::test]

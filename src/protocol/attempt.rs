@@ -303,8 +303,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
-    const fn undoing(&self, release: Release) -> Undoing {
-        Undoing { release, lease: self.limits.validity.ttl() }
+    fn undoing(&self, release: Release) -> Undoing {
+        Undoing { lease: self.limits.validity.ttl(), ..release.into() }
     }
 
     /// What a reader gives up is handed over to nobody: others may read still.

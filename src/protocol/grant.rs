@@ -180,12 +180,14 @@ impl Grant {
         let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        Undoing { release: Release { ballot, next, ttl, ..Release::of(claim) }, lease: claim.ttl }
+        let release = Release { ballot, next, ttl, ..Release::of(claim) };
+        let undoing = Undoing { lease: claim.ttl, ..release.into() };
+        self.describe(&undoing.span);
+        undoing
     }
 
     /// Its release was sent.
     fn returned(&self, cleanup: Arc<Cleanup>) -> Returned {
-        self.describe(&cleanup.span);
         let line = self.line.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (places, listening) = line.map(|line| (line.places, line.listening)).unzip();
         listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));

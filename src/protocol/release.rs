@@ -41,11 +41,13 @@ impl Whom {
 pub(super) struct Undoing {
     pub(super) release: Release,
     pub(super) lease: Duration,
+    /// Described by now: a node in memory answers while it is asked.
+    pub(super) span: Spanned,
 }
 
 impl From<Release> for Undoing {
     fn from(release: Release) -> Self {
-        Self { lease: release.ttl, release }
+        Self { lease: release.ttl, release, span: Spanned::release() }
     }
 }
 
@@ -64,7 +66,7 @@ pub(crate) struct Cleanup {
     lease: Tick,
     state: Mutex<State>,
     decided: Notify,
-    pub(super) span: Spanned,
+    span: Spanned,
     _open: Open,
 }
 
@@ -116,7 +118,7 @@ impl Cleanup {
     }
 
     fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
-        let (Undoing { release, lease }, now) = (undoing, voters.host.now());
+        let (Undoing { release, lease, span }, now) = (undoing, voters.host.now());
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -135,7 +137,7 @@ impl Cleanup {
             release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
-            span: Spanned::release(),
+            span,
             _open: voters.open_cleanup(),
         })
     }
@@ -316,7 +318,7 @@ mod tests {
         let names = [Name::new("", "it").unwrap()].into();
         let (stance, grace) = (Stance::Once, Duration::ZERO);
         let release = Release { names, owner: "me".into(), ttl, ballot: 0, stance, grace, next: 0 };
-        Cleanup::start(voters, Undoing { release, lease: MINUTE }, Whom::all(voters.everyone()))
+        Cleanup::start(voters, Undoing { lease: MINUTE, ..release.into() }, Whom::all(voters.everyone()))
     }
 
     /// Voters of one node, and what is tried again of theirs.

@@ -8,6 +8,7 @@ pub mod clockwork;
 pub mod fake;
 pub mod logs;
 pub mod node;
+pub mod postgres;
 pub mod proxy;
 pub mod server;
 

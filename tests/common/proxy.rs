@@ -66,6 +66,10 @@ impl Proxy {
         Self { port, switch, accepting }
     }
 
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

@@ -1,0 +1,66 @@
+//! Exports the spans of a lock by OpenTelemetry: the rounds and the calls to each node are parts of
+//! the acquisition, and that is a part of the work that needs the lock.
+//!
+//! ```sh
+//! quorumlock sandbox -- cargo run --example opentelemetry
+//! ```
+//!
+//! It prints the spans. To send them to a collector, replace `exporter` by that of the crate
+//! `opentelemetry-otlp`, and `with_simple_exporter` by `with_batch_exporter`.
+
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use quorumlock::{Quorum, Result};
+use tracing::{Instrument, Level, info_span};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let provider = exported()?;
+    let quorum = connected().await?;
+
+    let token = ship(&quorum).instrument(info_span!("ship", order = 42)).await?;
+    println!("shipped, with token {token}");
+
+    quorum.shutdown(Duration::from_secs(1)).await;
+    // What was not sent yet is sent now. Without this the last spans are lost.
+    provider.shutdown()?;
+    Ok(())
+}
+
+/// What is awaited in here becomes a part of the span that this runs in.
+async fn ship(quorum: &Quorum) -> Result<u64> {
+    // The lock's name is in spans only where that is asked for: names may be secret.
+    let lock = quorum.lock_with("orders/42", &quorum.options().trace_name(true))?;
+    let guard = lock.acquire_default().await?;
+    let token = guard.token();
+    guard.release().await?;
+    Ok(token)
+}
+
+/// From now on spans are exported: those of this program, and of the lock those at `debug`
+/// (acquisitions, rounds, renewals, releases). `TRACE` adds one for each node that is asked.
+fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
+    let exporter = opentelemetry_stdout::SpanExporter::default();
+    let resource = Resource::builder().with_service_name("orders").build();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).with_resource(resource).build();
+    let wanted = Targets::new().with_target("quorumlock", Level::DEBUG).with_target("opentelemetry", Level::INFO);
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("orders")).with_filter(wanted);
+    tracing_subscriber::registry().with(layer).try_init()?;
+    Ok(provider)
+}
+
+/// The nodes that the environment names, or nodes in memory to try this without servers. Those
+/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+async fn connected() -> Result<Quorum> {
+    if std::env::var_os("QUORUMLOCK_NODES").is_some() {
+        return Quorum::from_env().await;
+    }
+    eprintln!("QUORUMLOCK_NODES is not set: three nodes in memory");
+    Quorum::in_memory(3)
+}

@@ -1,0 +1,86 @@
+//! A transaction of PostgreSQL that is committed only while the lock is held, and which PostgreSQL
+//! refuses to a holder that was paused.
+//!
+//! ```sh
+//! export DATABASE_URL=postgres://postgres@127.0.0.1/test
+//! quorumlock sandbox -- cargo run --example sqlx_fencing --features fence-postgres
+//! ```
+//!
+//! It makes two tables there, `quorumlock_fences` and `example_orders`.
+
+use std::time::Duration;
+
+use quorumlock::fence::postgres as fence;
+use quorumlock::{Lease, Quorum, Result};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgPool, Postgres, Transaction};
+
+/// How much longer the lock must be held when the transaction is committed.
+const MARGIN: Duration = Duration::from_secs(1);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("DATABASE_URL").map_err(|_| "DATABASE_URL says which PostgreSQL to use")?;
+    let pool = PgPoolOptions::new().max_connections(2).connect(&url).await?;
+    migrate(&pool).await?;
+    let quorum = connected().await?;
+
+    // One holder writes but does not commit yet: it stands still, as a virtual machine that is moved.
+    // Nothing renews its lock meanwhile, so it ends after the ttl.
+    let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
+    let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
+    let cancelled = writing(&pool, &early, "cancelled").await?;
+
+    // The next holder gets the lock then, with a greater token. The first one goes on, and does not
+    // commit any more.
+    let late = quorum.lock("orders/42").acquire_default().await?;
+    match fence::commit(cancelled, &early, MARGIN).await {
+        Err(fence::Error::Lost(lost)) => println!("not committed: {lost}"),
+        other => return Err(format!("it was committed without the lock: {other:?}").into()),
+    }
+
+    let shipped = writing(&pool, &late, "shipped").await?;
+    fence::commit_and_release(shipped, late, MARGIN).await?;
+
+    // Where the first one does not even ask for its lock, PostgreSQL refuses its token.
+    match writing(&pool, &early, "cancelled").await {
+        Err(fence::Error::Stale(stale)) => println!("refused: {stale}"),
+        other => return Err(format!("a stale token was not refused: {other:?}").into()),
+    }
+    println!("the order is {}", state(&pool).await?);
+
+    quorum.shutdown(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+/// Begins a transaction with the fence, and writes. Reads that the write depends on belong here too.
+async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction<'static, Postgres>, fence::Error> {
+    let mut transaction = pool.begin().await.map_err(fence::Error::Database)?;
+    fence::guard(&mut transaction, "orders/42", lock.token()).await?;
+    let update = sqlx::query("UPDATE example_orders SET state = $1 WHERE id = 42").bind(state);
+    update.execute(&mut *transaction).await.map_err(fence::Error::Database)?;
+    Ok(transaction)
+}
+
+/// In a service this is a migration.
+async fn migrate(pool: &PgPool) -> sqlx::Result<()> {
+    sqlx::raw_sql(fence::TABLE).execute(pool).await?;
+    let orders = "CREATE TABLE IF NOT EXISTS example_orders (id BIGINT PRIMARY KEY, state TEXT NOT NULL)";
+    sqlx::raw_sql(orders).execute(pool).await?;
+    let order = "INSERT INTO example_orders VALUES (42, 'packed') ON CONFLICT (id) DO UPDATE SET state = 'packed'";
+    sqlx::raw_sql(order).execute(pool).await.map(drop)
+}
+
+async fn state(pool: &PgPool) -> sqlx::Result<String> {
+    sqlx::query_scalar("SELECT state FROM example_orders WHERE id = 42").fetch_one(pool).await
+}
+
+/// The nodes that the environment names, or nodes in memory to try this without servers. Those
+/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+async fn connected() -> Result<Quorum> {
+    if std::env::var_os("QUORUMLOCK_NODES").is_some() {
+        return Quorum::from_env().await;
+    }
+    eprintln!("QUORUMLOCK_NODES is not set: three nodes in memory");
+    Quorum::in_memory(3)
+}

@@ -1,0 +1,98 @@
+//! Writes that storage refuses once their fencing token is stale.
+//!
+//! A lock alone cannot stop a process that was paused between its last check and its write. The
+//! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
+//! write with a lower one, in one atomic step. Each helper here does that for one kind of storage:
+//!
+//! | feature | storage | in one atomic step |
+//! |---|---|---|
+//! | `fence-postgres` | PostgreSQL, over `sqlx` | everything that a transaction does |
+//! | `fence-redis` | Redis, over any client | one command; ready-made for the crate `redis` with the feature `redis-rs` |
+//! | `fence-s3` | S3 and the like, over `object_store` or a client of your own | one object |
+//!
+//! All of them have the same rules:
+//!
+//! * A token that is **equal** to the highest one is the same holder, which may write as often as it
+//!   wants to.
+//! * A **lower** one is refused with [`Stale`], which has both tokens. Nothing was written.
+//! * A **higher** one is written, and is the highest from then on. So is the first one.
+//! * **Read through the same helper** whatever a write depends on. That raises the fence before it
+//!   reads, so that no earlier holder can write between your read and your write.
+//! * Every writer of the data must go through the fence: it does not bind whoever writes without.
+//!
+//! The highest token must be kept for as long as a paused holder may come back, and it is safe for
+//! as long as the storage keeps what it confirmed. Storage that loses confirmed writes, such as
+//! a Redis replica that was promoted, may forget a fence too.
+//!
+//! For other storage, [`check`] is the rule. It must be one atomic step with the write.
+
+#[cfg(feature = "fence-postgres")]
+pub mod postgres;
+#[cfg(feature = "fence-redis")]
+pub mod redis;
+#[cfg(feature = "fence-s3")]
+pub mod s3;
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// The storage has seen a higher token: the lock has passed on to somebody else. **Stop** what the
+/// lock protected. Nothing was written, and trying again with this token does not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    token: u64,
+    seen: u64,
+}
+
+impl Stale {
+    /// The token that was refused.
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The highest token that the storage had seen.
+    #[must_use]
+    pub const fn seen(&self) -> u64 {
+        self.seen
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token, seen } = self;
+        write!(f, "nothing was written: the fencing token {token} is stale, since the storage has seen {seen}; ")?;
+        f.write_str("the lock has passed on to another holder, so stop what it protected")
+    }
+}
+
+impl StdError for Stale {}
+
+/// Whether a write with `token` may take place, where `seen` is the highest token so far (0 where
+/// there was none). The check and the write must be one atomic step of the storage.
+///
+/// # Errors
+/// [`Stale`] if `token` is lower. An equal one is the same holder.
+pub const fn check(token: u64, seen: u64) -> Result<(), Stale> {
+    if token < seen { Err(Stale { token, seen }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lower_token_is_stale() {
+        for (token, seen, stale) in [(1, 0, false), (7, 7, false), (8, 7, false), (6, 7, true), (0, u64::MAX, true)] {
+            assert_eq!(check(token, seen).is_err(), stale, "{token} after {seen}");
+        }
+    }
+
+    #[test]
+    fn a_stale_token_is_named_beside_the_one_that_was_seen() {
+        let stale = check(41, 42).unwrap_err();
+        assert_eq!((stale.token(), stale.seen()), (41, 42));
+        let said = stale.to_string();
+        assert!(said.contains("token 41 is stale") && said.contains("has seen 42"), "{said}");
+    }
+}

@@ -1,0 +1,224 @@
+//! A transaction of PostgreSQL, over `sqlx`, that takes place only where its token is not stale.
+//!
+//! A table has the highest token of each lock. [`guard`] compares and raises it as a part of the
+//! transaction, and keeps that row locked until the transaction ends. So of two transactions of the
+//! same lock the second one waits for the first, and then goes by what that has left: no write is
+//! lost between them.
+//!
+//! ```no_run
+//! # async fn ship(pool: sqlx::PgPool, lock: quorumlock::QuorumLock) -> Result<(), Box<dyn std::error::Error>> {
+//! use quorumlock::fence::postgres as fence;
+//! use std::time::Duration;
+//!
+//! sqlx::raw_sql(fence::TABLE).execute(&pool).await?; // once, with your migrations
+//!
+//! let guard = lock.acquire_default().await?;
+//! let mut transaction = pool.begin().await?;
+//! fence::guard(&mut transaction, "orders/42", guard.token()).await?;
+//! sqlx::query("UPDATE orders SET state = 'shipped' WHERE id = 42").execute(&mut *transaction).await?;
+//! // Commits if the lock is held for another second at least, and releases it.
+//! fence::commit_and_release(transaction, guard, Duration::from_secs(1)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What makes it safe
+//!
+//! The fence alone. That the lock is still held is checked before the `COMMIT` to save work: the
+//! lock may end while the `COMMIT` is on its way. The next holder's [`guard`] then waits until it is
+//! decided. Set `lock_timeout` in sessions that should not wait for it without a limit.
+//!
+//! [`guard`] comes first in the transaction, before it reads anything. It works at each isolation
+//! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 where another
+//! transaction of the lock was committed meanwhile; begin again then, as always at these levels.
+//! A transaction with several fences takes them in one order, such as that of their names, so that
+//! no two wait for each other.
+//!
+//! Keep rows of locks that are used again: where the row is gone, a stale token passes. Rows of
+//! names that are over can be deleted once no holder of them can be left.
+//!
+//! # A single row
+//!
+//! A statement that changes one row needs no table but a column for the token:
+//!
+//! ```sql
+//! UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $2
+//! ```
+//!
+//! [`bigint`] makes the parameter. If it has changed no row, the row is not there or the token is
+//! stale. Each holder must write the row, or select it `FOR UPDATE` with its token, before it uses
+//! what it has read there.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::{Postgres, Transaction};
+
+use super::{Stale, check};
+use crate::error::Error as LockError;
+use crate::lease::{Lease, LockGuard};
+
+/// Makes the table of the fences where there is none yet. Statements name it without a schema: it is
+/// the one that `search_path` leads to.
+pub const TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
+
+/// It locks the row in any case, and returns the higher token of the two. What waited for another
+/// transaction goes by what that has committed.
+const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
+    ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
+
+/// The transaction's id for `txid_status`. It fails in a transaction that has failed: `COMMIT` would roll that back and
+/// report no error.
+const ID: &str = "SELECT txid_current_if_assigned()";
+
+/// Checks that no higher token than `token` was seen for `resource`, and makes it the highest one once
+/// the transaction is committed. Until the transaction ends, others that guard the same resource
+/// wait.
+///
+/// # Errors
+/// `Stale` if a higher token was seen: roll back, which a dropped transaction does by itself.
+/// `TooLarge` and `Database` as [`Error`] says.
+///
+/// # Cancel safety
+/// Drop the transaction too: the row may be locked.
+pub async fn guard(transaction: &mut Transaction<'_, Postgres>, resource: &str, token: u64) -> Result<(), Error> {
+    let raise = sqlx::query_scalar::<_, i64>(RAISE).bind(resource).bind(bigint(token)?);
+    let seen = raise.fetch_one(&mut **transaction).await.map_err(Error::Database)?;
+    check(token, seen.unsigned_abs()).map_err(Error::Stale)
+}
+
+/// A token as PostgreSQL's BIGINT. Tokens of a lock fit: they are below 2^53.
+///
+/// # Errors
+/// `TooLarge` above 2^63 - 1, which no lock's token is.
+pub fn bigint(token: u64) -> Result<i64, Error> {
+    i64::try_from(token).map_err(|_| Error::TooLarge(token))
+}
+
+/// Commits, if the lock is held for at least `margin` from now; otherwise it rolls back. Give as
+/// `margin` what a `COMMIT` takes at most, as a rule.
+///
+/// It does not call [`guard`], which the transaction begins with.
+///
+/// # Errors
+/// `Lost` if the lock is not held for so long, and `Database` if the transaction failed: nothing was
+/// written. `Unknown` if no answer to `COMMIT` came.
+///
+/// # Cancel safety
+/// Dropped before the `COMMIT` was sent, it rolls back. After that nobody knows, as with `Unknown`.
+pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
+    let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
+    if let Err(lost) = lease.ensure(margin) {
+        // Where this fails, the connection has, and the server rolls back by itself.
+        drop(transaction.rollback().await);
+        return Err(Error::Lost(lost));
+    }
+    transaction.commit().await.map_err(|error| undecided(error, id))
+}
+
+/// The same, and then releases the lock, whatever the commit came to. That is safe also if its
+/// outcome is unknown: the next holder's [`guard`] waits for it.
+///
+/// That the release is not confirmed is no error here: it goes on in the background, or the lock
+/// expires.
+///
+/// # Errors
+/// Those of [`commit`].
+///
+/// # Cancel safety
+/// As with [`commit`]; the lock is released.
+pub async fn commit_and_release(
+    transaction: Transaction<'_, Postgres>,
+    guard: LockGuard,
+    margin: Duration,
+) -> Result<(), Error> {
+    let committed = commit(transaction, &guard, margin).await;
+    drop(guard.release().await);
+    committed
+}
+
+/// The server rolled back where it says ERROR. Where it ended the connection (FATAL), or none of its
+/// words arrived, it may have committed before.
+fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
+    let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    match said.map(PgDatabaseError::severity) {
+        Some(PgSeverity::Error) => Error::Database(error),
+        _ => Error::Unknown { transaction, source: error },
+    }
+}
+
+/// Why a transaction was not committed, or may not have been.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The token is stale. **Stop** what the lock protected; roll back.
+    Stale(Stale),
+    /// The lock was lost, or is held for less than the margin. It was rolled back. **Stop**, or acquire
+    /// the lock again and begin anew.
+    Lost(LockError),
+    /// The server or the connection failed before anything was committed. **Retry** the whole
+    /// transaction if SQLSTATE says so (40001, 40P01), with the same guard.
+    Database(sqlx::Error),
+    /// No answer to `COMMIT` came: the transaction was committed or not. **Look**, on a new connection,
+    /// before you repeat it: `SELECT txid_status($1)` with `transaction` is `committed`,
+    /// `aborted`, or `in progress`, which means look again.
+    #[non_exhaustive]
+    Unknown {
+        /// The id of the transaction; `None` where it has written nothing, so nothing is in doubt.
+        transaction: Option<i64>,
+        /// What the connection said.
+        source: sqlx::Error,
+    },
+    /// The token does not fit a BIGINT, so it is none of a lock. **Fix** where it comes from.
+    TooLarge(u64),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale(stale) => stale.fmt(f),
+            Self::Lost(lost) => write!(f, "nothing was written: {lost}"),
+            Self::Database(error) => write!(f, "nothing was written: {error}"),
+            Self::Unknown { transaction: Some(id), source } => {
+                write!(f, "it is unknown whether the transaction was committed: {source}; ask SELECT txid_status({id})")
+            }
+            Self::Unknown { transaction: None, source } => {
+                write!(f, "the transaction had nothing to write, and its end was not confirmed: {source}")
+            }
+            Self::TooLarge(token) => write!(f, "{token} does not fit a BIGINT, so it is no lock's fencing token"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            Self::Lost(lost) => Some(lost),
+            Self::Database(source) | Self::Unknown { source, .. } => Some(source),
+            Self::TooLarge(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_fits_a_bigint_or_is_refused() {
+        assert_eq!(bigint((1 << 53) - 1).unwrap(), (1 << 53) - 1);
+        assert_eq!(bigint(i64::MAX.unsigned_abs()).unwrap(), i64::MAX);
+        assert!(matches!(bigint(1 << 63), Err(Error::TooLarge(token)) if token == 1 << 63));
+    }
+
+    #[test]
+    fn without_an_answer_nobody_knows_whether_it_was_committed() {
+        let unknown = undecided(sqlx::Error::WorkerCrashed, Some(77));
+        assert!(matches!(unknown, Error::Unknown { transaction: Some(77), .. }), "{unknown:?}");
+        assert!(unknown.to_string().contains("SELECT txid_status(77)"), "{unknown}");
+    }
+}

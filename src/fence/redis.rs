@@ -1,0 +1,187 @@
+//! One Redis command, which is carried out only where the token is not stale.
+//!
+//! This is about the Redis that has **your data**. It may be another one than the nodes of the lock.
+//!
+//! A script compares the token with the highest one, which has a key of its own, and carries the
+//! command out in the same step. A [`Call`] makes the arguments of `EVAL` for any client, and reads
+//! the reply. With the feature `redis-rs` there is `Call::query_async` for the crate `redis`:
+//!
+//! ```no_run
+//! # #[cfg(feature = "redis-rs")]
+//! # async fn ship(guard: quorumlock::LockGuard, connection: &mut redis::aio::MultiplexedConnection)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! use quorumlock::fence::redis::Call;
+//!
+//! // Whatever the write depends on is read through the fence too.
+//! let read = Call::new("{orders/42}:fence", guard.token(), "HGET").key("{orders/42}").arg("state");
+//! let state: Option<String> = read.query_async(connection).await?;
+//! if state.as_deref() == Some("packed") {
+//!     let write = Call::new("{orders/42}:fence", guard.token(), "HSET").key("{orders/42}");
+//!     let () = write.arg("state").arg("shipped").query_async(connection).await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The key of the fence
+//!
+//! * Use one key per lock, and the same one in all calls. All keys of a call must be in one slot of a
+//!   cluster: give their names the same hash tag, as above.
+//! * It has no ttl, and should get none: where it is gone, a stale token passes again. Do not let
+//!   Redis evict it (`maxmemory-policy noeviction`, or a `volatile-` policy), and let Redis persist it
+//!   if it persists your data.
+//! * Replication is asynchronous: a replica that is promoted may lack the last writes, and the fence
+//!   with them.
+//!
+//! The user needs the rights to run `EVAL`, `GET` and `SET` on that key, and your command.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::{Stale, check};
+
+/// Carries out one command, unless the token is stale. It is sent each time, so it says little of itself:
+///
+/// * keys: that of the fence, which has the highest token as a decimal; then the command's own;
+/// * arguments: the token as a decimal without leading zeros; then the command, word by word, its
+///   keys included;
+/// * reply: the highest token so far, this one included, as a text; then the command's reply. Where
+///   the first is not the token that was sent, nothing was done.
+const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
+
+/// A command, the key of its fence, and the token. The command has at most some 7,000 words, which is
+/// what scripts can pass on.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is sent yet"]
+pub struct Call {
+    token: u64,
+    /// That of the fence is the first.
+    keys: Vec<Vec<u8>>,
+    words: Vec<Vec<u8>>,
+}
+
+impl Call {
+    /// `command`, such as `"SET"`, is carried out if no higher token than `token` is stored at `fence`.
+    pub fn new(fence: impl AsRef<[u8]>, token: u64, command: &str) -> Self {
+        Self { token, keys: vec![fence.as_ref().to_vec()], words: vec![command.into()] }
+    }
+
+    /// The next word of the command is this key.
+    pub fn key(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.keys.push(key.as_ref().to_vec());
+        self.arg(key)
+    }
+
+    /// The next word of the command is this, which is no key.
+    pub fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
+        self.words.push(word.as_ref().to_vec());
+        self
+    }
+
+    /// What a client sends behind `EVAL`: the script, the number of keys, the keys and the arguments.
+    /// For `EVALSHA`, put the script's SHA-1 in place of the first; the script may change with any
+    /// release.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<Vec<u8>> {
+        let head = [SCRIPT.into(), self.keys.len().to_string().into_bytes()];
+        let token = self.token.to_string().into_bytes();
+        head.into_iter().chain(self.keys.iter().cloned()).chain([token]).chain(self.words.iter().cloned()).collect()
+    }
+
+    /// Reads the first element of the reply, which is an array of two: the highest token as a text.
+    /// If this is `Ok`, the second element is the command's own reply.
+    ///
+    /// # Errors
+    /// `Stale` if the command was not carried out; `Unusable` if that is no reply of the script.
+    pub fn verdict(&self, seen: impl AsRef<[u8]>) -> Result<(), Error> {
+        let seen = seen.as_ref();
+        let number = std::str::from_utf8(seen).ok().and_then(|seen| seen.parse().ok());
+        let number = number.ok_or_else(|| Error::Unusable(String::from_utf8_lossy(seen).into_owned()))?;
+        check(self.token, number).map_err(Error::Stale)
+    }
+
+    /// Sends it over a connection of the crate `redis`, and returns the command's reply.
+    ///
+    /// # Errors
+    /// [`Error`], each kind of which says what to do.
+    ///
+    /// # Cancel safety
+    /// What was sent may be carried out although nobody waits for it. The token still counts.
+    #[cfg(feature = "redis-rs")]
+    pub async fn query_async<T: ::redis::FromRedisValue>(
+        &self,
+        connection: &mut impl ::redis::aio::ConnectionLike,
+    ) -> Result<T, Error> {
+        let mut command = ::redis::cmd("EVAL");
+        self.arguments().iter().for_each(|argument| {
+            command.arg(argument);
+        });
+        let (seen, reply): (Vec<u8>, ::redis::Value) = command.query_async(connection).await.map_err(Error::Redis)?;
+        self.verdict(seen)?;
+        ::redis::from_redis_value(reply).map_err(|error| Error::Redis(error.into()))
+    }
+}
+
+/// Why there is no reply of the command.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The token is stale. **Stop** what the lock protected.
+    Stale(Stale),
+    /// The first element of the reply is no token. **Fix** what reads the reply, or the key that is
+    /// used as a fence.
+    Unusable(String),
+    /// What Redis or the client said. Where no answer came, the command was carried out or not. **Read**
+    /// through the fence, with the same token, to know.
+    #[cfg(feature = "redis-rs")]
+    Redis(::redis::RedisError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale(stale) => stale.fmt(f),
+            Self::Unusable(seen) => {
+                write!(f, "the reply of the fence's script begins with {seen:?}, which is no token")
+            }
+            #[cfg(feature = "redis-rs")]
+            Self::Redis(error) => write!(f, "a fenced command got no usable reply from Redis: {error}"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            Self::Unusable(_) => None,
+            #[cfg(feature = "redis-rs")]
+            Self::Redis(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(call: &Call) -> Vec<String> {
+        call.arguments().into_iter().map(|argument| String::from_utf8(argument).unwrap()).collect()
+    }
+
+    #[test]
+    fn keys_stand_before_the_token_and_again_within_the_command() {
+        let call = Call::new("f", 7, "SMOVE").key("a").key("b").arg("member");
+        assert_eq!(texts(&call)[1..], ["3", "f", "a", "b", "7", "SMOVE", "a", "b", "member"]);
+    }
+
+    #[test]
+    fn a_reply_says_who_is_stale() {
+        let call = Call::new("f", 7, "GET");
+        assert!(call.verdict("7").is_ok());
+        assert!(matches!(call.verdict("8"), Err(Error::Stale(stale)) if (stale.token(), stale.seen()) == (7, 8)));
+        for reply in ["", "OK", "-1", "18446744073709551616"] {
+            assert!(matches!(call.verdict(reply), Err(Error::Unusable(said)) if said == reply));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! An object of S3 that refuses stale writes, by conditional writes (`If-Match`, `If-None-Match`).
+//!
+//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and a small server
+//! on loopback that its client of S3 talks HTTP to. No test has met S3 itself. The store must
+//! support conditional writes: S3 does, and so do most others that speak its protocol.
+//!
+//! ```
+//! # use object_store::memory::InMemory;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (store, token) = (InMemory::new(), 7);
+//! use quorumlock::fence::s3;
+//!
+//! // Whatever the write depends on is read with the token too.
+//! let before = s3::read(&store, "orders/42", token).await?;
+//! if before.is_none() {
+//!     s3::put(&store, "orders/42", token, b"shipped").await?;
+//! }
+//! // Whoever has no lock reads without a token.
+//! assert_eq!(s3::get(&store, "orders/42").await?.as_deref(), Some(&b"shipped"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is stored
+//!
+//! The object is one line of text, `quorumlock fence 7 write 2`, and then what was written. The token is
+//! in there and not in the object's metadata, because an ETag covers the content only: with
+//! metadata, two objects of equal content and different tokens would have one ETag, and a stale write
+//! would pass. The number of writes makes each content another one.
+//!
+//! * Others read it with [`get`], or skip the first line. An object without it is
+//!   [`Unfenced`](Error::Unfenced): it is not overwritten.
+//! * Each write reads the object first. If it is large, or has other readers, write the data
+//!   to a key that is never used again, and let the fenced object name that key.
+//! * [`remove`] leaves the line, with the token. Deleted by other means (a lifecycle rule, too), the
+//!   object lets a stale token pass.
+//! * The keys of the store are those of `object_store`: paths without a slash at either end.
+
+mod envelope;
+mod store;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+
+use bytes::Bytes;
+
+use super::{Stale, check};
+use envelope::{Envelope, MAX_LINE};
+
+/// How often a write begins anew since others have written in between. Each time somebody has made
+/// progress, so this is reached by nobody who holds a lock.
+const ATTEMPTS: usize = 64;
+
+/// A store with conditional writes: each `object_store::ObjectStore`, or a client of yours.
+pub trait Bucket: Sync {
+    /// What goes wrong.
+    type Error: StdError + Send + Sync + 'static;
+
+    /// Reads an object and its ETag, both of one moment; `None` if there is none. It must not come from
+    /// a cache.
+    fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
+
+    /// Writes an object, if the condition holds; both are one atomic step. Everything that says
+    /// that it does not hold is [`Put::Refused`]: 412 and 409, and 404 where an ETag must match.
+    /// An error means that it may have been written or not.
+    fn put(
+        &self,
+        key: &str,
+        object: Bytes,
+        condition: Condition,
+    ) -> impl Future<Output = Result<Put, Self::Error>> + Send;
+}
+
+/// An object as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// All of its content.
+    pub object: Bytes,
+    /// Its ETag, as the store gives it, quotes included.
+    pub e_tag: String,
+}
+
+/// What must hold for a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is no object: `If-None-Match: *`.
+    Absent,
+    /// The object has this ETag: `If-Match`.
+    Matches(String),
+}
+
+/// What a conditional write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is written.
+    Done,
+    /// The condition does not hold.
+    Refused,
+}
+
+/// Writes what the object has from now on, unless `token` is stale.
+///
+/// # Errors
+/// [`Error`], each kind of which says what to do.
+///
+/// # Cancel safety
+/// It may be written although nobody waits for it. Write again with the same token, or read with it.
+pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[u8]) -> Result<(), Error<B::Error>> {
+    replace(bucket, key, token, |_| Some(Bytes::copy_from_slice(body))).await.map(drop)
+}
+
+/// Raises the fence to `token`, so that no earlier holder writes any more, and returns what the object
+/// has; `None` if nothing was written, or it was removed. The first of a token is a write, too.
+///
+/// # Errors
+/// [`Error`], each kind of which says what to do.
+///
+/// # Cancel safety
+/// Safe: the fence may be raised.
+pub async fn read<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Result<Option<Bytes>, Error<B::Error>> {
+    replace(bucket, key, token, |body| body).await
+}
+
+/// Removes what the object has, unless `token` is stale. The line with the token stays.
+///
+/// # Errors
+/// [`Error`], each kind of which says what to do.
+///
+/// # Cancel safety
+/// As with [`put`].
+pub async fn remove<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Result<(), Error<B::Error>> {
+    replace(bucket, key, token, |_| None).await.map(drop)
+}
+
+/// What the object has, for readers without a lock; `None` if nothing was written, or it was removed.
+/// It may be outdated as soon as it is read: nothing that is written to this object may depend on it.
+///
+/// # Errors
+/// `Unfenced` or `Store` as [`Error`] says.
+///
+/// # Cancel safety
+/// Safe.
+pub async fn get<B: Bucket + ?Sized>(bucket: &B, key: &str) -> Result<Option<Bytes>, Error<B::Error>> {
+    let found = bucket.get(key).await.map_err(Error::Store)?;
+    Ok(found.map(opened).transpose()?.and_then(|(envelope, _)| envelope.body))
+}
+
+/// Makes out of what the object has what it has next, and returns it.
+async fn replace<B: Bucket + ?Sized>(
+    bucket: &B,
+    key: &str,
+    token: u64,
+    next: impl Fn(Option<Bytes>) -> Option<Bytes>,
+) -> Result<Option<Bytes>, Error<B::Error>> {
+    for _ in 0..ATTEMPTS {
+        let found = bucket.get(key).await.map_err(Error::Store)?;
+        let (before, condition) = found.map(opened).transpose()?.unwrap_or((Envelope::default(), Condition::Absent));
+        check(token, before.token).map_err(Error::Stale)?;
+        let body = next(before.body.clone());
+        if before.token == token && before.body == body {
+            return Ok(body);
+        }
+        let after = Envelope { token, writes: before.writes.saturating_add(1), body };
+        let put = bucket.put(key, after.sealed(), condition).await.map_err(Error::Store)?;
+        if put == Put::Done {
+            return Ok(after.body);
+        }
+    }
+    Err(Error::Busy)
+}
+
+/// What it has, and the condition under which it is still that.
+fn opened<E>(found: Found) -> Result<(Envelope, Condition), Error<E>> {
+    let envelope = Envelope::open(&found.object).ok_or_else(|| {
+        let begin = &found.object[..found.object.len().min(MAX_LINE)];
+        Error::Unfenced(String::from_utf8_lossy(begin).into_owned())
+    })?;
+    Ok((envelope, Condition::Matches(found.e_tag)))
+}
+
+/// Why an object was not written or read, or may not have been.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// The token is stale. **Stop** what the lock protected.
+    Stale(Stale),
+    /// The object does not begin with the line that has the token, but with this. **Move** it away:
+    /// nothing says which writes of it would be stale.
+    Unfenced(String),
+    /// Others have written the object again and again while this tried to: it is written by many
+    /// at once, which a lock prevents. **Look** who writes it.
+    Busy,
+    /// The store failed. **Read** with the same token to know whether it was written, or write it again.
+    Store(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale(stale) => stale.fmt(f),
+            Self::Unfenced(begin) => {
+                write!(f, "nothing was written: the object has no fence, it begins with {begin:?}")
+            }
+            Self::Busy => write!(f, "nothing was written: others wrote the object {ATTEMPTS} times meanwhile"),
+            Self::Store(error) => write!(f, "it may have been written or not: {error}"),
+        }
+    }
+}
+
+impl<E: StdError + 'static> StdError for Error<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            Self::Store(error) => Some(error),
+            Self::Unfenced(_) | Self::Busy => None,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A real PostgreSQL on loopback: a free port, a folder of its own, gone with its handle. It is no
+//! service of the system.
+
+use std::fs::{File, read_dir, read_to_string};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use super::PATIENCE;
+use super::server::free_port;
+
+const MISSING: &str = "PostgreSQL is missing: scripts/test fetches it; by hand, apt-get install postgresql (Debian), or have initdb in PATH";
+/// Debian's nobody. PostgreSQL refuses to run as root.
+const NOBODY: u32 = 65_534;
+
+/// A server process. Dropping it ends it.
+pub struct Postgres {
+    port: u16,
+    process: Child,
+    _folder: Arc<TempDir>,
+}
+
+impl Postgres {
+    /// The one that the tests of this process share for as long as one of them uses it.
+    pub async fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Postgres>> = Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(running) = shared.upgrade() {
+            return running;
+        }
+        let started = Arc::new(Self::start().await);
+        *shared = Arc::downgrade(&started);
+        started
+    }
+
+    async fn start() -> Self {
+        let programs = programs().expect(MISSING);
+        let folder = Arc::new(folder());
+        let mut initdb = command(&programs, "initdb", folder.path());
+        initdb.args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
+        assert!(initdb.status().expect(MISSING).success(), "{}", log(&folder));
+        // A free port can be taken by another process before the server binds it: then try another.
+        for _ in 0..20 {
+            let port = free_port();
+            let mut server = Self { port, process: launch(&programs, folder.path(), port), _folder: folder.clone() };
+            if server.is_ready(folder.path()).await {
+                return server;
+            }
+        }
+        panic!("PostgreSQL does not start: {}", log(&folder));
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where one of its databases is.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Waits until it says so itself, or has ended.
+    async fn is_ready(&mut self, folder: &Path) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && self.process.try_wait().unwrap().is_none() {
+            let status = read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
+            if status.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        false
+    }
+}
+
+impl Drop for Postgres {
+    /// At once, with all processes that it has started.
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.process), Signal::QUIT);
+        let _ = self.process.wait();
+    }
+}
+
+/// The folder of `initdb` and `postgres`: in PATH, where Debian has them, or where scripts/test has put
+/// them.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let test = std::env::current_exe().unwrap();
+    let fetched = test.ancestors().nth(3)?.join("tools/usr/lib/postgresql");
+    let versions = [PathBuf::from("/usr/lib/postgresql"), fetched].into_iter().flat_map(|folder| versions(&folder));
+    let initdb = std::env::split_paths(&path).chain(versions).find_map(|bin| bin.join("initdb").canonicalize().ok());
+    initdb?.parent().map(Path::to_path_buf)
+}
+
+/// The folders of the programs of each version, the newest first.
+fn versions(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    found.sort_by_key(|path| std::cmp::Reverse(path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok())));
+    found.into_iter().map(|version| version.join("bin")).collect()
+}
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a temporary folder");
+    if getuid().is_root() {
+        chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may do that");
+    }
+    folder
+}
+
+/// One of its programs, in `folder`, as a user that is not root.
+fn command(programs: &Path, program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(programs.join(program));
+    let log = || File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    command.current_dir(folder).stdin(Stdio::null()).stdout(log()).stderr(log());
+    // A package that was unpacked and not installed has its libraries beside it.
+    if let Some(libraries) = programs.ancestors().nth(3).filter(|lib| lib.ends_with("tools/usr/lib")) {
+        let all = read_dir(libraries).into_iter().flatten().flatten().map(|entry| entry.path());
+        command.env("LD_LIBRARY_PATH", std::env::join_paths(all).unwrap());
+    }
+    if getuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn launch(programs: &Path, folder: &Path, port: u16) -> Child {
+    let mut server = command(programs, "postgres", folder);
+    server.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
+    // Nothing outlives it; and no library that is loaded for it alone.
+    server.args(["-F", "-c", "jit=off", "-c", "timezone=GMT", "-c", "log_timezone=GMT"]);
+    server.spawn().expect(MISSING)
+}
+
+fn log(folder: &TempDir) -> String {
+    read_to_string(folder.path().join("log")).unwrap_or_default()
+}
