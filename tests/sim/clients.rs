@@ -386,8 +386,9 @@ impl Client {
 
     /// For how long who is refused waits for what the holder says of itself, where holders may.
     fn listens(&self) -> Duration {
-        let elections = self.world.core.lock().unwrap().plan.elections;
-        if elections > 0.0 { 500 * MS } else { Duration::ZERO }
+        let plan = &self.world.core.lock().unwrap().plan;
+        // Who has a permit of a period may have a note too.
+        if plan.elections > 0.0 || plan.once > 0.0 { 500 * MS } else { Duration::ZERO }
     }
 
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
