@@ -25,8 +25,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     migrate(&pool).await?;
     let quorum = connected().await?;
 
-    // One holder writes but does not commit yet: it stands still, as a virtual machine that is moved.
-    // Nothing renews its lock meanwhile, so it ends after the ttl.
+    // One holder writes but does not commit yet: it stands still, as a virtual machine that is
+    // moved. Nothing renews its lock meanwhile, so it ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     let cancelled = writing(&pool, &early, "cancelled").await?;
@@ -53,7 +53,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Begins a transaction with the fence, and writes. Reads that the write depends on belong here too.
+/// Begins a transaction with the fence, and writes. Reads that the write depends on belong here
+/// too.
 async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction<'static, Postgres>, fence::Error> {
     let mut transaction = pool.begin().await.map_err(fence::Error::Database)?;
     fence::guard(&mut transaction, "orders/42", lock.token()).await?;

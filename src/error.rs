@@ -184,8 +184,9 @@ impl Error {
         &self.0.nodes
     }
 
-    /// Which of several names others held, and who, as far as a quorum of nodes said so in time: told
-    /// by [`Session::try_lock`](crate::Session::try_lock), [`Session::lock`](crate::Session::lock), and
+    /// Which of several names others held, and who, as far as a quorum of nodes said so in time:
+    /// told by [`Session::try_lock`](crate::Session::try_lock),
+    /// [`Session::lock`](crate::Session::lock), and
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire) of several names
     /// ([`lock_all`](crate::Quorum::lock_all)).
     #[must_use]

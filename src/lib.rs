@@ -57,7 +57,8 @@
 //!   injected.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
-//! * [`fence`] makes storage refuse the late writes of who has lost the lock: PostgreSQL, Redis, S3.
+//! * [`fence`] makes storage refuse the late writes of who has lost the lock: PostgreSQL, Redis,
+//!   S3.
 //! * [`metrics`] lists what is measured. Install a recorder before connecting.
 //! * With the features of their names, `blocking` has the same types for programs without async,
 //!   and `testing` what tests of your own code need: a foreign holder, and a loss.
@@ -70,9 +71,9 @@
 //!   are late, lost or out of order. Clocks need not show the same time; they may run apart by
 //!   the drift (1 % and 2 ms by default). A guard counts as held only for `ttl - drift` from
 //!   *before* the nodes were asked, on a clock that counts suspended time.
-//! * **Tokens grow** from holder to holder, whatever the clients' clocks show. This also holds where
-//!   nodes forgot what they stored and the other nodes taught them again. Only readers that hold a
-//!   name together have tokens [in no order](QuorumRwLock#tokens).
+//! * **Tokens grow** from holder to holder, whatever the clients' clocks show. This also holds
+//!   where nodes forgot what they stored and the other nodes taught them again. Only readers that
+//!   hold a name together have tokens [in no order](QuorumRwLock#tokens).
 //! * **First come, first served**, across processes: each node keeps one queue per name and
 //!   notifies the first waiter. A waiter that dies delays the next one by no more than a turn,
 //!   100 ms to 2 s.
@@ -105,8 +106,8 @@
 //! * Two clients may both hold a lock if their lists share no node that both can reach: then they
 //!   cannot find out about each other. (Clients whose lists share one do: those that came later
 //!   acquire nothing. The longest ttl of any client counts for all.)
-//! * Nodes and clients are trusted. Nothing checks that all clients use the same key prefix, or that
-//!   no running client was cloned or restored from a snapshot.
+//! * Nodes and clients are trusted. Nothing checks that all clients use the same key prefix, or
+//!   that no running client was cloned or restored from a snapshot.
 //! * A node that sends a reply without end, or over fred arrays nested some hundreds deep, can fill
 //!   a client's memory or crash it: redis-protocol 6, which reads replies for fred, limits neither.
 //!   Use `rediss://` where others can reach the connection.

@@ -102,7 +102,8 @@
 //! # }
 //! ```
 
-//! Programs without async have the same in `quorumlock::blocking::testing`, with the feature `blocking`.
+//! Programs without async have the same in `quorumlock::blocking::testing`, with the feature
+//! `blocking`.
 
 use std::fmt;
 use std::time::Duration;

@@ -491,7 +491,8 @@ fn what_a_revoked_reader_lets_go_is_handed_over() {
     runtime.block_on(pair.check(0, calls.to_vec())).unwrap();
 }
 
-/// What was released before seems to be of later, and as many of those are stored as are remembered.
+/// What was released before seems to be of later, and as many of those are stored as are
+/// remembered.
 #[test]
 fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_late() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -9,8 +9,8 @@
 //!
 //! `times` prints what the core takes on this machine, which no check compares.
 //!
-//! `held N` holds N locks at once, over the servers of `crowd`: how much memory the program has in use
-//! at most, the script asks of valgrind.
+//! `held N` holds N locks at once, over the servers of `crowd`: how much memory the program has in
+//! use at most, the script asks of valgrind.
 //!
 //! `alone N` and `together N` are `lone` and `crowd` over five real servers, for `scripts/profile`.
 //!

@@ -2,8 +2,9 @@
 //! `blocking` and `testing`.
 //!
 //! As [`quorumlock::testing`](crate::testing), which says more; only what follows is another. Time
-//! cannot be paused here: a quorum has a thread of its own, on which it passes as it does elsewhere.
-//! So let the code under test take its timeouts and its ttl from settings, and give it short ones.
+//! cannot be paused here: a quorum has a thread of its own, on which it passes as it does
+//! elsewhere. So let the code under test take its timeouts and its ttl from settings, and give it
+//! short ones.
 //!
 //! # Contention
 //!

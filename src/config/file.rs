@@ -133,8 +133,8 @@ impl Config {
         Ok(Self { nodes, ..Self::default() })
     }
 
-    /// A relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` begins at `folder`: that of the
-    /// configuration file, say.
+    /// A relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` begins at `folder`: that of
+    /// the configuration file, say.
     #[must_use]
     pub fn relative_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = folder.into();

@@ -10,9 +10,10 @@ use super::password::PasswordFile as Named;
 use crate::error::{Error, Result};
 use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 
-/// Takes the password from the first line of a file, anew at each connection: who writes another one
-/// there need restart nothing. Write it before the servers change theirs and replace the file in one
-/// step (`mv`), or write it right after; nodes that refuse one that is outdated are tried again.
+/// Takes the password from the first line of a file, anew at each connection: who writes another
+/// one there need restart nothing. Write it before the servers change theirs and replace the file
+/// in one step (`mv`), or write it right after; nodes that refuse one that is outdated are tried
+/// again.
 ///
 /// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
 /// command's `--password-file` are this.

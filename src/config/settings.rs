@@ -108,8 +108,8 @@ impl Settings {
         (!text.is_empty()).then(|| text.into())
     }
 
-    /// A node's address, with the TLS options of all where it has none. What they name is read here,
-    /// so that what is wrong with it is told before anything is sent.
+    /// A node's address, with the TLS options of all where it has none. What they name is read
+    /// here, so that what is wrong with it is told before anything is sent.
     fn endpoint(&self, address: &str) -> Result<Endpoint> {
         let mut endpoint = match self.credentials {
             Some(_) => Endpoint::parse_for(address)?,

@@ -12,13 +12,16 @@
 //!
 //! All of them have the same rules:
 //!
-//! * A token that is **equal** to the highest one is the same holder, which may write as often as it
-//!   wants to.
+//! * A token that is **equal** to the highest one is the same holder, which may write as often as
+//!   it wants to.
 //! * A **lower** one is refused with [`Stale`], which has both tokens. Nothing was written.
 //! * A **higher** one is written, and is the highest from then on. So is the first one.
 //! * **Read through the same helper** whatever a write depends on. That raises the fence before it
 //!   reads, so that no earlier holder can write between your read and your write.
 //! * Every writer of the data must go through the fence: it does not bind whoever writes without.
+//! * **One fence for what one at a time may write**: an exclusive lock, or one permit of a
+//!   semaphore by its own name. Readers, and several permits, have tokens of their own at the same
+//!   time: with one fence, the lower of them would be called stale, and its lock has not passed on.
 //!
 //! The highest token must be kept for as long as a paused holder may come back, and it is safe for
 //! as long as the storage keeps what it confirmed. Storage that loses confirmed writes, such as

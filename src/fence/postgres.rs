@@ -25,8 +25,8 @@
 //! # What makes it safe
 //!
 //! The fence alone. That the lock is still held is checked before the `COMMIT` to save work: the
-//! lock may end while the `COMMIT` is on its way. The next holder's [`guard`] then waits until it is
-//! decided. Set `lock_timeout` in sessions that should not wait for it without a limit.
+//! lock may end while the `COMMIT` is on its way. The next holder's [`guard`] then waits until it
+//! is decided. Set `lock_timeout` in sessions that should not wait for it without a limit.
 //!
 //! [`guard`] comes first in the transaction, before it reads anything. It works at each isolation
 //! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 where another
@@ -46,8 +46,9 @@
 //! ```
 //!
 //! [`bigint`] makes the parameter. If it has changed no row, the row is not there or the token is
-//! stale. Each holder must write the row, or select it `FOR UPDATE` with its token, before it uses
-//! what it has read there.
+//! stale. What a write depends on must be read in the same transaction, behind a statement that
+//! raises the fence (`SET fence = $2`). To select the row `FOR UPDATE` raises nothing: once that
+//! transaction has ended, an earlier holder may write.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -60,8 +61,8 @@ use super::{Stale, check};
 use crate::error::Error as LockError;
 use crate::lease::{Lease, LockGuard};
 
-/// Makes the table of the fences where there is none yet. Statements name it without a schema: it is
-/// the one that `search_path` leads to.
+/// Makes the table of the fences where there is none yet. Statements name it without a schema: it
+/// is the one that `search_path` leads to.
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
@@ -70,13 +71,13 @@ pub const TABLE: &str =
 const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
-/// The transaction's id for `txid_status`. It fails in a transaction that has failed: `COMMIT` would roll that back and
-/// report no error.
+/// The transaction's id for `txid_status`. It fails in a transaction that has failed: `COMMIT`
+/// would roll that back and report no error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
-/// Checks that no higher token than `token` was seen for `resource`, and makes it the highest one once
-/// the transaction is committed. Until the transaction ends, others that guard the same resource
-/// wait.
+/// Checks that no higher token than `token` was seen for `resource`, and makes it the highest one
+/// once the transaction is committed. Until the transaction ends, others that guard the same
+/// resource wait.
 ///
 /// # Errors
 /// `Stale` if a higher token was seen: roll back, which a dropped transaction does by itself.
@@ -104,8 +105,8 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 /// It does not call [`guard`], which the transaction begins with.
 ///
 /// # Errors
-/// `Lost` if the lock is not held for so long, and `Database` if the transaction failed: nothing was
-/// written. `Unknown` if no answer to `COMMIT` came.
+/// `Lost` if the lock is not held for so long, and `Database` if the transaction failed: nothing
+/// was written. `Unknown` if no answer to `COMMIT` came.
 ///
 /// # Cancel safety
 /// Dropped before the `COMMIT` was sent, it rolls back. After that nobody knows, as with `Unknown`.
@@ -140,8 +141,8 @@ pub async fn commit_and_release(
     committed
 }
 
-/// The server rolled back where it says ERROR. Where it ended the connection (FATAL), or none of its
-/// words arrived, it may have committed before.
+/// The server rolled back where it says ERROR. Where it ended the connection (FATAL), or none of
+/// its words arrived, it may have committed before.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(PgDatabaseError::severity) {
@@ -156,15 +157,15 @@ fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
 pub enum Error {
     /// The token is stale. **Stop** what the lock protected; roll back.
     Stale(Stale),
-    /// The lock was lost, or is held for less than the margin. It was rolled back. **Stop**, or acquire
-    /// the lock again and begin anew.
+    /// The lock was lost, or is held for less than the margin. It was rolled back. **Stop**, or
+    /// acquire the lock again and begin anew.
     Lost(LockError),
     /// The server or the connection failed before anything was committed. **Retry** the whole
     /// transaction if SQLSTATE says so (40001, 40P01), with the same guard.
     Database(sqlx::Error),
-    /// No answer to `COMMIT` came: the transaction was committed or not. **Look**, on a new connection,
-    /// before you repeat it: `SELECT txid_status($1)` with `transaction` is `committed`,
-    /// `aborted`, or `in progress`, which means look again.
+    /// No answer to `COMMIT` came: the transaction was committed or not. **Look**, on a new
+    /// connection, before you repeat it: `SELECT txid_status($1)` with `transaction` is
+    /// `committed`, `aborted`, or `in progress`, which means look again.
     #[non_exhaustive]
     Unknown {
         /// The id of the transaction; `None` where it has written nothing, so nothing is in doubt.

@@ -1,6 +1,7 @@
 //! One Redis command, which is carried out only where the token is not stale.
 //!
-//! This is about the Redis that has **your data**. It may be another one than the nodes of the lock.
+//! This is about the Redis that has **your data**. It may be another one than the nodes of the
+//! lock.
 //!
 //! A script compares the token with the highest one, which has a key of its own, and carries the
 //! command out in the same step. A [`Call`] makes the arguments of `EVAL` for any client, and reads
@@ -25,13 +26,13 @@
 //!
 //! # The key of the fence
 //!
-//! * Use one key per lock, and the same one in all calls. All keys of a call must be in one slot of a
-//!   cluster: give their names the same hash tag, as above.
+//! * Use one key per lock, and the same one in all calls. All keys of a call must be in one slot of
+//!   a cluster: give their names the same hash tag, as above.
 //! * It has no ttl, and should get none: where it is gone, a stale token passes again. Do not let
-//!   Redis evict it (`maxmemory-policy noeviction`, or a `volatile-` policy), and let Redis persist it
-//!   if it persists your data.
-//! * Replication is asynchronous: a replica that is promoted may lack the last writes, and the fence
-//!   with them.
+//!   Redis evict it (`maxmemory-policy noeviction`, or a `volatile-` policy), and let Redis persist
+//!   it if it persists your data.
+//! * Replication is asynchronous: a replica that is promoted may lack the last writes, and the
+//!   fence with them.
 //!
 //! The user needs the rights to run `EVAL`, `GET` and `SET` on that key, and your command.
 
@@ -40,7 +41,8 @@ use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. It is sent each time, so it says little of itself:
+/// Carries out one command, unless the token is stale. It is sent each time, so it says little of
+/// itself:
 ///
 /// * keys: that of the fence, which has the highest token as a decimal; then the command's own;
 /// * arguments: the token as a decimal without leading zeros; then the command, word by word, its
@@ -49,8 +51,8 @@ use super::{Stale, check};
 ///   the first is not the token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
-/// A command, the key of its fence, and the token. The command has at most some 7,000 words, which is
-/// what scripts can pass on.
+/// A command, the key of its fence, and the token. The command has at most some 7,000 words, which
+/// is what scripts can pass on.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent yet"]
 pub struct Call {
@@ -61,7 +63,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// `command`, such as `"SET"`, is carried out if no higher token than `token` is stored at `fence`.
+    /// `command`, such as `"SET"`, is carried out if no higher token than `token` is stored at
+    /// `fence`.
     pub fn new(fence: impl AsRef<[u8]>, token: u64, command: &str) -> Self {
         Self { token, keys: vec![fence.as_ref().to_vec()], words: vec![command.into()] }
     }
@@ -78,9 +81,9 @@ impl Call {
         self
     }
 
-    /// What a client sends behind `EVAL`: the script, the number of keys, the keys and the arguments.
-    /// For `EVALSHA`, put the script's SHA-1 in place of the first; the script may change with any
-    /// release.
+    /// What a client sends behind `EVAL`: the script, the number of keys, the keys and the
+    /// arguments. For `EVALSHA`, put the script's SHA-1 in place of the first; the script may
+    /// change with any release.
     #[must_use]
     pub fn arguments(&self) -> Vec<Vec<u8>> {
         let head = [SCRIPT.into(), self.keys.len().to_string().into_bytes()];
@@ -131,8 +134,10 @@ pub enum Error {
     /// The first element of the reply is no token. **Fix** what reads the reply, or the key that is
     /// used as a fence.
     Unusable(String),
-    /// What Redis or the client said. Where no answer came, the command was carried out or not. **Read**
-    /// through the fence, with the same token, to know.
+    /// What Redis or the client said. Where no answer came, the command was carried out or not, or
+    /// will be: a server may read later what a connection has left behind. **Acquire** the lock
+    /// anew, and read with that token: from then on what is late is stale. With the same token, a
+    /// read shows only what is there so far.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

@@ -2,9 +2,9 @@
 //!
 //! It holds leases only weakly: a lease that nobody holds any more is not renewed. Renewals hold up
 //! no other event, so deadlines are told on time even when every node hangs. Where many are due at
-//! once, as after a stall of this process, they take turns: nodes' queues are bounded, and what does
-//! not fit there fails. What users bring along may panic here: recorders of metrics, logs, nodes. A
-//! panic ends what it happened in, and not the loop.
+//! once, as after a stall of this process, they take turns: nodes' queues are bounded, and what
+//! does not fit there fails. What users bring along may panic here: recorders of metrics, logs,
+//! nodes. A panic ends what it happened in, and not the loop.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,8 +25,9 @@ use crate::node::Name;
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// How many renewals are under way at a time: as many as fit into the calls that may be on their way to a node (16
-/// of 128 operations), so that distance slows nothing down, and half of what may be queued for it.
+/// How many renewals are under way at a time: as many as fit into the calls that may be on their
+/// way to a node (16 of 128 operations), so that distance slows nothing down, and half of what may
+/// be queued for it. All those of a session are one.
 const RENEWALS: usize = 2_048;
 
 impl Leases {

@@ -43,8 +43,9 @@ impl QuorumBuilder {
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
     /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
-    ///   has the node's own [`Tls`] options, which go before those of [`tls`](Self::tls): authorities,
-    ///   the client's certificate with its key, and the name that the server's certificate is for,
+    ///   has the node's own [`Tls`] options, which go before those of [`tls`](Self::tls):
+    ///   authorities, the client's certificate with its key, and the name that the server's
+    ///   certificate is for,
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
@@ -170,9 +171,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// How nodes whose addresses begin with `rediss://` are reached. Default: the system's authorities
-    /// are trusted, and the client has no certificate. What it names is read when the quorum is
-    /// opened, before anything is sent, and anew at each connection.
+    /// How nodes whose addresses begin with `rediss://` are reached. Default: the system's
+    /// authorities are trusted, and the client has no certificate. What it names is read when the
+    /// quorum is opened, before anything is sent, and anew at each connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.settings.tls = tls;
         self

@@ -11,8 +11,8 @@ use crate::protocol::holders;
 use crate::words::left;
 
 impl Inner {
-    /// The same error with which of the names are held, and by whom, as far as a quorum of nodes says
-    /// so within `patience`.
+    /// The same error with which of the names are held, and by whom, as far as a quorum of nodes
+    /// says so within `patience`.
     pub(super) async fn explained(&self, names: &Arc<[Name]>, error: Error, patience: Duration) -> Error {
         let conflicts = holders(&self.leases.voters, names, patience).await;
         if conflicts.is_empty() {

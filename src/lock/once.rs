@@ -30,8 +30,8 @@ use crate::protocol::{Inspected, Survey};
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did it, and for how long
 /// still nobody else does. Work that takes longer than the period keeps others out until it is done.
 ///
-/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim is refused with
-/// `Config`; and a lock on the name waits for the period's end.
+/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim is refused
+/// with `Config`; and a lock on the name waits for the period's end.
 /// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
 /// over; [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
 ///
@@ -100,8 +100,8 @@ impl Once {
     /// gets it, and one more where the name is held, to see whether a quorum names the holder.
     ///
     /// Where several claim at the same moment, none of them may win a quorum. They give back what
-    /// they were granted and try again after a random while, for two round timeouts at most: so the
-    /// work of a period is not skipped because many came for it at once. If such a caller dies before
+    /// they were granted and try again after a random while, until two round timeouts have passed
+    /// since the first try: so the work of a period is not skipped because many came for it at once. If such a caller dies before
     /// it has given that back, its node grants nothing until the period ends. A node that is gone gets
     /// it back within a minute after it has come back, as long as this process lives.
     ///

@@ -21,11 +21,12 @@ use crate::lease::{Lease, LockGuard, Released};
 /// over to it or by it: who waits behind it asks when the nodes say that it is its turn.
 ///
 /// # Tokens
-/// A writer's token is greater than that of every writer and reader before it. A reader's token
-/// is greater than those of all writers before it, and less than those of all writers after it: it
+/// A writer's token is greater than that of every writer and reader before it. A reader's token is
+/// greater than those of all writers before it, and less than those of all writers after it: it
 /// says which writer's work it sees. Tokens of readers are in no order among themselves, so storage
 /// that refuses whatever is lower than the highest token it has seen would refuse readers that hold
-/// the lock. Let it remember the highest token of a *writer*, and compare readers' tokens with that.
+/// the lock. Let it remember the highest token of a *writer*, and compare readers' tokens with
+/// that.
 ///
 /// # Examples
 /// ```

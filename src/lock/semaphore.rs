@@ -19,11 +19,11 @@ use crate::error::{Error, ErrorKind, Result};
 /// nodes, each by one holder.
 ///
 /// **It counts nothing on the nodes.** Each permit is a name of its own, `name/0`, `name/1` and so
-/// on, that is held as any lock is: by a quorum, with an expiry and a fencing token. Use these names
-/// for nothing else: a lock on one takes that permit out of service. (Nodes that
-/// each count to two let three in: of three nodes, each pair of holders may be known to another
-/// one.) So no failure that a lock survives lets one more in, and
-/// [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each permit.
+/// on, that is held as any lock is: by a quorum, with an expiry and a fencing token. Use these
+/// names for nothing else: a lock on one takes that permit out of service. (Nodes that each count
+/// to two let three in: of three nodes, each pair of holders may be known to another one.) So no
+/// failure that a lock survives lets one more in, and [`inspect`](crate::Quorum::inspect) and
+/// [`revoke`](crate::Quorum::revoke) work on each permit.
 ///
 /// Whoever waits is served in the order in which it came, also where it wants several permits and
 /// others fewer: all wait at the *gate*, the name of the semaphore itself, and only the one that

@@ -51,7 +51,8 @@ pub(super) struct Attempt<'a> {
     /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
     /// else.
     asked: u64,
-    /// When the ballot of the last ask is lifted though some nodes have not answered, if that is known.
+    /// When the ballot of the last ask is lifted though some nodes have not answered, if that is
+    /// known.
     early: Option<Tick>,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,

@@ -48,8 +48,8 @@ impl Inspected {
         self.said().filter(reading).map(|said| said.count).max()
     }
 
-    /// Whether it is held for a period in which something is done [once](crate::Once): it was done, or
-    /// is being done. The name is held until the period is over.
+    /// Whether it is held for a period in which something is done [once](crate::Once): it was done,
+    /// or is being done. The name is held until the period is over.
     #[must_use]
     pub fn is_once(&self) -> bool {
         self.holder().is_some_and(|holder| Mark::of(holder) == Mark::Once)

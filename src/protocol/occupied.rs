@@ -30,8 +30,8 @@ pub(crate) async fn occupied(voters: &Arc<Voters>, names: &Arc<[Name]>, patience
     Some((0..names.len()).map(of).collect())
 }
 
-/// What nodes say of one name, of which so many more than a quorum have answered; `blocking` of them
-/// leave no quorum.
+/// What nodes say of one name, of which so many more than a quorum have answered; `blocking` of
+/// them leave no quorum.
 fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, spare: usize, blocking: usize) -> Occupied {
     let holders = || said.clone().filter(|said| said.holder.is_some());
     let longest = holders().map(|said| said.remaining.unwrap_or(Duration::MAX)).max();

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// elsewhere.
 ///
 /// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All
-/// arithmetic saturates: a deadline that lies beyond the end of time, 584 years after the origin, is
-/// the end of time.
+/// arithmetic saturates: a deadline that lies beyond the end of time, 584 years after the origin,
+/// is the end of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(
     /// Nanoseconds, of which the origin is the first: one that is not set takes no more memory.

@@ -1,5 +1,5 @@
-//! TLS by options, the environment and a file, with a user whose password is in a file: what README,
-//! "TLS and users", says.
+//! TLS by options, the environment and a file, with a user whose password is in a file: what
+//! README, "TLS and users", says.
 
 use quorumlock::{Credentials, CredentialsProvider, PasswordFile};
 

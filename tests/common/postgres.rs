@@ -88,8 +88,8 @@ impl Drop for Postgres {
     }
 }
 
-/// The folder of `initdb` and `postgres`: in PATH, where Debian has them, or where scripts/test has put
-/// them.
+/// The folder of `initdb` and `postgres`: in PATH, where Debian has them, or where scripts/test has
+/// put them.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let test = std::env::current_exe().unwrap();

@@ -1,6 +1,6 @@
-//! A stand-in for S3 on loopback, which the S3 client of the crate `object_store` talks HTTP to: GET and
-//! PUT of single objects, with `If-Match` and `If-None-Match`. As with S3 an ETag covers the content
-//! alone, so equal contents have equal ETags.
+//! A stand-in for S3 on loopback, which the S3 client of the crate `object_store` talks HTTP to:
+//! GET and PUT of single objects, with `If-Match` and `If-None-Match`. As with S3 an ETag covers
+//! the content alone, so equal contents have equal ETags.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! Storage that refuses stale tokens: PostgreSQL and Redis as Debian has them, and stand-ins for S3.
+//! Storage that refuses stale tokens: PostgreSQL and Redis as Debian has them, and stand-ins for
+//! S3.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 #[path = "../common/mod.rs"]

@@ -131,6 +131,26 @@ async fn a_write_without_an_answer_is_written_once() {
     assert_eq!(history, ["quorumlock fence 7 write 1\npacked ", "quorumlock fence 8 write 2\nshipped"]);
 }
 
+/// Nobody knows what became of a write. The next one with the same token has what was there before,
+/// and settles it: what is on its way still comes too late.
+#[tokio::test]
+async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
+    let (_bucket, stores) = stores().await;
+    for store in &stores {
+        put(store, KEY, 7, b"packed").await.unwrap();
+        let Found { e_tag, .. } = store.get(KEY).await.unwrap().unwrap();
+        put(store, KEY, 7, b"packed").await.unwrap();
+        let late = store.put(KEY, Bytes::from_static(b"unknown"), Condition::Matches(e_tag)).await.unwrap();
+        assert_eq!(late, Put::Refused);
+        let Found { e_tag, .. } = store.get(KEY).await.unwrap().unwrap();
+        remove(store, KEY, 7).await.unwrap();
+        remove(store, KEY, 7).await.unwrap();
+        let late = store.put(KEY, Bytes::from_static(b"unknown"), Condition::Matches(e_tag)).await.unwrap();
+        assert_eq!(late, Put::Refused);
+        assert_eq!(has(store).await, None);
+    }
+}
+
 /// A client of one's own, of a store whose writes all come to the same.
 struct Client(Result<Put, Failed>);
 

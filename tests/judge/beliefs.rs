@@ -23,7 +23,8 @@ pub struct Lease {
     /// When it was acquired, and which event that was.
     pub from: Micros,
     pub event: usize,
-    /// Since when it keeps writers out: of a reader that was the writer, from when it was that last.
+    /// Since when it keeps writers out: of a reader that was the writer, from when it was that
+    /// last.
     alone: (Micros, usize),
     /// When its holder certainly believed in it last.
     certain: Micros,

@@ -1,5 +1,5 @@
-//! Who leads, as observers see it: in the order of tokens and of what was proclaimed, nothing that was
-//! not, and in the end the last.
+//! Who leads, as observers see it: in the order of tokens and of what was proclaimed, nothing that
+//! was not, and in the end the last.
 
 use std::collections::BTreeMap;
 

@@ -32,8 +32,8 @@ impl First {
 }
 
 impl Periods {
-    /// Whose lease this is was the first of a period at `now`. That one was before is no promise any
-    /// more where too few nodes remember it.
+    /// Whose lease this is was the first of a period at `now`. That one was before is no promise
+    /// any more where too few nodes remember it.
     pub fn first(
         &mut self,
         now: Micros,

@@ -32,7 +32,8 @@ struct Claimed {
     acquired: bool,
     granted: u64,
     released: u64,
-    /// The nodes that have had it at some time, and those whose clock was set forward since it asked.
+    /// The nodes that have had it at some time, and those whose clock was set forward since it
+    /// asked.
     had: u64,
     set_forward: u64,
     /// Nodes are to hold what they granted it until its period is over.

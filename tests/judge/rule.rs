@@ -15,7 +15,8 @@ pub enum Rule {
     SeenOutOfOrder,
     /// An observer saw a leader that no quorum has had, or a value that it had not proclaimed.
     SeenAmiss,
-    /// After all faults had ended and all was quiet, an observer did not see the last leader's value.
+    /// After all faults had ended and all was quiet, an observer did not see the last leader's
+    /// value.
     Unseen,
     /// Who believed later has no higher token.
     TokenOrder,

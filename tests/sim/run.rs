@@ -35,8 +35,8 @@ pub fn run(seed: u64) -> Run {
     of(seed, plan, dice.fork(), async move |world| live(world, &drawn, &mut dice).await)
 }
 
-/// Some worlds have something else in place of their locks, or beside them. No die of theirs is cast
-/// for that: all others stay as they were.
+/// Some worlds have something else in place of their locks, or beside them. No die of theirs is
+/// cast for that: all others stay as they were.
 fn with_a_face(seed: u64, plan: Plan) -> Plan {
     let (dice, alike) = (&mut Dice::new(!seed), plan.mixed.is_none());
     match seed % 16 {

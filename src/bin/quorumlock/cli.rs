@@ -168,8 +168,8 @@ pub(crate) struct Run {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for nodes and lock together; with 0 it makes one try, once a quorum of nodes
-    /// is there, for which it waits as --connect-timeout says: 10s [default: 10s, or
+    /// How long to wait for nodes and lock together; with 0 it makes one try, once a quorum of
+    /// nodes is there, for which it waits as --connect-timeout says: 10s [default: 10s, or
     /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
@@ -193,8 +193,8 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
     /// Takes one of K permits of the name, which are the names NAME/0, NAME/1 and so on: so many
-    /// commands run together at most. Let all clients say the same K. The largest counts, and who says
-    /// less is refused, until nobody has used the semaphore for two minutes
+    /// commands run together at most. Let all clients say the same K. The largest counts, and who
+    /// says less is refused, until nobody has used the semaphore for two minutes
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
     /// Runs CMD if nobody has run it under this name for so long (an hourly job: 55m): of many hosts

@@ -18,8 +18,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOGIN: &str = "give the right user and password: in the addresses (percent-encoded), in the file of --config, or \
      the password of all nodes by --password-file FILE";
 
-/// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. Where all of
-/// them refuse the login it ends at once: they would again.
+/// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. Where all
+/// of them refuse the login it ends at once: they would again.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str) -> Result<(), Failure> {
     let ready = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, quorum) });
     tokio::select! {

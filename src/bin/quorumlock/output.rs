@@ -211,6 +211,17 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A time for programs.
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    // Microseconds are as exact as clocks are.
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// What stands in a table where there is nothing.
+pub(crate) fn dash() -> String {
+    "-".to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,9 +10,9 @@ use serde_json::json;
 use crate::cli::Release;
 use crate::duration::left;
 use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::output::{self, milliseconds};
 use crate::settings::Settings;
-use crate::status::{Permits, held_by, milliseconds, named};
+use crate::status::{Permits, held_by, named};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! An object of S3 that refuses stale writes, by conditional writes (`If-Match`, `If-None-Match`).
 //!
-//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and a small server
-//! on loopback that its client of S3 talks HTTP to. No test has met S3 itself. The store must
-//! support conditional writes: S3 does, and so do most others that speak its protocol.
+//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and a small
+//! server on loopback that its client of S3 talks HTTP to. No test has met S3 itself. The store
+//! must support conditional writes: S3 does, and so do most others that speak its protocol.
 //!
 //! ```
 //! # use object_store::memory::InMemory;
@@ -24,17 +24,17 @@
 //!
 //! # What is stored
 //!
-//! The object is one line of text, `quorumlock fence 7 write 2`, and then what was written. The token is
-//! in there and not in the object's metadata, because an ETag covers the content only: with
-//! metadata, two objects of equal content and different tokens would have one ETag, and a stale write
-//! would pass. The number of writes makes each content another one.
+//! The object is one line of text, `quorumlock fence 7 write 2`, and then what was written. The
+//! token is in there and not in the object's metadata, because an ETag covers the content only:
+//! with metadata, two objects of equal content and different tokens would have one ETag, and a
+//! stale write would pass. The number of writes makes each content another one.
 //!
 //! * Others read it with [`get`], or skip the first line. An object without it is
 //!   [`Unfenced`](Error::Unfenced): it is not overwritten.
 //! * Each write reads the object first. If it is large, or has other readers, write the data
 //!   to a key that is never used again, and let the fenced object name that key.
-//! * [`remove`] leaves the line, with the token. Deleted by other means (a lifecycle rule, too), the
-//!   object lets a stale token pass.
+//! * [`remove`] leaves the line, with the token. Deleted by other means (a lifecycle rule, too),
+//!   the object lets a stale token pass.
 //! * The keys of the store are those of `object_store`: paths without a slash at either end.
 
 mod envelope;
@@ -58,8 +58,8 @@ pub trait Bucket: Sync {
     /// What goes wrong.
     type Error: StdError + Send + Sync + 'static;
 
-    /// Reads an object and its ETag, both of one moment; `None` if there is none. It must not come from
-    /// a cache.
+    /// Reads an object and its ETag, both of one moment; `None` if there is none. It must not come
+    /// from a cache.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
     /// Writes an object, if the condition holds; both are one atomic step. Everything that says
@@ -106,13 +106,15 @@ pub enum Put {
 /// [`Error`], each kind of which says what to do.
 ///
 /// # Cancel safety
-/// It may be written although nobody waits for it. Write again with the same token, or read with it.
+/// It may be written although nobody waits for it, and as long as nothing else was: see
+/// [`Error::Store`].
 pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[u8]) -> Result<(), Error<B::Error>> {
-    replace(bucket, key, token, |_| Some(Bytes::copy_from_slice(body))).await.map(drop)
+    replace(bucket, key, token, Change::To(Some(body))).await.map(drop)
 }
 
-/// Raises the fence to `token`, so that no earlier holder writes any more, and returns what the object
-/// has; `None` if nothing was written, or it was removed. The first of a token is a write, too.
+/// Raises the fence to `token`, so that no earlier holder writes any more, and returns what the
+/// object has; `None` if nothing was written, or it was removed. The first of a token is a write,
+/// too. The others are none: a write whose outcome is unknown may still come behind them.
 ///
 /// # Errors
 /// [`Error`], each kind of which says what to do.
@@ -120,7 +122,7 @@ pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[
 /// # Cancel safety
 /// Safe: the fence may be raised.
 pub async fn read<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Result<Option<Bytes>, Error<B::Error>> {
-    replace(bucket, key, token, |body| body).await
+    replace(bucket, key, token, Change::Nothing).await
 }
 
 /// Removes what the object has, unless `token` is stale. The line with the token stays.
@@ -131,11 +133,12 @@ pub async fn read<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Resu
 /// # Cancel safety
 /// As with [`put`].
 pub async fn remove<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Result<(), Error<B::Error>> {
-    replace(bucket, key, token, |_| None).await.map(drop)
+    replace(bucket, key, token, Change::To(None)).await.map(drop)
 }
 
-/// What the object has, for readers without a lock; `None` if nothing was written, or it was removed.
-/// It may be outdated as soon as it is read: nothing that is written to this object may depend on it.
+/// What the object has, for readers without a lock; `None` if nothing was written, or it was
+/// removed. It may be outdated as soon as it is read: nothing that is written to this object may
+/// depend on it.
 ///
 /// # Errors
 /// `Unfenced` or `Store` as [`Error`] says.
@@ -147,26 +150,41 @@ pub async fn get<B: Bucket + ?Sized>(bucket: &B, key: &str) -> Result<Option<Byt
     Ok(found.map(opened).transpose()?.and_then(|(envelope, _)| envelope.body))
 }
 
-/// Makes out of what the object has what it has next, and returns it.
+/// What is to become of what the object has.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Nothing,
+    To(Option<&'a [u8]>),
+}
+
+/// Changes what the object has, and returns what that is then.
+///
+/// A change is always a write, also to what is there already: with it the ETag becomes another one,
+/// so that an earlier write of the same token that is still on its way comes too late.
 async fn replace<B: Bucket + ?Sized>(
     bucket: &B,
     key: &str,
     token: u64,
-    next: impl Fn(Option<Bytes>) -> Option<Bytes>,
+    change: Change<'_>,
 ) -> Result<Option<Bytes>, Error<B::Error>> {
+    let mut sent = None;
     for _ in 0..ATTEMPTS {
         let found = bucket.get(key).await.map_err(Error::Store)?;
         let (before, condition) = found.map(opened).transpose()?.unwrap_or((Envelope::default(), Condition::Absent));
         check(token, before.token).map_err(Error::Stale)?;
-        let body = next(before.body.clone());
-        if before.token == token && before.body == body {
-            return Ok(body);
-        }
+        let body = match change {
+            Change::Nothing if before.token == token => return Ok(before.body),
+            // Its answer was lost, and the client has sent it once more.
+            _ if sent.as_ref() == Some(&before) => return Ok(before.body),
+            Change::Nothing => before.body,
+            Change::To(body) => body.map(Bytes::copy_from_slice),
+        };
         let after = Envelope { token, writes: before.writes.saturating_add(1), body };
         let put = bucket.put(key, after.sealed(), condition).await.map_err(Error::Store)?;
         if put == Put::Done {
             return Ok(after.body);
         }
+        sent = Some(after);
     }
     Err(Error::Busy)
 }
@@ -192,7 +210,9 @@ pub enum Error<E> {
     /// Others have written the object again and again while this tried to: it is written by many
     /// at once, which a lock prevents. **Look** who writes it.
     Busy,
-    /// The store failed. **Read** with the same token to know whether it was written, or write it again.
+    /// The store failed, and what was to be written may be written or not, also a while later.
+    /// **Write** again with the same token, whatever the object is to have: what comes of the first
+    /// try after that is refused. A read with the same token shows only what is there so far.
     Store(E),
 }
 

@@ -265,7 +265,8 @@ mod tests {
         assert_eq!(renewed, Outcome::Lost { holder: "d/s1.0".to_owned() });
     }
 
-    /// Found by seed 784: what was released before seemed to be of later, and was remembered in its place.
+    /// Found by seed 784: what was released before seemed to be of later, and was remembered in its
+    /// place.
     #[test]
     fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_late() {
         let mut store = Store::default();

@@ -23,8 +23,8 @@ impl Mark {
         }
     }
 
-    /// Of the owner of a round. A first round with a note is `00`, and no number begins with a zero:
-    /// so two zeros are a mark only with a digit behind them.
+    /// Of the owner of a round. A first round with a note is `00`, and no number begins with a
+    /// zero: so two zeros are a mark only with a digit behind them.
     #[must_use]
     pub fn of(owner: &str) -> Self {
         match owner.rsplit_once('.').map_or("", |(_, round)| round) {

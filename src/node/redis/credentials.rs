@@ -45,9 +45,9 @@ pub type FetchingCredentials<'a> =
 ///
 /// It is asked before each connection to a node whose address has no password, also when a
 /// connection has ended, and by several nodes at the same time. A node that it fails for is down,
-/// with the reason, and is tried again after a pause of 50 ms to 2 s, like one that does not answer.
-/// [`PasswordFile`](crate::PasswordFile) is one. Connections that are open stay so: servers do not
-/// ask again.
+/// with the reason, and is tried again after a pause of 50 ms to 2 s, like one that does not
+/// answer. [`PasswordFile`](crate::PasswordFile) is one. Connections that are open stay so: servers
+/// do not ask again.
 ///
 /// # Examples
 /// ```
@@ -65,8 +65,8 @@ pub type FetchingCredentials<'a> =
 /// # drop(builder);
 /// ```
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// The credentials for the node at this address, which is without user and password. They must be
-    /// there within [`node_timeout`](crate::QuorumBuilder::node_timeout). It must not block the
+    /// The credentials for the node at this address, which is without user and password. They must
+    /// be there within [`node_timeout`](crate::QuorumBuilder::node_timeout). It must not block the
     /// thread.
     ///
     /// # Cancel safety

@@ -189,8 +189,8 @@ impl Drop for FredConnection {
     }
 }
 
-/// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which ends
-/// words at spaces, and commands at line breaks.
+/// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which
+/// ends words at spaces, and commands at line breaks.
 fn fits(text: &str) -> bool {
     !text.bytes().any(|byte| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control())
 }

@@ -245,8 +245,8 @@ impl Shared {
         }
     }
 
-    /// Sends a job at once, if somebody waits for it alone and this is a place from where that can be
-    /// done; else queues it.
+    /// Sends a job at once, if somebody waits for it alone and this is a place from where that can
+    /// be done; else queues it.
     fn hand_over(&self, line: &Line, job: Job) {
         let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
         let alone = !gathers && self.host.is_home();

@@ -21,9 +21,9 @@ const LONGEST: u64 = 4 << 20;
 /// authorities are trusted (`SSL_CERT_FILE` names others), the client has no certificate, and a
 /// server's certificate must be for the host of its address.
 ///
-/// Files are in PEM format and have 4 MiB at most. They are read when the quorum is opened, and anew
-/// at each connection: a certificate that was renewed in its file needs no restart. They are never
-/// shown.
+/// Files are in PEM format and have 4 MiB at most. They are read when the quorum is opened, and
+/// anew at each connection: a certificate that was renewed in its file needs no restart. They are
+/// never shown.
 ///
 /// # Examples
 /// ```no_run
@@ -79,8 +79,8 @@ impl Tls {
         self
     }
 
-    /// The client's certificate, with the chain behind it, and its private key without a passphrase:
-    /// for servers with `tls-auth-clients yes`.
+    /// The client's certificate, with the chain behind it, and its private key without a
+    /// passphrase: for servers with `tls-auth-clients yes`.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate_file(certificate).key_file(key)
     }

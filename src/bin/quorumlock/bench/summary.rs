@@ -10,8 +10,7 @@ use super::worker::Report;
 use crate::cli::bench::Contention;
 use crate::duration::show;
 use crate::failure::Failure;
-use crate::output::{self, aligned_rows, bold, green, grouped, red};
-use crate::status::milliseconds;
+use crate::output::{self, aligned_rows, bold, green, grouped, milliseconds, red};
 
 pub(super) struct Summary {
     report: Report,

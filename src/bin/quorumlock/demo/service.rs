@@ -16,10 +16,9 @@ use super::{TICK, votes};
 use crate::cli::DemoService;
 use crate::exporter;
 use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::output::{self, milliseconds};
 use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
-use crate::status::milliseconds;
 
 /// The lock's name. `demo` has another one, since it counts in a folder of its own.
 const LOCK: &str = "quorumlock-service";

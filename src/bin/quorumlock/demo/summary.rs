@@ -9,8 +9,8 @@ use super::worker::Report;
 use crate::cli::Demo;
 use crate::duration::show;
 use crate::failure::Failure;
-use crate::output::{self, aligned_rows, bold, green, grouped, red, table};
-use crate::status::{milliseconds, state, word};
+use crate::output::{self, aligned_rows, bold, green, grouped, milliseconds, red, table};
+use crate::status::{state, word};
 
 pub(super) struct Summary {
     report: Report,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::finding::{Finding, Level, code};
 use super::seen::{Node, Seen};
-use crate::output::{bold, green, red, yellow};
-use crate::status::{milliseconds, word};
+use crate::output::{bold, green, milliseconds, red, yellow};
+use crate::status::word;
 
 /// `all` nodes were examined.
 pub(super) fn lines(findings: &[Finding], all: usize) -> Vec<String> {

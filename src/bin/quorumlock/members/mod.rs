@@ -12,9 +12,8 @@ use serde_json::json;
 use crate::cli::{Members, OneNode, Retire};
 use crate::duration::left as shown_left;
 use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::output::{self, milliseconds};
 use crate::settings::Settings;
-use crate::status::milliseconds;
 
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -11,9 +11,8 @@ use super::FAREWELL;
 use crate::cli::Show;
 use crate::duration::{left, show as shown};
 use crate::failure::{Outcome, UNAVAILABLE, USAGE};
-use crate::output::{self, green, red, yellow};
+use crate::output::{self, green, milliseconds, red, yellow};
 use crate::settings::Settings;
-use crate::status::milliseconds;
 
 /// A check failed.
 const DIFFERS: u8 = 1;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use quorumlock::{HeldNames, Inspected, Quorum};
 use serde_json::{Value, json};
 
-use super::{cut, dash, describe, left, milliseconds, named, shortened_to, shown};
+use super::holders::{cut, describe, left, named, shortened_to, shown, waiting};
 use crate::duration::show;
 use crate::failure::{Outcome, UNAVAILABLE};
-use crate::output::{self, yellow};
+use crate::output::{self, dash, milliseconds, yellow};
 
 /// How often it is told how far the nodes have come.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ fn row(name: &str, inspected: &Inspected) -> Vec<String> {
         inspected.holder().map_or_else(of_few, cut),
         told.map_or_else(dash, |told| show(told.since)),
         left(inspected).map_or_else(dash, show),
-        super::waiting(inspected).to_string(),
+        waiting(inspected).to_string(),
         told.map_or_else(dash, |told| shown(&shortened_to(&told.says, NOTE))),
     ]
 }
@@ -102,7 +102,7 @@ fn entry(name: &str, inspected: &Inspected) -> Value {
         "revoked": inspected.revoked(),
         "fence": inspected.fence(),
         "remaining_ms": left(inspected).map(milliseconds),
-        "waiting": super::waiting(inspected),
+        "waiting": waiting(inspected),
     });
     describe(&mut object, inspected);
     object

@@ -4,7 +4,8 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use quorumlock::{Error, Inspected, Quorum};
 use serde_json::{Value, json};
 
-use super::{held_by, left, milliseconds, named, shown};
+use super::holders::{held_by, left, named, shown};
+use crate::output::milliseconds;
 
 /// How many names are asked about at a time.
 const AT_A_TIME: usize = 64;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, NodeState, Quorum};
 use tokio::time::sleep;
 
-use super::{connecting, told, verdict::Verdict};
+use super::connecting;
+use super::states::told;
+use super::verdict::Verdict;
 use crate::duration::exact;
 use crate::output;
 

@@ -1,0 +1,133 @@
+//! Who holds a name and who waits for it, in words.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use quorumlock::{Inspected, Inspection};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+use crate::output::milliseconds;
+
+/// How much is shown of what a holder says: values of leaders may be long.
+const SAID: usize = 256;
+
+/// What the holder says of itself, and for how long it has held the name.
+pub(super) fn says(inspected: &Inspected) -> Option<String> {
+    let told = inspected.description()?;
+    let since = show(told.since);
+    Some(match &*told.says {
+        "" => format!("it has been held for {since}"),
+        says => format!("its holder says \"{}\", and has held it for {since}", shown(&shortened_to(says, SAID))),
+    })
+}
+
+/// The same for programs.
+pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
+    let told = inspected.description();
+    object["says"] = json!(told.map(|told| &*told.says));
+    object["held_for_ms"] = json!(told.map(|told| milliseconds(told.since)));
+    object["token"] = json!(told.map(|told| told.token));
+}
+
+/// How many wait in the queue of the node that knows of the most. All of one process that wait for
+/// a name count as one.
+pub(super) fn waiting(inspected: &Inspected) -> u32 {
+    said(inspected).map(|said| said.waiting).max().unwrap_or(0)
+}
+
+/// Whose turn it is, by most nodes.
+pub(super) fn turn(inspected: &Inspected) -> Option<&str> {
+    let turns = || said(inspected).filter_map(|said| Some(&*said.turn.as_ref()?.0));
+    turns().max_by_key(|turn| turns().filter(|other| other == turn).count())
+}
+
+pub(super) fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
+    inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
+}
+
+/// For how long any node still has it.
+pub(super) fn left(inspected: &Inspected) -> Option<Duration> {
+    said(inspected).filter_map(|said| said.remaining).max()
+}
+
+/// Who waits, in words; nothing if nobody does.
+pub(crate) fn line(inspected: &Inspected) -> Option<String> {
+    let (waiting, turn) = (waiting(inspected), turn(inspected));
+    let whose = turn.map(|turn| format!("it is the turn of {}", shortened(turn)));
+    let many = (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }));
+    let both: Vec<_> = [many, whose].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+/// `host/pid/1a2b3c4d..`: enough to tell owners apart in a table.
+fn shortened(holder: &str) -> String {
+    shortened_to(holder, 28)
+}
+
+pub(super) fn shortened_to(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// `machin..c9/12.0`: enough to tell owners apart in a table, by how they begin and end.
+pub(super) fn cut(holder: &str) -> String {
+    let characters: Vec<_> = holder.chars().collect();
+    match characters.len() {
+        0..=18 => holder.to_owned(),
+        length => characters[..6].iter().chain(&['.', '.']).chain(&characters[length - 10..]).collect(),
+    }
+}
+
+/// A name as it is told on a terminal: it may hold anything.
+pub(super) fn shown(name: &str) -> String {
+    name.escape_debug().to_string()
+}
+
+/// Whom single nodes name that do not decide, as the end of a sentence.
+pub(super) fn known(inspected: &Inspected) -> String {
+    let holders: Vec<_> = named(inspected).into_iter().collect();
+    if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
+}
+
+/// Whom any node names.
+pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
+    said(inspected).filter_map(|said| said.holder.as_deref()).collect()
+}
+
+/// Whom too few nodes name for a quorum, where a quorum says that nobody has it: of a claim that
+/// failed, or is under way.
+pub(super) fn left_over(inspected: &Inspected) -> String {
+    let few: Vec<_> = named(inspected).into_iter().collect();
+    if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
+}
+
+/// The holder, or one of the readers with how many there are.
+pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
+    match inspected.readers() {
+        None => holder.to_owned(),
+        Some(1) => format!("1 reader, {holder}"),
+        Some(readers) => format!("{readers} readers, one of which is {holder}"),
+    }
+}
+
+/// Who holds a name, as a part of a sentence.
+pub(crate) fn held_by(inspected: &Inspected) -> String {
+    let holder = inspected.holder().map(|holder| with_readers(inspected, holder));
+    match (holder, inspected.agreed()) {
+        (Some(holder), _) if inspected.revoked() => {
+            format!("held by {holder}, and was revoked: it is not renewed any more")
+        }
+        (Some(holder), _) => match says(inspected) {
+            Some(says) => format!("held by {holder}: {says}"),
+            None => format!("held by {holder}"),
+        },
+        (None, Some(_)) => format!("free{}", left_over(inspected)),
+        (None, None) if !inspected.is_conclusive() => {
+            format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
+        }
+        (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),
+    }
+}

@@ -1,0 +1,262 @@
+//! What was seen of the nodes and of a name, for people and for programs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Roster};
+use serde_json::{Value, json};
+
+use super::holders::{cut, describe, known, left_over, line, said, says, shown, turn, waiting, with_readers};
+use super::permits::Permits;
+use super::states::{in_short, labels, why, word};
+use super::verdict::Verdict;
+use crate::duration::{exact, show};
+use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
+
+/// What is told of a name that is held for a period.
+const ONCE: &str = "; it is something that is done once in a period: it was done, or is being done";
+
+/// What was seen of the nodes and of a name.
+pub(super) struct Seen {
+    pub(super) nodes: Vec<NodeStatus>,
+    pub(super) inspected: Inspected,
+    /// Where it is the name of a semaphore.
+    pub(super) permits: Option<Permits>,
+    pub(super) name: Option<String>,
+    pub(super) max_ttl: Duration,
+}
+
+impl Seen {
+    pub(super) fn verdict(&self) -> Verdict<'_> {
+        Verdict::new(&self.nodes, &self.inspected, self.max_ttl)
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        // Fits into 80 columns where nothing is wrong: what is long has lines of its own below.
+        let heading: &[_] = match self.name {
+            Some(_) => &["node", "holder", "left", "fence", "waiting", "state"],
+            None => &["node", "round trip", "version", "uptime", "state"],
+        };
+        let verdict = self.verdict();
+        let labels = labels(&self.nodes).into_iter().enumerate();
+        let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, label, index)).collect();
+        let mut lines = output::table(heading, &rows);
+        lines.push(String::new());
+        // Why rosters keep the whole list out is told once, below.
+        let told = |why: &String| verdict.kept_out().is_none() || !why.contains("unlisted: ");
+        let whys =
+            self.nodes.iter().enumerate().filter_map(|(index, node)| {
+                Some(format!("{}: {}", node.node, why(&verdict, index, node).filter(told)?))
+            });
+        lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
+        let colour = if verdict.can_acquire() { green } else { red };
+        lines.push(colour(&verdict.sentence()));
+        lines.push(self.clients());
+        lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
+        if let Some(name) = &self.name {
+            lines.push(self.holding(name));
+            lines.extend(says(&self.inspected));
+            lines.extend(self.permits.iter().flat_map(|permits| permits.lines(name)));
+            lines.extend(line(&self.inspected));
+        }
+        lines
+    }
+
+    /// What clients have in common, as rosters tell.
+    fn clients(&self) -> String {
+        let rosters: Vec<_> = self.nodes.iter().map(NodeStatus::latest).collect();
+        let (told, all) = (rosters.iter().flatten().count(), self.nodes.len());
+        let (agreed, differs) = match Agreement::of(&self.nodes) {
+            _ if told < self.verdict().quorum() => {
+                return format!(
+                    "nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first"
+                );
+            }
+            Agreement::Nobody => return "no client is enrolled".to_owned(),
+            Agreement::One => ("one list", NodeSet::default()),
+            Agreement::But(these) => ("one list", these),
+            _ => ("several lists", NodeSet::default()),
+        };
+        let labels: Vec<_> = differs.iter().map(|node| &*self.nodes[node].node).collect();
+        let differing = match labels.as_slice() {
+            [] => String::new(),
+            [one] => format!("; the roster of {one} differs"),
+            some => format!("; the rosters of {} differ", some.join(", ")),
+        };
+        let all = || rosters.iter().flatten().filter(|roster| roster.nodes > 0);
+        let longest = all().map(|roster| roster.max_ttl).max().unwrap_or_default();
+        let theirs = rosters.iter().enumerate().filter(|(node, _)| !differs.contains(*node));
+        let theirs = Some(kinds(theirs.filter_map(|(_, roster)| *roster)));
+        // Each may have a part of the list only.
+        let kinds = theirs.filter(|kinds| !kinds.is_empty()).unwrap_or_else(|| kinds(all().copied()));
+        // Who is not enrolled yet has not told any.
+        let locks = if longest.is_zero() { String::new() } else { format!(", and locks of up to {}", exact(longest)) };
+        format!("clients have {agreed} {kinds}{locks}{differing}")
+    }
+
+    fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
+        let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
+        let mut row = vec![label.to_owned()];
+        if self.name.is_some() {
+            row.extend(holder_cells(node.state == NodeState::Up && verdict.counts(index), said));
+        } else {
+            let [round_trip, uptime] = [node.round_trip, node.uptime].map(|time| time.map_or_else(dash, show));
+            row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
+        }
+        let refused = verdict.refusal(index).map(|_| red("no vote"));
+        row.push(refused.unwrap_or_else(|| in_short(node)));
+        row
+    }
+
+    fn holding(&self, name: &str) -> String {
+        match (self.agreed(), self.inspected.holder()) {
+            (_, Some(holder)) => {
+                let revoked =
+                    if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
+                let holder = with_readers(&self.inspected, holder);
+                let fence = self.inspected.fence();
+                let once = if self.inspected.is_once() { ONCE } else { "" };
+                format!("{} is held by {holder}, token at most {fence}{revoked}{once}", bold(&shown(name)))
+            }
+            (Some(_), None) if self.any_permit() => {
+                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
+                format!(
+                    "{name} is a semaphore, of which permits are held{few}; its gate's tokens so far are at most {fence}"
+                )
+            }
+            (Some(_), None) => {
+                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
+                format!("{name} is free{few}; its tokens so far are at most {fence}")
+            }
+            (None, None) => self.unknown(name),
+        }
+    }
+
+    /// Whether a quorum names who holds some permit of it.
+    fn any_permit(&self) -> bool {
+        let held = self.permits.iter().flat_map(|permits| &permits.held);
+        held.into_iter().any(|(_, seen)| seen.holder().is_some())
+    }
+
+    /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
+    /// free.
+    fn agreed(&self) -> Option<bool> {
+        self.inspected.agreed().filter(|held| *held || self.verdict().quorum_knows())
+    }
+
+    /// Nobody can tell who holds the name: too few nodes vote, or votes are split for a moment.
+    fn unknown(&self, name: &str) -> String {
+        let name = shown(name);
+        if self.inspected.is_conclusive() && self.verdict().quorum_knows() {
+            return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
+        }
+        let (votes, all) = (self.verdict().votes(), self.nodes.len());
+        let known = known(&self.inspected);
+        red(&format!("{name}: nobody can tell who holds it; {votes} of {all} nodes vote, which is no quorum{known}"))
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let verdict = self.verdict();
+        let nodes: Vec<_> = (0..self.nodes.len()).map(|index| self.node_json(&verdict, index)).collect();
+        let mut object = json!({
+            "nodes": nodes,
+            "quorum": verdict.quorum(),
+            "votes": verdict.votes(),
+            "quorum_votes": verdict.can_acquire(),
+            "refused": verdict.kept_out(),
+            "warnings": verdict.warnings(),
+        });
+        if let Some(name) = &self.name {
+            object["name"] = json!(name);
+            object["agreed"] = json!(self.agreed().is_some());
+            object["held"] = json!(self.agreed().map(|held| held || self.any_permit()));
+            object["holder"] = json!(self.inspected.holder());
+            object["revoked"] = json!(self.inspected.revoked());
+            object["fence"] = json!(self.inspected.fence());
+            object["remaining_ms"] = json!(self.remaining().map(milliseconds));
+            object["count"] = json!(self.held().map(|said| said.count).max());
+            object["waiting"] = json!(waiting(&self.inspected));
+            object["turn"] = json!(turn(&self.inspected));
+            object["once"] = json!(self.inspected.is_once());
+            object["permits"] = json!(self.inspected.permits());
+            object["permits_held"] = json!(self.permits.as_ref().map(Permits::json));
+            describe(&mut object, &self.inspected);
+        }
+        object
+    }
+
+    fn node_json(&self, verdict: &Verdict<'_>, index: usize) -> Value {
+        let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
+        let mut object = json!({
+            "node": &*node.node,
+            "state": word(&node.state),
+            "why": why(verdict, index, node),
+            "answers": said.is_ok(),
+            "quarantine_ms": if let NodeState::Quarantined { left, .. } = node.state { Some(milliseconds(left)) } else { None },
+            "round_trip_ms": node.round_trip.map(milliseconds),
+            "version": node.version,
+            "uptime_seconds": node.uptime.map(|time| time.as_secs()),
+            "evicts": node.evicts,
+            "out_of_memory": node.out_of_memory,
+            "no_wake_ups": node.no_wake_ups,
+            "counts": verdict.counts(index),
+            "listed": node.listed,
+            "roster": node.roster.as_ref().map(|roster| json!({
+                "n": roster.nodes,
+                "protocol": roster.protocol,
+                "max_ttl_ms": milliseconds(roster.max_ttl),
+                "servers": roster.servers.len(),
+                "lasts_ms": milliseconds(roster.lasts),
+                "retired_ms": roster.retired.map(milliseconds),
+            })),
+        });
+        if let (Some(_), Ok(said)) = (&self.name, said) {
+            object["holder"] = json!(said.holder);
+            object["revoked"] = json!(said.revoked);
+            object["count"] = json!(said.count);
+            object["remaining_ms"] = json!(said.remaining.map(milliseconds));
+            object["fence"] = json!(said.fence);
+            object["waiting"] = json!(said.waiting);
+            object["turn"] = json!(said.turn.as_ref().map(|(who, _)| who));
+            object["turn_ms"] = json!(said.turn.as_ref().map(|(_, left)| milliseconds(*left)));
+        }
+        object
+    }
+
+    /// What those nodes say that agree on the holder.
+    fn held(&self) -> impl Iterator<Item = &Inspection> {
+        let holder = self.inspected.holder();
+        said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
+    }
+
+    /// For how long a quorum of nodes still has the holder: it ends when the first node too many
+    /// forgets it.
+    fn remaining(&self) -> Option<Duration> {
+        let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
+        left.sort_unstable();
+        left.iter().rev().nth(self.verdict().quorum() - 1).copied()
+    }
+}
+
+/// How long the lists of these rosters are, and by which protocols they are used.
+fn kinds<'a>(rosters: impl Iterator<Item = &'a Roster>) -> String {
+    let kinds: BTreeSet<_> = rosters.filter(|it| it.nodes > 0).map(|it| (it.nodes, it.protocol)).collect();
+    let kind = |(nodes, protocol)| format!("of {nodes} nodes by protocol {protocol}");
+    kinds.into_iter().map(kind).collect::<Vec<_>>().join(", ")
+}
+
+/// Holder, time left, fence, and how many wait.
+fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
+    // Who may have forgotten a holder, or never knew of one, does not know that there is none.
+    let nobody = if votes { "free" } else { "?" };
+    match said {
+        Err(_) => ["?".to_owned(), dash(), dash(), dash()],
+        Ok(said) => {
+            let nobody = if said.permits.is_some() && votes { "gate free" } else { nobody };
+            let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), cut);
+            let holder =
+                if said.count > 1 && said.holder.is_some() { format!("{holder} x{}", said.count) } else { holder };
+            [holder, said.remaining.map_or_else(dash, show), said.fence.to_string(), said.waiting.to_string()]
+        }
+    }
+}
