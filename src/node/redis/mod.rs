@@ -23,6 +23,7 @@ mod pack;
 mod redis_rs;
 mod registry;
 mod script;
+mod state;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::SharedString;
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use choice::Transport;
@@ -50,19 +51,17 @@ pub(crate) use registry::Registry;
 pub use tls::Tls;
 
 use super::hint::Listener;
-use super::operation::Operation;
 use super::reply::{Fault, FaultKind};
-use super::status::{NodeState, NodeStatus};
+use super::status::NodeStatus;
 use super::{Member, Node, Request};
 use crate::host::Host;
-use crate::rules::doubt::{Doubt, Lesson, News};
+use crate::rules::Tick;
+use crate::rules::doubt::{Lesson, News};
 use crate::rules::roster::{Roster, Standing};
-use crate::rules::{RestartGuard, Tick};
-use admission::Server;
-use looks::Looks;
 use meters::NodeMeters;
+use state::{Line, Link, State};
 use transport::Dialer;
-use wire::{Straight, Wire};
+use wire::Straight;
 use wording::PANICKED;
 
 /// How many operations may wait for one node.
@@ -132,43 +131,6 @@ struct Shared {
     meters: NodeMeters,
     registry: Arc<Registry>,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    link: Link,
-    guard: RestartGuard,
-    server: Option<Server>,
-    /// Why its record could not be read when it was greeted.
-    unreadable: Option<String>,
-    /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
-    hinting: bool,
-    /// Why they did not, when that was noticed first.
-    silent: Option<String>,
-    /// When it may be told again that messages were missed.
-    missed_next: Tick,
-    looks: Looks,
-    round_trip: Option<Duration>,
-    /// How many connections there were.
-    generations: u64,
-    /// Whether votes of the server of that run id count, as far as rosters go.
-    standing: Standing,
-    enrolled: String,
-    roster: Option<Roster>,
-}
-
-/// How jobs reach the present connection.
-#[derive(Clone, Debug)]
-struct Line {
-    sender: mpsc::Sender<Job>,
-    wire: Arc<Wire>,
-}
-
-#[derive(Debug)]
-enum Link {
-    Up(Line),
-    /// Anything but up or quarantined.
-    Out(NodeState),
 }
 
 impl Shared {
@@ -293,67 +255,6 @@ impl Shared {
     }
 }
 
-impl State {
-    fn link_for(&self, operation: &Operation, now: Tick) -> Result<Line, Fault> {
-        let Link::Up(line) = &self.link else {
-            let state = self.node_state(now);
-            let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
-            return Err(Fault::new(kind, state.to_string()));
-        };
-        match (operation, self.guard.quarantined(now)) {
-            (Operation::Claim(_), _) if !self.standing.counts(now) => {
-                let listed = !matches!(self.standing, Standing::Unlisted(_));
-                let kind = if listed { FaultKind::Quarantined } else { FaultKind::Unlisted };
-                Err(Fault::new(kind, self.unlisted(now)))
-            }
-            (Operation::Claim(_), Some((left, doubt))) => {
-                Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
-            }
-            // The memory that it was meant for has gone, and the next one needs another, later.
-            (Operation::Teach(teach), _) if self.guard.lesson().is_some_and(|lesson| lesson.number != teach.lesson) => {
-                Err(Fault::new(FaultKind::Down, "it has restarted since"))
-            }
-            _ => Ok(line.clone()),
-        }
-    }
-
-    /// Why no vote counts of a server that is not listed.
-    fn unlisted(&self, now: Tick) -> String {
-        match self.node_state(now) {
-            _ if self.standing == Standing::Few => "no quorum of nodes is listed, so no vote counts".to_owned(),
-            NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
-            state => state.to_string(),
-        }
-    }
-
-    fn node_state(&self, now: Tick) -> NodeState {
-        match &self.link {
-            Link::Up(_) if !self.standing.counts(now) => match &self.standing {
-                Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
-                Standing::Few => self.memory(now),
-                Standing::Newcomer(until) if now < *until => match self.memory(now) {
-                    NodeState::Up => NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer },
-                    state => state,
-                },
-                Standing::Waiting(until) if now < *until => NodeState::Waiting { left: until.since(now) },
-                _ => NodeState::Connecting,
-            },
-            Link::Up(_) => self.memory(now),
-            Link::Out(state) => state.clone(),
-        }
-    }
-
-    /// How a node that is connected to is, as far as its memory and its clock go.
-    fn memory(&self, now: Tick) -> NodeState {
-        match self.guard.quarantined(now) {
-            // For a moment, as it is with what comes before.
-            Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
-            Some((left, doubt)) => NodeState::Quarantined { left, doubt },
-            None => NodeState::Up,
-        }
-    }
-}
-
 /// A Redis server as a node. Dropping it ends its connection and its task, after what was submitted
 /// has been sent.
 #[derive(Debug)]
@@ -373,24 +274,7 @@ impl RedisNode {
         registry: Arc<Registry>,
     ) -> Self {
         let label: Arc<str> = dialer.address().into();
-        let guard = RestartGuard::new(settings.max_ttl, settings.drift);
-        let link = Link::Out(NodeState::Connecting);
-        let missed_next = host.now();
-        let state = State {
-            link,
-            guard,
-            server: None,
-            unreadable: None,
-            hinting: false,
-            silent: None,
-            missed_next,
-            looks: Looks::default(),
-            round_trip: None,
-            generations: 0,
-            standing: if settings.counts == Counts::Always { Standing::Exempt } else { Standing::Unknown },
-            enrolled: String::new(),
-            roster: None,
-        };
+        let state = State::new(&settings, host.now());
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&settings.quorum, &label);
         let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
