@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use quorumlock::{LockGuard, Quorum};
+use quorumlock::{LockGuard, LockOptions, Quorum};
 
 use crate::common::{servers, unguarded};
 
 /// More than may be queued for one node.
 const LEASES: usize = 6_000;
-const TTL: Duration = Duration::from_secs(8);
+const TTL: Duration = Duration::from_secs(15);
 /// Long enough for all to be due, and short enough for them to be renewed in time.
-const STALL: Duration = Duration::from_secs(3);
+const STALL: Duration = Duration::from_secs(5);
+/// Enough for a busy machine: what fails is to fail because it found no room.
+const ANSWERS: Duration = Duration::from_millis(4_500);
 
 async fn held(quorum: &Quorum) -> Vec<LockGuard> {
     let acquire = async |number| quorum.lock(format!("held/{number}")).acquire(TTL).await.unwrap();
@@ -44,7 +46,8 @@ async fn renewals_that_are_all_due_after_a_stall_wait_for_their_turn_and_none_fa
     let recorder = PrometheusBuilder::new().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(TTL).connect().await.unwrap();
+    let options = LockOptions::default().ttl(TTL).round_timeout(ANSWERS);
+    let quorum = unguarded(&servers).options(options).node_timeout(ANSWERS).connect().await.unwrap();
     let guards = held(&quorum).await;
     stand_still();
     let left: Vec<_> = guards.iter().map(|guard| guard.remaining()).collect();
