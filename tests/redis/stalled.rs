@@ -9,7 +9,7 @@ use quorumlock::{LockGuard, LockOptions, Quorum};
 use crate::common::{servers, unguarded};
 
 /// More than may be queued for one node.
-const LEASES: usize = 6_000;
+const LEASES: usize = 4_600;
 const TTL: Duration = Duration::from_secs(15);
 /// Long enough for all to be due, and short enough for them to be renewed in time.
 const STALL: Duration = Duration::from_secs(5);
