@@ -60,21 +60,12 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Units, longest names first so that `ms` is not read as `s`.
-const UNITS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
-
-/// Reads `500ms`, `10s`, `1.5m`, `2h`, `1d`, or a bare number of seconds.
+/// Reads `500ms`, `10s`, `1.5m`, `1h 30m`, or a bare number of seconds. `5M` would be five months.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, unit)| text.strip_suffix(name).map(|number| (number.trim_end(), *unit)))
-        .unwrap_or((text, 1.0));
-    let digits = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = number.parse::<f64>().ok().filter(|_| digits);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
-        .ok_or_else(|| "not a duration; write 500ms, 10s, 1.5m or 2h".to_owned())
+    let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let parsed = humantime::parse_duration(&if bare { format!("{text}s") } else { text.to_owned() });
+    let small = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    parsed.ok().filter(|_| small).ok_or_else(|| "not a duration; write 500ms, 10s, 1.5m or 2h".to_owned())
 }
 
 fn coarse(seconds: u64) -> String {
@@ -134,6 +125,9 @@ mod tests {
             ("3", 3_000),
             ("0", 0),
             ("2 s", 2_000),
+            (" 0.25 ", 250),
+            ("1d", 86_400_000),
+            ("1h 30m", 5_400_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
@@ -141,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in ["", "s", "-1s", "1e9", "inf", "NaN", "ten", "1.2.3s", "99999999999999999999d"] {
+        for text in ["", " ", ".", "s", "-1s", "1e9", "inf", "NaN", "ten", "1.2.3s", "5M", "99999999999999999999d"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -106,7 +106,8 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 ///
 /// # Errors
 /// `Lost` if the lock is not held for so long, and `Database` if the transaction failed: nothing
-/// was written. `Unknown` if no answer to `COMMIT` came.
+/// was written. `Unknown` if no answer to `COMMIT` came, or one that decides nothing (SQLSTATE
+/// 40003, class 08).
 ///
 /// # Cancel safety
 /// Dropped before the `COMMIT` was sent, it rolls back. After that nobody knows, as with `Unknown`.
@@ -145,10 +146,16 @@ pub async fn commit_and_release(
 /// its words arrived, it may have committed before.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
-    match said.map(PgDatabaseError::severity) {
-        Some(PgSeverity::Error) => Error::Database(error),
+    match said.map(|said| (said.severity(), said.code())) {
+        Some((PgSeverity::Error, code)) if decided(code) => Error::Database(error),
         _ => Error::Unknown { transaction, source: error },
     }
+}
+
+/// 40003 is "statement completion unknown". Class 08 is the connection, which what stands between
+/// client and server (a pooler, a proxy) tells as an ERROR of its own.
+fn decided(code: &str) -> bool {
+    code != "40003" && !code.starts_with("08")
 }
 
 /// Why a transaction was not committed, or may not have been.
@@ -163,7 +170,7 @@ pub enum Error {
     /// The server or the connection failed before anything was committed. **Retry** the whole
     /// transaction if SQLSTATE says so (40001, 40P01), with the same guard.
     Database(sqlx::Error),
-    /// No answer to `COMMIT` came: the transaction was committed or not. **Look**, on a new
+    /// No answer to `COMMIT` came that decides it: the transaction was committed or not. **Look**, on a new
     /// connection, before you repeat it: `SELECT txid_status($1)` with `transaction` is
     /// `committed`, `aborted`, or `in progress`, which means look again.
     #[non_exhaustive]
@@ -214,6 +221,12 @@ mod tests {
         assert_eq!(bigint((1 << 53) - 1).unwrap(), (1 << 53) - 1);
         assert_eq!(bigint(i64::MAX.unsigned_abs()).unwrap(), i64::MAX);
         assert!(matches!(bigint(1 << 63), Err(Error::TooLarge(token)) if token == 1 << 63));
+    }
+
+    #[test]
+    fn some_errors_of_a_server_decide_nothing() {
+        assert!(["40001", "40P01", "23505", "25P02"].into_iter().all(decided));
+        assert!(!["40003", "08000", "08006", "08P01"].into_iter().any(decided));
     }
 
     #[test]

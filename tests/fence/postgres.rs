@@ -185,6 +185,25 @@ async fn what_the_server_refuses_at_the_commit_was_not_committed() {
     assert_eq!(database.state().await, "packed");
 }
 
+/// As from a proxy that has lost its server.
+#[tokio::test]
+async fn an_error_that_decides_nothing_leaves_it_unknown() {
+    for (name, code) in [("undecided", "40003"), ("disconnected", "08006")] {
+        let database = Database::new(name).await;
+        let trigger = format!(
+            "CREATE FUNCTION undecided() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE 'nobody knows' USING ERRCODE = '{code}'; END $$;
+             CREATE CONSTRAINT TRIGGER undecided AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION undecided()"
+        );
+        database.run(&trigger).await;
+        let lock = held(&Quorum::in_memory(3).unwrap()).await;
+        let transaction = database.writing(lock.token(), "shipped").await.unwrap();
+        let error = commit(transaction, &lock, MARGIN).await.unwrap_err();
+        assert!(matches!(error, Error::Unknown { transaction: Some(_), .. }), "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_next_holder_waits_for_a_transaction_that_is_not_decided_and_sees_what_it_wrote() {
     let database = Database::new("not_decided").await;

@@ -1,74 +1,71 @@
-//! Every sample counted, in bounded memory: buckets whose width grows with the value.
+//! Every sample counted, in bounded memory: HdrHistogram, as it goes from one process to another.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets a power of two: a bucket is at most a 64th of its value wide.
-const FINE: u64 = 64;
-const FINE_BITS: u32 = FINE.trailing_zeros();
+/// A value is told within a hundredth.
+const DIGITS: u8 = 2;
 
-/// Latencies in microseconds. There are at most 64 buckets a power of two, so some 4,000 in all.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Histogram(BTreeMap<u32, u64>);
+/// Latencies in microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Counts", into = "Counts")]
+pub(crate) struct Histogram(hdrhistogram::Histogram<u64>);
+
+/// How often which value was seen, where it was seen at all.
+type Counts = Vec<(u64, u64)>;
 
 impl Histogram {
     pub(crate) fn record(&mut self, sample: Duration) {
-        let microseconds = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
-        *self.0.entry(bucket(microseconds)).or_default() += 1;
+        self.count(u64::try_from(sample.as_micros()).unwrap_or(u64::MAX), 1);
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (&bucket, &count) in &other.0 {
-            *self.0.entry(bucket).or_default() += count;
+        for (value, count) in Counts::from(other.clone()) {
+            self.count(value, count);
         }
     }
 
     pub(crate) fn samples(&self) -> u64 {
-        self.0.values().sum()
+        self.0.len()
     }
 
-    /// The upper bound of the bucket of the sample that `share` of all samples do not exceed; zero
-    /// without samples.
+    /// What `share` of all samples do not exceed; zero without samples.
     pub(crate) fn percentile(&self, share: f64) -> Duration {
-        let rank = (self.samples() as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let found = self.0.iter().find(|(_, count)| {
-            seen += **count;
-            seen >= rank
-        });
-        found.map_or(Duration::ZERO, |(&bucket, _)| Duration::from_micros(upper(bucket)))
+        Duration::from_micros(self.0.value_at_quantile(share))
+    }
+
+    /// It grows to hold any value.
+    #[expect(clippy::expect_used, reason = "fails only where a value does not fit, and each does")]
+    fn count(&mut self, value: u64, count: u64) {
+        self.0.record_n(value, count).expect("room for each value");
     }
 }
 
-/// Small values have a bucket each; above, the exponent and the leading bits name it.
-fn bucket(value: u64) -> u32 {
-    let Some(shift) = value.checked_ilog2().and_then(|log| log.checked_sub(FINE_BITS)) else {
-        return u32::try_from(value).unwrap_or(u32::MAX);
-    };
-    let leading = u32::try_from(value >> shift).unwrap_or(u32::MAX);
-    shift * FINE as u32 + leading
+impl Default for Histogram {
+    #[expect(clippy::expect_used, reason = "fails only above five digits")]
+    fn default() -> Self {
+        Self(hdrhistogram::Histogram::new(DIGITS).expect("few digits"))
+    }
 }
 
-fn upper(bucket: u32) -> u64 {
-    let fine = FINE as u32;
-    let shift = (bucket / fine).saturating_sub(1);
-    let leading = u64::from(bucket - shift * fine);
-    ((leading + 1) << shift) - 1
+impl From<Counts> for Histogram {
+    fn from(counts: Counts) -> Self {
+        let mut histogram = Self::default();
+        counts.into_iter().for_each(|(value, count)| histogram.count(value, count));
+        histogram
+    }
+}
+
+impl From<Histogram> for Counts {
+    fn from(histogram: Histogram) -> Self {
+        histogram.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_buckets_bound_is_never_below_its_values_and_within_two_percent() {
-        for value in (0..5_000).chain((0..40).map(|power| 3 << power)) {
-            let bound = upper(bucket(value));
-            assert!(bound >= value && bound - value <= value / 50, "{value} is told as {bound}");
-        }
-    }
 
     #[test]
     fn percentiles_are_those_of_all_samples() {
@@ -80,5 +77,18 @@ mod tests {
         let near = |share, ms: f64| (one.percentile(share).as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.02;
         assert!(one.samples() == 100 && near(0.5, 50.0) && near(0.99, 99.0) && near(1.0, 100.0));
         assert_eq!(Histogram::default().percentile(0.99), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_another_process_tells_has_the_same_percentiles() {
+        let mut told = Histogram::default();
+        for sample in [Duration::ZERO, Duration::from_micros(1), Duration::from_millis(70), Duration::MAX] {
+            told.record(sample);
+        }
+        let heard: Histogram = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+        assert_eq!(heard.samples(), 4);
+        for share in [0.25, 0.5, 0.75, 1.0] {
+            assert_eq!(heard.percentile(share), told.percentile(share));
+        }
     }
 }

@@ -66,7 +66,8 @@ impl FredConnection {
     /// Connects and authenticates.
     async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
-        let client = Client::new(config(endpoint)?, Some(performance(timeout)), Some(connection(&limits)), None);
+        let tls = connector(endpoint, timeout).await?;
+        let client = Client::new(config(endpoint, tls)?, Some(performance(timeout)), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
         let mut this = Self { client, task, message };
@@ -195,17 +196,17 @@ fn fits(text: &str) -> bool {
     !text.bytes().any(|byte| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control())
 }
 
-fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
+fn config(endpoint: &Endpoint, tls: Option<TlsConnector>) -> Result<Config, Fault> {
     if ![&endpoint.user, &endpoint.password].into_iter().flatten().all(|text| fits(text)) {
         return Err(Fault::new(FaultKind::Down, MISFIT));
     }
-    let (server, tls) = match &endpoint.address {
-        Address::Tcp { host, port, tls } => {
+    let server = match &endpoint.address {
+        Address::Tcp { host, port, .. } => {
             let name = endpoint.tls.given_name().map(str::to_owned);
-            (ServerConfig::Centralized { server: Server::new_with_tls(host.as_str(), *port, name) }, *tls)
+            ServerConfig::Centralized { server: Server::new_with_tls(host.as_str(), *port, name) }
         }
         #[cfg(unix)]
-        Address::Unix { path } => (ServerConfig::Unix { path: path.clone() }, false),
+        Address::Unix { path } => ServerConfig::Unix { path: path.clone() },
         #[cfg(not(unix))]
         Address::Unix { .. } => return Err(Fault::new(FaultKind::Down, "there are no Unix sockets here")),
     };
@@ -217,14 +218,17 @@ fn config(endpoint: &Endpoint) -> Result<Config, Fault> {
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
         database: (endpoint.database > 0).then_some(endpoint.database),
-        tls: if tls { Some(connector(endpoint)?.into()) } else { None },
+        tls: tls.map(Into::into),
         ..Config::default()
     })
 }
 
-fn connector(endpoint: &Endpoint) -> Result<TlsConnector, Fault> {
-    let config = endpoint.tls.client_config().map_err(|why| Fault::new(FaultKind::Down, why))?;
-    Ok(config.into())
+async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsConnector>, Fault> {
+    if !endpoint.speaks_tls() {
+        return Ok(None);
+    }
+    let config = endpoint.tls.at_connect(limit).await.map_err(|why| Fault::new(FaultKind::Down, why))?;
+    Ok(Some(config.into()))
 }
 
 fn performance(timeout: Duration) -> PerformanceConfig {

@@ -6,10 +6,12 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::Semaphore;
 
 /// More than any bundle of certificates has; a file that is longer is another one.
 const LONGEST: u64 = 4 << 20;
@@ -45,7 +47,13 @@ pub struct Tls {
     certificate: Option<Pem>,
     key: Option<Pem>,
     server_name: Option<String>,
+    reading: Reading,
 }
+
+/// One read at a time, so that a file system that hangs takes one thread and not one for each
+/// attempt to connect.
+#[derive(Clone)]
+struct Reading(Arc<Semaphore>);
 
 /// What is in PEM format.
 #[derive(Clone, PartialEq, Eq)]
@@ -127,6 +135,7 @@ impl Tls {
             certificate: certificate.clone(),
             key: key.clone(),
             server_name: self.server_name.clone().or_else(|| others.server_name.clone()),
+            reading: Reading::default(),
         }
     }
 
@@ -180,7 +189,46 @@ impl Tls {
             Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(|error| unfit(&error)),
         }
     }
+
+    /// The same for a new connection, read without blocking the runtime's threads, which keep the
+    /// leases.
+    ///
+    /// # Cancel safety
+    /// Safe: a read that is under way ends by itself, and the next one waits for that.
+    pub(crate) async fn at_connect(&self, limit: Duration) -> Result<ClientConfig, String> {
+        tokio::select! {
+            biased;
+            read = self.elsewhere() => read,
+            () = tokio::time::sleep(limit) => Err("the certificates' files were not read within node_timeout".to_owned()),
+        }
+    }
+
+    async fn elsewhere(&self) -> Result<ClientConfig, String> {
+        let turn = self.reading.0.clone().acquire_owned().await.map_err(|error| error.to_string())?;
+        let own = self.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let read = own.client_config();
+            drop(turn);
+            read
+        });
+        read.await.map_err(|error| error.to_string())?
+    }
 }
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl PartialEq for Reading {
+    /// It is no option.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Reading {}
 
 /// The system's certificates, as far as they can be read.
 fn add_system(roots: &mut RootCertStore) -> Result<(), String> {
@@ -272,6 +320,26 @@ mod tests {
     fn rustls_is_told_its_provider_and_takes_none_for_the_process() {
         Tls::new().client_config().unwrap();
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
+
+    /// The one thread that may block is taken, as by a file system that hangs.
+    #[test]
+    fn files_are_not_read_on_the_threads_that_keep_leases() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().max_blocking_threads(1).build().unwrap();
+        let (mended, hangs) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            let hung = tokio::task::spawn_blocking(move || hangs.recv());
+            let tls = Tls::new();
+            for _ in 0..3 {
+                let late = tls.at_connect(Duration::from_millis(1)).await.unwrap_err();
+                assert!(late.contains("not read within node_timeout"), "{late}");
+            }
+            assert_eq!(tls.reading.0.available_permits(), 0, "later reads wait for the first");
+            mended.send(()).unwrap();
+            hung.await.unwrap().unwrap();
+            tls.at_connect(Duration::from_secs(60)).await.unwrap();
+        });
     }
 
     #[test]

@@ -10,11 +10,12 @@ fn endpoint(text: &str) -> Endpoint {
 
 #[test]
 fn an_address_says_how_fred_connects() {
-    let plain = config(&endpoint("redis://eu")).unwrap();
+    let plain = config(&endpoint("redis://eu"), None).unwrap();
     assert_eq!(plain.server, ServerConfig::new_centralized("eu", 6379));
     assert_eq!((plain.username, plain.password, plain.database), (None, None, None));
     assert!(plain.fail_fast && plain.tls.is_none() && plain.version == RespVersion::RESP3);
-    let secret = config(&endpoint("rediss://user:word@us:6380/2")).unwrap();
+    let tls = crate::node::redis::Tls::new().client_config().unwrap().into();
+    let secret = config(&endpoint("rediss://user:word@us:6380/2"), Some(tls)).unwrap();
     assert_eq!(secret.server, ServerConfig::new_centralized("us", 6380));
     assert_eq!((secret.username.as_deref(), secret.password.as_deref()), (Some("user"), Some("word")));
     assert!(secret.database == Some(2) && secret.tls.is_some());
@@ -25,7 +26,7 @@ fn an_address_says_how_fred_connects() {
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
         for url in [format!("redis://:{word}@eu"), format!("redis://{word}:secret@eu")] {
-            let said = config(&endpoint(&url)).unwrap_err().to_string();
+            let said = config(&endpoint(&url), None).unwrap_err().to_string();
             assert!(said.contains("the transport redis-rs") && !said.contains("cret\""), "{said}");
             assert!(!said.contains("se cret") && !said.contains("secret"), "{said}");
         }

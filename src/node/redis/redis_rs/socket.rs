@@ -121,7 +121,7 @@ impl Stream {
     }
 
     async fn tls(tls: &Tls, host: &str, port: u16, step: Duration) -> Result<Self, Fault> {
-        let connector = TlsConnector::from(Arc::new(tls.client_config().map_err(down)?));
+        let connector = TlsConnector::from(Arc::new(tls.at_connect(step).await.map_err(down)?));
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
         let stream = tcp(host, port, step).await?;
         let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
