@@ -79,7 +79,8 @@ impl Hint {
     /// What a node sends over the channel of the client: the acquisition's number and the
     /// milliseconds to wait, and behind that to whom it handed over what; or which name to look at:
     /// see the script's header. A hand-over does not count before it is known how it came.
-    pub(crate) fn parse(client: &str, text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(client: &str, text: &str) -> Option<Self> {
         if let Some(key) = text.strip_prefix("look ") {
             return Some(Self::changed(client, Name::of_key(key)?));
         }

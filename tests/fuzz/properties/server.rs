@@ -1,0 +1,246 @@
+//! A server that answers at random, well formed often enough that much of it is believed.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use quorumlock::node::redis::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use quorumlock::node::{Fault, FaultKind, Verb};
+
+/// What servers say, and what they never should.
+const WORDS: [&str; 44] = [
+    "",
+    "k",
+    "0",
+    "1",
+    "-1",
+    "7",
+    "9007199254740991",
+    "9007199254740992",
+    "18446744073709551615",
+    "me",
+    "host/1/u/1.0",
+    "error",
+    "granted",
+    "reserved",
+    "held",
+    "stale",
+    "misused",
+    "extended",
+    "healed",
+    "lost",
+    "counted",
+    "noted",
+    "scanned",
+    "released",
+    "revoked",
+    "inspected",
+    "watched",
+    "taught",
+    "listed",
+    "unlisted",
+    "retired",
+    "reset",
+    "record",
+    "1 0 k",
+    "1 0 1",
+    "1 0 1\n1 500 7 0 other",
+    "1 0 1\n2 500 7 0 other",
+    "500 7 0 other",
+    "OOM no memory",
+    "READONLY replica",
+    "NOSCRIPT no script",
+    "NOPERM no permission",
+    "quorumlock:{a}",
+    "12 1 3 hello",
+];
+/// What they push.
+const PUSHED: [&str; 8] = [
+    "1 0",
+    "1 1",
+    "2 18446744073709551615",
+    "look quorumlock:{a}",
+    "1 0 host/1/u/1.0 7 1000000 500 quorumlock:{a}",
+    "1 0 host/1/u/1.0 9007199254740992 1000000 500 quorumlock:{a}",
+    "1 0 x 7 18446744073709551615 18446744073709551615 quorumlock:{a}",
+    "garbage",
+];
+
+pub(crate) struct Server {
+    number: usize,
+    bytes: Mutex<Vec<u8>>,
+    granted: AtomicBool,
+}
+
+/// Servers that share the dice.
+pub(crate) fn deal(bytes: &[u8], many: usize) -> Vec<Arc<Server>> {
+    let hand = |number| bytes.iter().copied().skip(number).step_by(many).rev().collect();
+    let server = |number| Server { number, bytes: Mutex::new(hand(number)), granted: AtomicBool::new(false) };
+    (0..many).map(|number| Arc::new(server(number))).collect()
+}
+
+impl Server {
+    /// Whether anything that it said can be taken for a grant.
+    pub(crate) fn may_have_granted(&self) -> bool {
+        self.granted.load(Relaxed)
+    }
+
+    fn byte(&self) -> u8 {
+        self.bytes.lock().unwrap().pop().unwrap_or(0)
+    }
+
+    fn raw(&self) -> Vec<u8> {
+        (0..self.byte() % 24).map(|_| self.byte()).collect()
+    }
+
+    fn text(&self) -> Value {
+        let choice = usize::from(self.byte());
+        let text = WORDS.get(choice % 64).map_or_else(|| self.raw(), |word| word.as_bytes().to_vec());
+        self.tell(&text)
+    }
+
+    /// What can be taken for a grant is, from here on.
+    fn tell(&self, text: &[u8]) -> Value {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let grants = text == "granted" || text == "k" || text.starts_with(|first: char| first.is_ascii_digit());
+        self.granted.fetch_or(grants, Relaxed);
+        text.into()
+    }
+
+    fn any(&self, depth: u8) -> Value {
+        match self.byte() % 4 {
+            0 => Value::Null,
+            1 => Value::Integer(i64::from(self.byte()) - 64),
+            2 if depth > 0 => Value::Array((0..self.byte() % 10).map(|_| self.any(depth - 1)).collect()),
+            _ => self.text(),
+        }
+    }
+
+    /// As a server would that has nothing, and grants everything.
+    fn right(&self, verb: Verb) -> Value {
+        let free = || vec!["".into(), 0.into(), (-1).into(), "0".into(), 0.into(), "".into(), 0.into(), "".into()];
+        let items = match verb {
+            Verb::Claim | Verb::Renew | Verb::Release => return self.tell(b"k"),
+            Verb::Count => vec!["counted".into()],
+            Verb::Inspect => [vec!["inspected".into()], free()].concat(),
+            Verb::Watch => [vec!["watched".into(), 1.into()], free()].concat(),
+            Verb::Teach => vec!["taught".into()],
+            Verb::Record => vec!["record".into(), "0".into(), "0".into(), self.number.to_string().into()],
+            Verb::Revoke => vec!["revoked".into(), 0.into(), 0.into(), "".into()],
+            Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
+            Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
+            Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
+            Verb::Note => vec!["noted".into()],
+            Verb::Scan => vec!["scanned".into(), "0".into()],
+        };
+        Value::Array(items)
+    }
+
+    fn scripted(&self, call: &dyn Arguments) -> Value {
+        let verb = verb(call);
+        let reply = |_| if self.byte() % 3 == 0 { self.right(verb) } else { self.any(2) };
+        match self.byte() % 8 {
+            0..5 => {
+                let replies = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
+                let head = [Value::Integer(1_000_000 + i64::from(self.byte())), "".into()];
+                Value::Array(head.into_iter().chain((0..replies).map(reply)).collect())
+            }
+            5 => self.text(),
+            _ => self.any(3),
+        }
+    }
+
+    fn pushed(&self, choice: u8) -> String {
+        let text = PUSHED[usize::from(choice) % PUSHED.len()];
+        self.granted.fetch_or(text.contains("host/1/u/1.0"), Relaxed);
+        text.to_owned()
+    }
+
+    fn info(&self) -> Value {
+        match self.byte() % 8 {
+            7 => self.any(1),
+            6 => format!("run_id:{}\r\nuptime_in_seconds:{}\r\nrole:slave\r\n", self.number, self.byte()).into(),
+            _ => format!("run_id:{}\r\nuptime_in_seconds:100000\r\nrole:master\r\n", self.number).into(),
+        }
+    }
+
+    fn answer(&self, command: &str, call: &dyn Arguments) -> Result<Value, Fault> {
+        const KINDS: [FaultKind; 4] = [FaultKind::Timeout, FaultKind::Closed, FaultKind::Rejected, FaultKind::Garbled];
+        if self.byte() % 16 == 15 {
+            let kind = KINDS[usize::from(self.byte()) % KINDS.len()];
+            return Err(Fault::new(kind, String::from_utf8_lossy(&self.raw()).into_owned()));
+        }
+        Ok(match command {
+            "INFO" => self.info(),
+            "EVALSHA" | "EVAL" => self.scripted(call),
+            _ => "OK".into(),
+        })
+    }
+}
+
+/// What the first operation of a call is: its number, and flags above.
+fn verb(call: &dyn Arguments) -> Verb {
+    let mut verb = Verb::Record;
+    call.each(&mut |argument| {
+        if let Argument::Packed(operations) = argument {
+            let number = usize::from(operations.first().copied().unwrap_or_default() % 64);
+            verb = number.checked_sub(1).and_then(|index| Verb::ALL.get(index)).copied().unwrap_or(verb);
+        }
+    });
+    verb
+}
+
+/// The way to a server.
+#[derive(Debug)]
+pub(crate) struct Way(pub(crate) Arc<Server>);
+
+impl Dialer for Way {
+    fn address(&self) -> String {
+        format!("redis://{}", self.0.number)
+    }
+
+    fn dial(&self, _: Duration) -> Dialing<'_> {
+        async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            match self.0.byte() % 16 {
+                15 => Err(Fault::new(FaultKind::Down, "refused")),
+                _ => Ok(Box::new(Line(self.0.clone())) as Box<dyn Connection>),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[derive(Debug)]
+struct Line(Arc<Server>);
+
+impl Connection for Line {
+    fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
+        let answer = self.0.answer(command, arguments);
+        let late = Duration::from_millis(u64::from(self.0.byte() % 8));
+        tokio::time::sleep(late).map(|()| answer).boxed()
+    }
+
+    fn subscribe(&self, _: &str) -> Answer<()> {
+        ready(Ok(())).boxed()
+    }
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Event> {
+        match self.0.byte() % 32 {
+            31 => Poll::Ready(Event::Ended("gone".to_owned())),
+            30 => Poll::Ready(Event::Missed),
+            choice @ 20..30 => Poll::Ready(Event::Message(self.0.pushed(choice))),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("number", &self.number).finish_non_exhaustive()
+    }
+}

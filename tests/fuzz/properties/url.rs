@@ -1,0 +1,25 @@
+//! Addresses of nodes.
+
+use quorumlock::node::redis::Endpoint;
+
+/// A text is no address, or one that is read the same from how it is shown.
+pub(crate) fn any(bytes: &[u8]) {
+    let Ok(endpoint) = Endpoint::parse(&String::from_utf8_lossy(bytes)) else { return };
+    let shown = endpoint.to_string();
+    let again = Endpoint::parse(&shown).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    assert_eq!(again.to_string(), shown);
+}
+
+/// A password is never shown, whatever is wrong with the rest. `before` has no @.
+pub(crate) fn secret(before: &str, behind: &str) {
+    const SECRET: &str = "kh7Gw2Xq9";
+    for scheme in ["redis", "rediss", "redis+unix", "http", ""] {
+        let text = format!("{scheme}://{before}:{SECRET}{behind}");
+        match Endpoint::parse(&text) {
+            // Where no @ follows, it is a part of the host or the path.
+            Ok(_) if !text.contains('@') => {}
+            Ok(endpoint) => assert!(!format!("{endpoint} {endpoint:?}").contains(SECRET), "{text}: {endpoint}"),
+            Err(error) => assert!(!format!("{error} {error:?}").contains(SECRET), "{text}: {error}"),
+        }
+    }
+}
