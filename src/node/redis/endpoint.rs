@@ -108,7 +108,7 @@ impl Endpoint {
     fn unix(url: &Url, hosted: bool) -> Result<Self> {
         refuse_query(url, &["db"])?;
         let has_host = !hosted && url.host_str().is_some_and(|host| !host.is_empty());
-        if has_host || url.path().len() < 2 {
+        if has_host || url.path().len() < 2 || !url.path().starts_with('/') {
             return Err(Error::config("a socket's path starts with a slash, as in redis+unix:///run/redis.sock"));
         }
         if url.path().contains('@') {
@@ -270,6 +270,7 @@ mod tests {
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),
+            ("redis+unix:run/redis.sock", "starts with a slash"),
             ("redis+unix://:password@/", "starts with a slash"),
             ("redis+unix://:password@host/run/redis.sock", "starts with a slash"),
             ("redis+unix://user@/run/redis.sock", "no password"),
