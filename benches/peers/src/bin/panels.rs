@@ -11,6 +11,10 @@ use serde::Deserialize;
 
 const PANEL: (u32, u32) = (560, 270);
 const COLUMNS: usize = 2;
+/// To the right of each panel, for the names of its series.
+const NAMES: u32 = 150;
+/// How high a name is.
+const LINE: i32 = 15;
 const COLOURS: [RGBColor; 10] = [
     RGBColor(30, 110, 180),
     RGBColor(230, 130, 60),
@@ -59,7 +63,8 @@ impl Panel {
     fn draw(&self, area: &Area<'_>, first: f64, times: Range<f64>) -> Result<()> {
         let top = self.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
         let top = if top > 0.0 { top * 1.1 } else { 1.0 };
-        let mut builder = ChartBuilder::on(area);
+        let (plot, names) = area.split_horizontally(PANEL.0 - NAMES);
+        let mut builder = ChartBuilder::on(&plot);
         builder.caption(&self.title, ("sans-serif", 15)).margin(8).x_label_area_size(24).y_label_area_size(58);
         let mut chart = builder.build_cartesian_2d(0.0..times.end - first, 0.0..top)?;
         let value = |value: &f64| shown(*value, &self.unit);
@@ -68,13 +73,17 @@ impl Panel {
         mesh.x_label_formatter(&|time| format!("{time:.0} s")).y_label_formatter(&value).draw()?;
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             let points = series.points.iter().map(|(time, value)| (time - first, *value));
-            let drawn = chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-            let line = move |(x, y)| PathElement::new([(x, y), (x + 12, y)], colour.stroke_width(2));
-            drawn.label(&series.name).legend(line);
+            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
         }
-        let mut labels = chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::UpperRight).label_font(("sans-serif", 10));
-        labels.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.2)).draw()?;
+        self.name(&names)
+    }
+
+    fn name(&self, area: &Area<'_>) -> Result<()> {
+        for ((series, colour), line) in self.series.iter().zip(COLOURS.iter().cycle()).zip(0..) {
+            let y = 36 + line * LINE;
+            area.draw(&Rectangle::new([(0, y), (10, y + 4)], colour.filled()))?;
+            area.draw(&Text::new(series.name.replace("redis://", ""), (15, y - 4), ("sans-serif", 10)))?;
+        }
         Ok(())
     }
 }
