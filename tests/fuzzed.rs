@@ -1,5 +1,6 @@
 //! What comes from outside means nothing at random, by proptest; tests/fuzz has the same for
 //! libFuzzer (`scripts/fuzz`). `PROPTEST_CASES` sets how often.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 #[path = "fuzz/properties/mod.rs"]
 mod properties;

@@ -142,7 +142,7 @@ impl Server {
 
     fn scripted(&self, call: &dyn Arguments) -> Value {
         let verb = verb(call);
-        let reply = |_| if self.byte() % 3 == 0 { self.right(verb) } else { self.any(2) };
+        let reply = |_| if self.byte().is_multiple_of(3) { self.right(verb) } else { self.any(2) };
         match self.byte() % 8 {
             0..5 => {
                 let replies = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
