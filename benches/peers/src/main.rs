@@ -31,7 +31,7 @@ struct Args {
     /// A share of the usual number of pairs: 0.1 for a glance
     #[arg(long, default_value_t = 1.0)]
     share: f64,
-    /// Only those whose name contains this, beside the floor by hand
+    /// Only the one of this name, or those whose name contains this, beside the floor by hand
     #[arg(long)]
     only: Option<String>,
     /// Adds rows that another program measured: a file as --json writes it
@@ -55,8 +55,11 @@ struct Args {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let mut report = Report::default();
-    let wanted =
-        |kind: &Kind| *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| kind.name().contains(part.as_str()));
+    let names = |part: &str, kind: &Kind| match Kind::ALL.iter().any(|kind| kind.name() == part) {
+        true => kind.name() == part,
+        false => kind.name().contains(part),
+    };
+    let wanted = |kind: &Kind| *kind == Kind::Hand || args.only.as_ref().is_none_or(|part| names(part, kind));
     let kinds: Vec<_> = Kind::ALL.into_iter().filter(wanted).collect();
     for scenario in &args.scenario {
         let began = Instant::now();
