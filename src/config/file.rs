@@ -162,9 +162,17 @@ impl Config {
         let file = Named::new(self.password_by.unwrap_or("password_file"), path, &self.folder);
         let password = file.read().map_err(Error::config)?;
         match file.is_regular() {
-            true => Ok((addresses, Some(PasswordFile::of(file)))),
+            true => self.taken(&file).map(|()| (addresses, Some(PasswordFile::of(file)))),
             false => Ok((addresses.iter().map(|address| password.within(address)).collect(), None)),
         }
+    }
+}
+
+impl Config {
+    /// Whether the transport can log in by what the file says now.
+    fn taken(&self, file: &Named) -> Result<()> {
+        let takes = self.transport.unwrap_or_default().takes(&file.line().map_err(Error::config)?);
+        takes.map_err(|why| Error::config(format!("{}: {why}", self.password_by.unwrap_or("password_file"))))
     }
 }
 
@@ -233,6 +241,15 @@ mod tests {
             assert!(said.contains(says), "{said}");
         }
         assert!(Config::from_urls("redis://eu,secret").unwrap_err().to_string().contains("node 2 of 2"));
+    }
+
+    #[test]
+    fn a_password_that_the_transport_cannot_send_is_refused_at_once_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "secret word").unwrap();
+        let file = Config { password_file: Some("password".into()), ..with([node(Some("a"), None, None)]) };
+        let said = refused(&file.relative_to(folder.path()));
+        assert!(said.starts_with("password_file: over fred") && !said.contains("secret"), "{said}");
     }
 
     #[tokio::test]

@@ -115,6 +115,8 @@ impl Settings {
             Some(_) => Endpoint::parse_for(address)?,
             None => Endpoint::parse(address)?,
         };
+        let takes = endpoint.login().try_for_each(|text| self.transport.takes(text));
+        takes.map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
         endpoint.tls = endpoint.tls.or(&self.tls);
         if endpoint.speaks_tls() && endpoint.tls.is_set() {
             let checked = endpoint.tls.client_config().map(drop).and_then(|()| endpoint.tls.name("host").map(drop));

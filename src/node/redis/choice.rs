@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::credentials::Site;
-use super::fred::Fred;
+use super::fred::{self, Fred};
 #[cfg(feature = "redis-rs")]
 use super::redis_rs::RedisRs;
 use super::transport::Dialer;
@@ -60,6 +60,15 @@ impl Transport {
             Self::Fred => "fred",
             #[cfg(feature = "redis-rs")]
             Self::RedisRs => "redis-rs",
+        }
+    }
+
+    /// Whether it can log in by this user, or password; else why not.
+    pub(crate) fn takes(self, text: &str) -> std::result::Result<(), &'static str> {
+        match self {
+            Self::Fred => fred::fits(text),
+            #[cfg(feature = "redis-rs")]
+            Self::RedisRs => Ok(()),
         }
     }
 

@@ -47,7 +47,7 @@ impl Endpoint {
         let endpoint = Self::parse_for(text)?;
         if endpoint.user.is_some() && endpoint.password.is_none() {
             return Err(Error::config(
-                "a node's address has a user and no password; write user:password@host, or :password@host",
+                "a node's address has a user and no password; name a password_file (--password-file), or write user:password@host",
             ));
         }
         Ok(endpoint)
@@ -77,6 +77,11 @@ impl Endpoint {
     /// The same server, logged in to by `user`, or that of the address.
     pub(super) fn entered_by(&self, user: Option<String>, password: String) -> Self {
         Self { user: user.or_else(|| self.user.clone()), password: Some(password), ..self.clone() }
+    }
+
+    /// What it is logged in to with, as far as the address says.
+    pub(crate) fn login(&self) -> impl Iterator<Item = &str> {
+        [&self.user, &self.password].into_iter().flatten().map(String::as_str)
     }
 
     pub(crate) const fn speaks_tls(&self) -> bool {

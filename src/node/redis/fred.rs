@@ -26,8 +26,12 @@ use crate::node::reply::{Fault, FaultKind};
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
-const MISFIT: &str = "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport \
-                      redis-rs";
+const MISFIT: &str = if cfg!(feature = "redis-rs") {
+    "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport redis-rs"
+} else {
+    "over fred neither user nor password may have spaces, quotes or control characters; use others, or build it with the feature \
+     redis-rs and take that transport"
+};
 
 /// Dials a server with fred.
 #[derive(Debug)]
@@ -192,14 +196,13 @@ impl Drop for FredConnection {
 
 /// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which
 /// ends words at spaces, and commands at line breaks.
-fn fits(text: &str) -> bool {
-    !text.bytes().any(|byte| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control())
+pub(super) fn fits(text: &str) -> Result<(), &'static str> {
+    let breaks = |byte: u8| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control();
+    if text.bytes().any(breaks) { Err(MISFIT) } else { Ok(()) }
 }
 
 fn config(endpoint: &Endpoint, tls: Option<TlsConnector>) -> Result<Config, Fault> {
-    if ![&endpoint.user, &endpoint.password].into_iter().flatten().all(|text| fits(text)) {
-        return Err(Fault::new(FaultKind::Down, MISFIT));
-    }
+    endpoint.login().try_for_each(fits).map_err(|why| Fault::new(FaultKind::Down, why))?;
     let server = match &endpoint.address {
         Address::Tcp { host, port, .. } => {
             let name = endpoint.tls.given_name().map(str::to_owned);
