@@ -166,8 +166,8 @@ impl Operation {
     /// `s` then.
     #[must_use]
     pub fn is_shared(owner: &str) -> bool {
-        let number = Self::acquisition(owner).rsplit_once('/').and_then(|(_, number)| number.strip_prefix('s'));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        let (client, number) = split_number(Self::acquisition(owner));
+        !number.is_empty() && client.ends_with("/s")
     }
 
     /// Whether the second acquisition is the first as a reader: both have one number.
@@ -183,13 +183,15 @@ impl Operation {
     /// its round.
     #[must_use]
     pub fn acquisition(owner: &str) -> &str {
-        match owner.rsplit_once('.') {
-            Some((acquisition, round)) if !round.is_empty() && round.bytes().all(|byte| byte.is_ascii_digit()) => {
-                acquisition
-            }
-            _ => owner,
-        }
+        let (acquisition, round) = split_number(owner);
+        acquisition.strip_suffix('.').filter(|_| !round.is_empty()).unwrap_or(owner)
     }
+}
+
+/// A text, and the digits that it ends with.
+fn split_number(text: &str) -> (&str, &str) {
+    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    text.split_at(text.len() - digits)
 }
 
 macro_rules! from_bodies {

@@ -96,7 +96,7 @@ pub(super) async fn greet(
 /// Asks for the node's record, by the script that was just loaded.
 fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
     let operation = Operation::Record;
-    connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
+    connection.send("EVALSHA", &Call::new(&digest(script::SOURCE), record, [&operation].into_iter()))
 }
 
 /// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why

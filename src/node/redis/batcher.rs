@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::task::coop::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Server, during, loading, once, parse, run, source};
-use super::flight::{Confirmation, Flight, Landed, What, confirming};
+use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
 use super::looks::Looking;
 use super::messages::Messages;
 use super::pack::{BATCH, fitting};
@@ -24,7 +23,7 @@ use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::Wire;
 use super::{Job, Shared, State};
-use crate::host::before;
+use crate::host::{Host, before};
 use crate::node::Request;
 use crate::node::operation::{Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Reply, ReplyTo};
@@ -55,7 +54,7 @@ pub(super) struct Batcher {
     /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
     jobs: mpsc::Receiver<Job>,
-    flights: FuturesUnordered<Flight>,
+    flights: Flights,
     timeouts: u32,
     messages: Messages,
     /// Which connection to this node it is.
@@ -89,7 +88,7 @@ impl Batcher {
             lineage,
             confirming,
             jobs,
-            flights: FuturesUnordered::new(),
+            flights: Flights::default(),
             timeouts: 0,
         }
     }
@@ -114,7 +113,7 @@ impl Batcher {
             let ended = tokio::select! {
                 biased;
                 // First: what happened meanwhile is looked at there, before a reply is handed out.
-                landed = landed(&self.wire, &mut self.flights), if confirmed => self.land_in_order(landed),
+                landed = landed(&self.wire, &mut self.flights, &*self.shared.host), if confirmed => self.land_in_order(landed),
                 event = poll_fn(|context| self.wire.poll_event(context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
                 _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
@@ -163,7 +162,7 @@ impl Batcher {
             }
         }
         while self.wire.is_under_way() {
-            let landed = landed(&self.wire, &mut self.flights).await;
+            let landed = landed(&self.wire, &mut self.flights, &*self.shared.host).await;
             self.land(landed);
         }
     }
@@ -245,14 +244,13 @@ impl Batcher {
         async move { before(&host, until, answer).await.unwrap_or_else(|| Err(late())) }.boxed()
     }
 
-    fn launch(&self, what: What, sent: Tick, answer: Answer<Value>) {
-        self.flights.push(Flight { what, sent, host: self.shared.host.clone(), answer });
+    fn launch(&mut self, what: What, sent: Tick, answer: Answer<Value>) {
+        self.flights.push(Flight { what, sent, answer });
     }
 
     fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        let settings = &self.shared.settings;
-        script::Call { script, record: &settings.record, operations }
+        script::Call::new(script, &self.shared.settings.record, operations)
     }
 
     /// Returns why the generation must end, if it must.
@@ -349,7 +347,7 @@ impl Batcher {
                 self.probed(sent, received, &info)
             }
             (What::Probe, Err(fault)) => self.count(&fault),
-            (What::Load | What::Nothing, _) => None,
+            (What::Load, _) => None,
         }
     }
 
@@ -505,8 +503,8 @@ impl Drop for Batcher {
 }
 
 /// The next command that has come back.
-async fn landed(wire: &Wire, flights: &mut FuturesUnordered<Flight>) -> Landed {
-    poll_fn(|context| wire.poll_landed(flights, context)).await
+async fn landed(wire: &Wire, flights: &mut Flights, host: &dyn Host) -> Landed {
+    poll_fn(|context| wire.poll_landed(flights, host, context)).await
 }
 
 fn demoted(reply: &Reply) -> bool {

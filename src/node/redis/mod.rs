@@ -213,7 +213,7 @@ impl Shared {
         let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
         let alone = !gathers && self.host.is_home();
         let straight = match alone {
-            true => line.wire.straight(job, &self.settings.record, &self.host),
+            true => line.wire.straight(job, &self.settings.record),
             false => Straight::NotSent(job),
         };
         let job = match straight {

@@ -5,8 +5,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use crate::node::operation::{
     Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
 };
@@ -49,14 +47,14 @@ fn noted(operation: &Operation) -> usize {
 }
 
 /// The fields of all operations, in the order of the script's header.
-pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Operation>) -> Bytes {
+pub(super) fn operations<'a>(operations: impl ExactSizeIterator<Item = &'a Operation>) -> Vec<u8> {
     let mut packed = Vec::with_capacity(operations.len() * BYTES);
     let mut named = Named::none();
     for operation in operations {
         let again = operation.names().iter().fold(false, |again, name| named.may_be_again(name.key()) | again);
         pack(&mut packed, operation, again);
     }
-    packed.into()
+    packed
 }
 
 /// Which names a call has had so far, by bits of their hashes: some may seem to be named again that
@@ -69,19 +67,21 @@ impl Named {
     }
 
     fn may_be_again(&mut self, key: &str) -> bool {
-        let hash = hash(key);
-        let (word, bit) = (&mut self.0[hash >> 6 & 63], 1 << (hash & 63));
+        let hash = hash(key.as_bytes());
+        let (word, bit) = (&mut self.0[hash >> 6], 1 << (hash & 63));
         let again = *word & bit != 0;
         *word |= bit;
         again
     }
 }
 
-/// FNV-1a, folded: what it is used for needs no more.
-fn hash(key: &str) -> usize {
-    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    let hash = key.bytes().fold(0x811c_9dc5, step);
-    (hash ^ hash >> 16) as usize
+/// Twelve bits of a multiplicative hash, eight bytes at a time: what it is used for needs no more.
+fn hash(key: &[u8]) -> usize {
+    let step = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (words, rest) = key.as_chunks::<8>();
+    let hash = words.iter().fold(0, |hash, word| step(hash, u64::from_le_bytes(*word)));
+    let hash = rest.iter().fold(hash, |hash, byte| step(hash, u64::from(*byte)));
+    usize::try_from(hash >> 52).unwrap_or_default()
 }
 
 /// What the script reads of an operation. What its verb has no use for is zero.
@@ -164,18 +164,22 @@ fn pack(packed: &mut Vec<u8>, operation: &Operation, again: bool) {
         Stance::Wait { ticket, patience } => (millis(patience).max(1.0), ticket),
         Stance::Barge => (-1.0, 0),
     };
-    // No owner of ours has a zero byte within, which ends it.
-    let owner = owner.split('\0').next().unwrap_or_default();
+    let names = u16::try_from(operation.names().len()).unwrap_or(u16::MAX);
     packed.push(code(operation) + if again { AGAIN } else { 0 });
-    packed.extend(millis(ttl).to_le_bytes());
-    packed.extend(number(ballot).to_le_bytes());
-    packed.extend(owner.as_bytes());
+    packed.extend_from_slice([millis(ttl), number(ballot)].map(f64::to_le_bytes).as_flattened());
+    packed.extend_from_slice(word(&owner).as_bytes());
     packed.push(0);
-    packed.extend(count.to_le_bytes());
-    packed.extend(u16::try_from(operation.names().len()).unwrap_or(u16::MAX).to_le_bytes());
-    for number in [wait, millis(grace), number(ticket), next] {
-        packed.extend(number.to_le_bytes());
-    }
+    packed.extend_from_slice(&count.to_le_bytes());
+    packed.extend_from_slice(&names.to_le_bytes());
+    let numbers = [wait, millis(grace), number(ticket), next];
+    packed.extend_from_slice(numbers.map(f64::to_le_bytes).as_flattened());
+}
+
+/// What is before a zero byte, which ends it. No owner of ours has one within; all bytes are looked
+/// at, since that is done several at a time.
+fn word(text: &str) -> &str {
+    let whole = text.bytes().fold(true, |whole, byte| whole & (byte != 0));
+    if whole { text } else { text.split('\0').next().unwrap_or_default() }
 }
 
 /// Added where an operation before it in the call may be about one of its names.
@@ -221,7 +225,7 @@ const fn verb(verb: Verb) -> u8 {
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
 fn millis(duration: Duration) -> f64 {
     const MOST: u64 = 1 << 43;
-    number(u64::try_from(duration.as_millis()).unwrap_or(MOST).min(MOST))
+    number(duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "ballots, tickets and times are below 2^53")]

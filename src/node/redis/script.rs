@@ -14,35 +14,45 @@ use crate::rules::roster::Roster;
 pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");
 
 /// One EVALSHA (or EVAL) that carries out all `operations`, in order.
-pub(crate) struct Call<'a, O> {
+pub(super) struct Call<'a, O> {
     /// The script, or its digest.
-    pub(crate) script: &'a str,
+    script: &'a str,
     /// The key of the node's record.
-    pub(crate) record: &'a str,
-    pub(crate) operations: O,
+    record: &'a str,
+    operations: O,
+    packed: Vec<u8>,
+    /// How many keys there are.
+    keys: usize,
+    bytes: usize,
 }
 
 impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Call<'a, O> {
-    fn names(&self) -> impl Iterator<Item = &'a Name> {
-        self.operations.clone().flat_map(|operation| operation.names().iter())
-    }
-
-    fn keys(&self) -> usize {
-        1 + self.operations.clone().map(|operation| operation.names().len()).sum::<usize>()
+    pub(super) fn new(script: &'a str, record: &'a str, operations: O) -> Self {
+        let packed = pack::operations(operations.clone());
+        let (mut keys, mut bytes) = (1, script.len() + record.len() + packed.len());
+        for name in operations.clone().flat_map(Operation::names) {
+            keys += 1;
+            bytes += name.key().len();
+        }
+        Self { script, record, operations, packed, keys, bytes }
     }
 }
 
-impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Arguments for Call<'a, O> {
+impl<'a, O: Iterator<Item = &'a Operation> + Clone> Arguments for Call<'a, O> {
     fn count(&self) -> usize {
-        3 + self.keys()
+        3 + self.keys
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {
         take(Argument::Text(self.script));
-        take(integer(self.keys()));
+        take(integer(self.keys));
         take(Argument::Text(self.record));
-        self.names().for_each(|name| take(Argument::Text(name.key())));
-        take(Argument::Packed(&pack::operations(self.operations.clone())));
+        self.operations.clone().flat_map(Operation::names).for_each(|name| take(Argument::Text(name.key())));
+        take(Argument::Packed(&self.packed));
     }
 }
 
