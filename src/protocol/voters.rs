@@ -85,7 +85,7 @@ impl Voters {
     /// connected, and its votes do not count for locks of that ttl.
     pub(crate) async fn enrolled(&self, ttl: Duration) {
         let (all, quorum) = (self.everyone(), self.size.quorum());
-        let may_vote = || self.electorate(ttl).of(all, self.host.now()).len() >= quorum;
+        let may_vote = || self.members.voters(self.exempt, ttl, self.host.now()).and(all).len() >= quorum;
         // First: that is so almost always, and who is connected costs more to ask.
         if may_vote() {
             return;

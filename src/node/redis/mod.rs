@@ -211,10 +211,9 @@ impl Shared {
     /// be done; else queues it.
     fn hand_over(&self, line: &Line, job: Job) {
         let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
-        let alone = !gathers && self.host.is_home();
-        let straight = match alone {
-            true => line.wire.straight(job, &self.settings.record),
-            false => Straight::NotSent(job),
+        let straight = match gathers {
+            true => Straight::NotSent(job),
+            false => line.wire.straight(job, &self.settings.record, || self.host.is_home()),
         };
         let job = match straight {
             Straight::Sent => return,

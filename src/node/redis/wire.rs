@@ -84,14 +84,18 @@ impl Wire {
         }))
     }
 
-    /// Sends `job` alone, unless something is before it, or nobody would hear the answer.
-    pub(super) fn straight(&self, job: Job, record: &str) -> Straight {
+    /// Sends `job` alone, unless something is before it, or nobody would hear the answer, or `may`
+    /// says no, which is asked last.
+    pub(super) fn straight(&self, job: Job, record: &str, may: impl FnOnce() -> bool) -> Straight {
         let mut inner = self.inner();
         let Inner { connection: Some(connection), batcher: Some(batcher), queued: 0, under_way: 0, digest, .. } =
             &*inner
         else {
             return Straight::NotSent(job);
         };
+        if !may() {
+            return Straight::NotSent(job);
+        }
         let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
         let sending = AssertUnwindSafe(|| connection.send_for("EVALSHA", &call, batcher));
         let Ok(answer) = catch_unwind(sending) else {
