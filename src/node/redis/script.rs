@@ -94,13 +94,14 @@ pub(super) fn returned<'a>(
 /// TIME, how many operations there are, or `k` for one, and a line for each that did not go as
 /// asked: its number, and what came instead.
 fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
-    let mut lines = text.split('\n');
-    let (seconds, rest) = lines.next()?.split_once(' ')?;
-    let (micros, count) = rest.split_once(' ')?;
+    let (seconds, rest) = leading(text)?;
+    let (micros, rest) = leading(rest)?;
+    let mut lines = rest.split('\n');
+    let count = lines.next()?;
     if operations.len() != if count == "k" { 1 } else { count.parse().ok()? } {
         return None;
     }
-    let time = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
+    let time = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
     let mut others = lines.map(numbered).collect::<Option<Vec<_>>>()?.into_iter().peekable();
     let each = |(index, operation)| match others.next_if(|(number, _)| *number == index + 1) {
         Some((_, line)) => refused(line, operation).ok_or_else(garbled),
@@ -108,6 +109,14 @@ fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation
     };
     let replies = operations.enumerate().map(each).collect();
     others.peek().is_none().then_some(Returned { time, unheard: None, replies })
+}
+
+/// The number that a text begins with, and what is behind the space after it.
+fn leading(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let more = |number: u64, digit: u8| number.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    let number = text.bytes().take(digits).try_fold(0, more)?;
+    Some((number, text[digits..].strip_prefix(' ').filter(|_| digits > 0)?))
 }
 
 /// The number of an operation, and the rest of its line.
