@@ -17,10 +17,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{loading, once, run, source};
+use super::call::Call;
 use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
 use super::messages::Messages;
 use super::pack::{BATCH, fitting};
-use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::Wire;
 use super::{Job, Shared};
@@ -250,7 +250,7 @@ impl Batcher {
 
     fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        script::Call::new(script, &self.shared.settings.record, operations)
+        Call::new(script, &self.shared.settings.record, operations)
     }
 
     /// Returns why the generation must end, if it must.

@@ -10,6 +10,7 @@ mod advice;
 mod batcher;
 #[cfg(test)]
 mod by_hand;
+mod call;
 mod choice;
 mod credentials;
 mod endpoint;

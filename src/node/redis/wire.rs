@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::ready as known;
 
 use super::Job;
+use super::call::Call;
 use super::flight::{Flight, Flights, Landed, What};
-use super::script::Call;
 use super::transport::{Answer, Arguments, Connection, Event, Value};
 use super::wording::PANICKED;
 use crate::host::Host;

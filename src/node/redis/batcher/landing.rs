@@ -98,7 +98,7 @@ impl Batcher {
             }
             (What::Batch(jobs), Ok(value)) => {
                 self.timeouts = 0;
-                self.answer(jobs, sent, received, value)
+                self.answer(jobs, sent, received, &value)
             }
             (What::Again(jobs), Ok(value)) => {
                 self.verify(jobs, value, sent);
@@ -118,17 +118,15 @@ impl Batcher {
         self.timeouts = 0;
         if parse(info).is_some_and(|server| server.continues(&self.lineage)) {
             self.load_again();
-            return self.answer(jobs, sent, received, value);
+            return self.answer(jobs, sent, received, &value);
         }
         let why = "another server answers at this address";
         self.fail_all(jobs, &Fault::new(FaultKind::Closed, why));
         Some(why.to_owned())
     }
 
-    fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
-        let operations = jobs.iter().map(|job| &*job.request.operation);
-        let returned = script::returned(value, operations, &self.run);
-        let Some(script::Returned { time, unheard, replies }) = returned else {
+    fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
+        let Some(script::Returned { time, unheard, mut replies }) = script::returned(value, jobs.len()) else {
             self.fail_all(jobs, &script::garbled());
             return None;
         };
@@ -137,7 +135,8 @@ impl Batcher {
         }
         let (trust, uncounted) = self.observe(time, sent, received);
         let mut ended = None;
-        for (job, reply) in jobs.into_iter().zip(replies) {
+        for job in jobs {
+            let reply = replies.next(&job.request.operation, &self.run);
             let mut reply = trusted(reply, trust);
             if let Some(why) = &uncounted {
                 reply = unlisted(reply, why);
