@@ -96,8 +96,10 @@ impl Wire {
         if !may() {
             return Straight::NotSent(job);
         }
-        let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
-        let sending = AssertUnwindSafe(|| connection.send_for("EVALSHA", &call, batcher));
+        let sending = AssertUnwindSafe(|| {
+            let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
+            connection.send_for("EVALSHA", &call, batcher)
+        });
         let Ok(answer) = catch_unwind(sending) else {
             batcher.wake_by_ref();
             inner.panicked = true;
