@@ -185,10 +185,26 @@ impl Tenure {
     /// One that was handed over has little of its time, and the rest by a renewal only, whether or
     /// not it is renewed from then on.
     #[must_use]
-    pub fn first_renewal(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
+    pub fn first_renewal<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
+        self.first(won, pace, Pace::first)
+    }
+
+    /// The same where it joins others that are renewed together: these are spread in time already,
+    /// and all go when the first is due.
+    #[must_use]
+    pub fn joins<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
+        self.first(won, pace, Pace::next)
+    }
+
+    fn first<R>(
+        &self,
+        won: &Won,
+        pace: Pace<R>,
+        spread: impl FnOnce(Pace<R>, Tick, Tick) -> Option<Due>,
+    ) -> Option<Due> {
         match won.handed_over {
             true => Some(Due::Alone(self.soon(pace.round_trip))),
-            false => pace.first(won.t0, due(self.deadline.minus(self.validity.length()), self.validity)),
+            false => spread(pace, won.t0, due(self.deadline.minus(self.validity.length()), self.validity)),
         }
     }
 

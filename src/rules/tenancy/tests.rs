@@ -77,6 +77,16 @@ fn all_are_renewed_when_the_first_is_due() {
     assert_eq!(tenancy.next_renewal(), Tick::NEVER, "they are under way");
 }
 
+/// All go when the first is due: one that was due sooner by chance would have all renewed too often.
+#[test]
+fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
+    let (mut tenancy, third) = (Tenancy::new(validity()), ms(988) / 3);
+    let tenure = Tenure::new(Size::of(3), validity(), None, won(0), at(0));
+    tenancy.add(tenure, &won(0), NodeSet::default(), Pace::<fn() -> u64> { random: || u64::MAX, ..pace() });
+    let due = tenancy.next_renewal();
+    assert!(due <= at(0) + third * 7 / 8 && due > at(0) + (third * 7 / 8 - ms(6)), "{due:?}");
+}
+
 #[test]
 fn what_cannot_wait_is_renewed_alone() {
     let (mut tenancy, first, second) = two();
