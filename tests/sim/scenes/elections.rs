@@ -4,9 +4,8 @@ use super::part::Part;
 use super::script::{Script, millis};
 use crate::cue::Cue;
 
-/// Of the last value one node knows first, and tells of it. Observers see it there, and do not reach
-/// that node any more when another, which is late, tells of the value before: that is what it and
-/// the third know.
+/// Of the last value one node knows first, and tells of it. Observers see it there, and reach that
+/// node no more when another, which is late, tells of the value before: it and the third know that.
 pub fn a_node_that_knows_the_last_value_cannot_be_reached(script: &mut Script) {
     script.world(3, 3, 4_000, 5_000);
     script.plan.elections = 1.0;

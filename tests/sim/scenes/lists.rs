@@ -537,11 +537,12 @@ pub fn stalled_between_a_look_and_its_write(script: &mut Script) {
 }
 
 /// A client of the first list whose entries have ended has waited for as long as it must for the
-/// node that two lists share, which is down, and stands still while it looks for the last time. When
-/// it goes on, one of the second list has the name, and that node does not answer it for a while: it
-/// has not waited.
+/// node that two lists share, which is down, and stands still while it looks for the last time.
+/// When it goes on, one of the second list has the name, and that node does not answer it for a
+/// while: it has not waited.
 pub fn stalled_before_it_reserves(script: &mut Script) {
-    script.two_lists(3_000, 5_000);
+    // Its connections are in quarantine for a second when it goes on.
+    script.two_lists(1_000, 1_000);
     script.jitter = 0;
     script.processes = 1;
     const LOOKS: u64 = 40_000;
@@ -564,8 +565,8 @@ pub fn stalled_before_it_reserves(script: &mut Script) {
 
 /// Others vouch for a client, and its write is refused in part, since a client with another list
 /// that has a quorum in common with its own was enrolled after it looked. It stands still until all
-/// entries have ended. When it goes on to write what fits, one of a list that shares one node only has
-/// the name, and that node does not answer it for a while.
+/// entries have ended. When it goes on to write what fits, one of a list that shares one node only
+/// has the name, and that node does not answer it for a while.
 pub fn stalled_while_its_write_is_refused(script: &mut Script) {
     script.world(6, 2, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 5], vec![2, 3, 4]];
