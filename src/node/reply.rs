@@ -338,10 +338,6 @@ impl ReplyTo {
 
     /// Answers.
     pub fn send(mut self, reply: Reply) {
-        self.deliver(reply);
-    }
-
-    fn deliver(&mut self, reply: Reply) {
         if let Some(sink) = self.sink.take() {
             sink.deliver(self.node, reply);
         }
@@ -350,7 +346,10 @@ impl ReplyTo {
 
 impl Drop for ReplyTo {
     fn drop(&mut self) {
-        self.deliver(Err(Fault::new(FaultKind::Closed, "the connection ended before the answer")));
+        if let Some(sink) = self.sink.take() {
+            let ended = Fault::new(FaultKind::Closed, "the connection ended before the answer");
+            sink.deliver(self.node, Err(ended));
+        }
     }
 }
 

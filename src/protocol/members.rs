@@ -101,6 +101,11 @@ impl Members {
         self.listing().electorate(exempt, ttl, now)
     }
 
+    /// The nodes whose votes count at `now`, those of `exempt` among them.
+    pub(super) fn voters(&self, exempt: NodeSet, ttl: Duration, now: Tick) -> NodeSet {
+        self.listing().voters(exempt, ttl, now)
+    }
+
     /// A round of enrolling has ended.
     pub(super) fn tell(&self) {
         self.news.notify_waiters();

@@ -51,7 +51,7 @@ impl<T: Count> Round<T> {
 
     /// The same of an owner that waits.
     pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
-        let state = State { tally, replies: vec![None; nodes] };
+        let state = State { tally, replies: (0..nodes).map(|_| None).collect() };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
     }
 

@@ -85,17 +85,21 @@ impl Voters {
     /// connected, and its votes do not count for locks of that ttl.
     pub(crate) async fn enrolled(&self, ttl: Duration) {
         let (all, quorum) = (self.everyone(), self.size.quorum());
+        let may_vote = || self.members.voters(self.exempt, ttl, self.host.now()).and(all).len() >= quorum;
+        // First: that is so almost always, and who is connected costs more to ask.
+        if may_vote() {
+            return;
+        }
         let connected = all.iter().filter(|&node| self.exempt.contains(node) || self.nodes[node].member().is_some());
-        let may_vote = || self.electorate(ttl).of(all, self.host.now()).len() >= quorum;
         if connected.collect::<NodeSet>().len() < quorum {
             return;
         }
         // The first may have begun before this process stood still.
         for _ in 0..2 {
+            self.members.round(|| self.hints.enrol()).await;
             if may_vote() {
                 return;
             }
-            self.members.round(|| self.hints.enrol()).await;
         }
     }
 

@@ -65,7 +65,14 @@ impl NodeSet {
 
     /// The nodes in it, in their order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |&node| self.contains(node))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let node = left.trailing_zeros() as usize;
+            (left != 0).then(|| {
+                left &= left - 1;
+                node
+            })
+        })
     }
 }
 

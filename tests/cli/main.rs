@@ -25,6 +25,7 @@ mod release;
 mod retiring;
 mod run;
 mod sandbox;
+mod screen;
 mod secrets;
 mod shared;
 mod status;
@@ -34,6 +35,7 @@ mod transport;
 mod unlisted;
 mod unwell;
 mod usage;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::Path;

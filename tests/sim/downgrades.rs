@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use quorumlock::{LockOptions, ReadGuard, WriteGuard};
 
-use crate::clients::{Client, Watch, watched};
+use crate::clients::{Client, Ending, Manner, Watch, watched};
 use crate::judge::history::What;
+use crate::scenes::part::Part;
 
 impl Client {
     /// Writes for a while, and reads then what it wrote, however that goes.
@@ -24,30 +25,64 @@ impl Client {
         }
     }
 
+    /// A part of a scene: writes for a while, and reads then for as long.
+    pub async fn play_downgrade(&mut self, part: Part, round: Duration) {
+        let (name, options) = (part.names[0], part.options(self.ttl()));
+        let ask = self.ask_for(&[name], false, &options, round, part.timeout, part.must);
+        let lock = self.quorum.rw_lock_with(self.text(name), &options).expect("the scene's options make sense");
+        match lock.write(part.timeout).await {
+            Ok(writer) => {
+                let watch = self.acquired(&ask, writer.lease());
+                self.world.sleep(part.hold).await;
+                if let Some((reader, reads)) = self.yields(name, (&options, round), Manner::Wait, writer, &watch).await
+                {
+                    self.world.sleep(part.hold).await;
+                    self.ends(&reads, Ending::Release, reader, ReadGuard::release).await;
+                }
+            }
+            Err(error) => self.failed(&ask, &error),
+        }
+    }
+
     async fn writes(&mut self, name: u8, how: (&LockOptions, Duration), writer: WriteGuard, watch: Watch) {
         let (mut inner, lease) = (self.another(), writer.lease());
         if watched(inner.work(&watch), lease.lost(), || self.lost(&watch)).await {
             return self.keeps_lost(writer, &watch).await;
         }
+        let manner = self.manner();
+        if let Some((reader, reads)) = self.yields(name, how, manner, writer, &watch).await {
+            self.goes_on_reading(reader, reads).await;
+        }
+    }
+
+    /// Becomes a reader, if that comes to something.
+    async fn yields(
+        &mut self,
+        name: u8,
+        (options, round): (&LockOptions, Duration),
+        manner: Manner,
+        writer: WriteGuard,
+        watch: &Watch,
+    ) -> Option<(ReadGuard, Watch)> {
         // From now on it does not write any more. What its lease says still is not asked.
-        self.sample(&watch);
+        self.sample(watch);
         let lease = watch.number;
         self.record(|process| What::Yields { process, lease });
         self.world.leases.remove(watch.number);
-        let ask = self.ask_for(&[name], true, how.0, how.1, Duration::ZERO, false);
-        let manner = self.manner();
+        let ask = self.ask_for(&[name], true, options, round, Duration::ZERO, false);
         let reader = self.or_goes(manner, writer.downgrade()).await;
-        self.released(&watch);
+        self.released(watch);
         match reader {
             Some(Ok(reader)) => {
                 let reads = self.acquired(&ask, reader.lease());
                 let (lease, writer) = (reads.number, watch.number);
                 self.record(|process| What::Follows { process, lease, writer });
-                self.goes_on_reading(reader, reads).await;
+                return Some((reader, reads));
             }
             Some(Err(error)) => self.failed(&ask, &error),
             None => self.went(&ask),
         }
+        None
     }
 
     async fn goes_on_reading(&mut self, reader: ReadGuard, watch: Watch) {

@@ -13,6 +13,7 @@ use crate::clients::{Ask, Client, Ending, Watch, watched};
 use crate::dice::Dice;
 use crate::judge::history::What;
 use crate::plan::Plan;
+use crate::scenes::part::Part;
 use crate::world::{World, micros};
 
 const MS: Duration = Duration::from_millis(1);
@@ -147,6 +148,25 @@ impl Client {
             Some(Ok(leader)) => self.leads(&ask, leader).await,
             Some(Err(error)) => self.failed(&ask, &error),
             None => self.went(&ask),
+        }
+    }
+
+    /// A part of a scene: leads, and proclaims so many values.
+    pub async fn play_office(&mut self, part: Part, values: u32, apart: Duration, round: Duration) {
+        let options = part.options(self.ttl());
+        let ask = self.ask_for(&[NAME], false, &options, round, part.timeout, part.must);
+        let election = self.quorum.election_with(self.text(NAME), &options).expect("the scene's options make sense");
+        match election.campaign(part.timeout).await {
+            Ok(leader) => {
+                let watch = self.acquired(&ask, Lease::clone(&leader));
+                for _ in 0..values {
+                    self.proclaim(&watch, &leader, self.value()).await;
+                    self.world.sleep(apart).await;
+                }
+                self.world.sleep(part.hold).await;
+                self.ends(&watch, Ending::Release, leader, Leader::resign).await;
+            }
+            Err(error) => self.failed(&ask, &error),
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ pub(crate) enum Command {
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
+    /// Shows nodes, holders and events on a terminal, as they change, until you press q.
+    ///
+    /// It only reads: it acquires nothing and casts no vote. Without NAME it shows all names that are
+    /// held, found as `status --all` finds them, once in 5 seconds at most. Where standard output is no
+    /// terminal, use `status --json` or `status --wait`. -v is ignored where standard error is one.
+    Watch(Watch),
     /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
     ///
     /// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
@@ -82,9 +89,16 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether -v is heeded: a log on the terminal would spoil what is drawn there.
+    pub(crate) fn may_log(&self) -> bool {
+        !matches!(self, Self::Watch(_)) || !io::stderr().is_terminal()
+    }
+
     /// What is logged without -v: these show the nodes themselves.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
+            // A line of the log would spoil what it draws.
+            Self::Watch(_) => LevelFilter::OFF,
             Self::Status(_)
             | Self::Doctor(_)
             | Self::Members(_)
@@ -267,6 +281,19 @@ pub(crate) struct Status {
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Keys: q, Esc or Ctrl-C quits, / filters by name, e selects a kind of event, up and down scroll.")]
+pub(crate) struct Watch {
+    /// A lock's name, to see who holds it and who waits for it
+    pub(crate) name: Option<String>,
+    /// How often each node is asked: 100ms to 60s. A node that has not answered yet is not asked again
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
+    pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
 }
 
 #[derive(Args)]

@@ -47,6 +47,7 @@ mod times;
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
 #[path = "../../node/redis/tls.rs"]
 mod tls;
+mod watch;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
             return code;
         }
     };
-    output::log(cli.log_format, cli.verbose, cli.command.default_level());
+    output::log(cli.log_format, cli.verbose && cli.command.may_log(), cli.command.default_level());
     started(cli).unwrap_or_else(|failure| failure.told())
 }
 
@@ -94,6 +95,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Run(args) => run::run(args).await,
         Command::Elect(args) => run::elect(args).await,
         Command::Status(args) => status::status(args).await,
+        Command::Watch(args) => watch::watch(args).await,
         Command::Doctor(args) => doctor::doctor(args).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,

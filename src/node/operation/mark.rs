@@ -1,5 +1,7 @@
 //! What an owner tells of itself by zeros in front of the number of its round.
 
+use super::split_number;
+
 /// What a holder is, beside a lock. Nodes look for a note where there is any zero; all else is for
 /// clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,10 +29,10 @@ impl Mark {
     /// zero: so two zeros are a mark only with a digit behind them.
     #[must_use]
     pub fn of(owner: &str) -> Self {
-        match owner.rsplit_once('.').map_or("", |(_, round)| round) {
-            round if round.bytes().any(|byte| !byte.is_ascii_digit()) => Self::Plain,
-            round if round.len() > 2 && round.starts_with("00") => Self::Once,
-            round if round.len() > 1 && round.starts_with('0') => Self::Note,
+        match split_number(owner) {
+            (acquisition, _) if !acquisition.ends_with('.') => Self::Plain,
+            (_, round) if round.len() > 2 && round.starts_with("00") => Self::Once,
+            (_, round) if round.len() > 1 && round.starts_with('0') => Self::Note,
             _ => Self::Plain,
         }
     }

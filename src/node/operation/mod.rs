@@ -153,7 +153,13 @@ impl Operation {
     /// front of the round.
     #[must_use]
     pub fn round_owner(acquisition: &str, round: u32, mark: Mark) -> Arc<str> {
-        format!("{acquisition}.{}{round}", mark.zeros()).into()
+        let zeros = mark.zeros();
+        let mut owner = String::with_capacity(acquisition.len() + 1 + zeros.len() + DIGITS);
+        owner.push_str(acquisition);
+        owner.push('.');
+        owner.push_str(zeros);
+        push_number(&mut owner, round.into());
+        owner.into()
     }
 
     /// Whether the owner of a round may have a note: of others nodes look for none.
@@ -166,8 +172,8 @@ impl Operation {
     /// `s` then.
     #[must_use]
     pub fn is_shared(owner: &str) -> bool {
-        let number = Self::acquisition(owner).rsplit_once('/').and_then(|(_, number)| number.strip_prefix('s'));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        let (client, number) = split_number(Self::acquisition(owner));
+        !number.is_empty() && client.ends_with("/s")
     }
 
     /// Whether the second acquisition is the first as a reader: both have one number.
@@ -183,13 +189,30 @@ impl Operation {
     /// its round.
     #[must_use]
     pub fn acquisition(owner: &str) -> &str {
-        match owner.rsplit_once('.') {
-            Some((acquisition, round)) if !round.is_empty() && round.bytes().all(|byte| byte.is_ascii_digit()) => {
-                acquisition
-            }
-            _ => owner,
-        }
+        let (acquisition, round) = split_number(owner);
+        acquisition.strip_suffix('.').filter(|_| !round.is_empty()).unwrap_or(owner)
     }
+}
+
+/// The most digits that a number has.
+const DIGITS: usize = 20;
+
+/// Appends the number's decimal digits. Formatting each of them costs ten times as much.
+fn push_number(text: &mut String, mut number: u64) {
+    let mut digits = [b'0'; DIGITS];
+    let mut first = DIGITS;
+    while number > 0 || first == DIGITS {
+        first -= 1;
+        digits[first] += (number % 10) as u8;
+        number /= 10;
+    }
+    text.extend(digits[first..].iter().map(|digit| char::from(*digit)));
+}
+
+/// A text, and the digits that it ends with.
+fn split_number(text: &str) -> (&str, &str) {
+    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    text.split_at(text.len() - digits)
 }
 
 macro_rules! from_bodies {
@@ -218,6 +241,15 @@ from_bodies!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_written_as_it_is_formatted() {
+        for number in [0, 7, 10, 109, u64::from(u32::MAX), u64::MAX] {
+            let mut text = "n".to_owned();
+            push_number(&mut text, number);
+            assert_eq!(text, format!("n{number}"));
+        }
+    }
 
     #[test]
     fn an_owner_without_the_number_of_a_round_is_an_acquisition_itself() {

@@ -1,6 +1,6 @@
 //! Holding a name alone, or with others.
 
-use super::Operation;
+use super::{DIGITS, Operation, push_number};
 
 /// How a name is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,10 +21,15 @@ impl Mode {
 
     /// The acquisition of a client with this number.
     pub(crate) fn acquisition(self, client: &str, number: u64) -> String {
-        match self {
-            Self::Exclusive => format!("{client}/{number}"),
-            Self::Shared => format!("{client}/s{number}"),
-        }
+        let slash = match self {
+            Self::Exclusive => "/",
+            Self::Shared => "/s",
+        };
+        let mut acquisition = String::with_capacity(client.len() + slash.len() + DIGITS);
+        acquisition.push_str(client);
+        acquisition.push_str(slash);
+        push_number(&mut acquisition, number);
+        acquisition
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{join5, ready};
 
-use super::script::{self, Call, returned};
+use super::call::Call;
+use super::script::{self, returned};
 use super::transport::{Answer, Argument, Connection, Value, digest};
 use crate::host::Host;
 use crate::node::operation::Operation;
@@ -96,14 +97,14 @@ pub(super) async fn greet(
 /// Asks for the node's record, by the script that was just loaded.
 fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
     let operation = Operation::Record;
-    connection.send("EVALSHA", &Call { script: &digest(script::SOURCE), record, operations: [&operation].into_iter() })
+    connection.send("EVALSHA", &Call::new(&digest(script::SOURCE), record, [&operation].into_iter()))
 }
 
 /// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
 /// it never will be told. What is refused for want of memory may be told later.
 fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
-    let returned = returned(record, [&Operation::Record].into_iter(), &run(lineage));
-    match returned.and_then(|mut returned| returned.replies.pop()) {
+    let told = returned(&record, 1).map(|mut told| told.replies.next(&Operation::Record, &run(lineage)));
+    match told {
         Some(Ok(Outcome::Record { taught, .. })) => (Some(taught), None),
         Some(Err(fault)) if fault.kind() == FaultKind::Rejected => (None, Some(fault.to_string())),
         _ => (None, None),

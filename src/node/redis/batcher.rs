@@ -3,35 +3,31 @@
 //! Whatever is queued at a moment goes into one call; nothing waits for more to come. Calls are
 //! pipelined: a far node's round trip is not a queue. Nothing is withdrawn once it was queued.
 
+mod landing;
+
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
-use tokio::task::coop::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Server, during, loading, once, parse, run, source};
-use super::flight::{Confirmation, Flight, Landed, What, confirming};
-use super::looks::Looking;
+use super::admission::{loading, once, run, source};
+use super::call::Call;
+use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
 use super::messages::Messages;
 use super::pack::{BATCH, fitting};
-use super::script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::Wire;
-use super::{Job, Shared, State};
-use crate::host::before;
-use crate::node::Request;
-use crate::node::operation::{Operation, Verb};
-use crate::node::reply::{Fault, FaultKind, Reply, ReplyTo};
-use crate::node::trust::{trusted, unlisted};
+use super::{Job, Shared};
+use crate::host::{Host, before};
+use crate::node::operation::Verb;
+use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
-use crate::rules::doubt::Trust;
-use crate::rules::handover::Stamp;
 
 /// How many calls are under way at most. Past that, operations gather into fuller calls.
 const FLIGHTS: usize = 16;
@@ -55,13 +51,15 @@ pub(super) struct Batcher {
     /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
     jobs: mpsc::Receiver<Job>,
-    flights: FuturesUnordered<Flight>,
+    flights: Flights,
     timeouts: u32,
     messages: Messages,
     /// Which connection to this node it is.
     generation: u64,
     /// A reply may have overtaken messages that were received before it, and wait still.
     overtaken: bool,
+    /// The connection was just asked what happens to it: nothing, and it wakes this task.
+    asked: bool,
 }
 
 impl Batcher {
@@ -81,6 +79,7 @@ impl Batcher {
         Self {
             generation,
             overtaken: false,
+            asked: false,
             messages: Messages::new(shared.clone()),
             shared,
             wire: Arc::new(Wire::new(connection, digest.clone())),
@@ -89,7 +88,7 @@ impl Batcher {
             lineage,
             confirming,
             jobs,
-            flights: FuturesUnordered::new(),
+            flights: Flights::default(),
             timeouts: 0,
         }
     }
@@ -114,8 +113,8 @@ impl Batcher {
             let ended = tokio::select! {
                 biased;
                 // First: what happened meanwhile is looked at there, before a reply is handed out.
-                landed = landed(&self.wire, &mut self.flights), if confirmed => self.land_in_order(landed),
-                event = poll_fn(|context| self.wire.poll_event(context)), if !full => self.happened(event),
+                landed = landed(&self.wire, &mut self.flights, &*self.shared.host), if confirmed => self.land_in_order(landed).await,
+                event = poll_fn(|context| poll_event(&self.wire, &mut self.asked, context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
                 _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
@@ -163,7 +162,7 @@ impl Batcher {
             }
         }
         while self.wire.is_under_way() {
-            let landed = landed(&self.wire, &mut self.flights).await;
+            let landed = landed(&self.wire, &mut self.flights, &*self.shared.host).await;
             self.land(landed);
         }
     }
@@ -245,14 +244,13 @@ impl Batcher {
         async move { before(&host, until, answer).await.unwrap_or_else(|| Err(late())) }.boxed()
     }
 
-    fn launch(&self, what: What, sent: Tick, answer: Answer<Value>) {
-        self.flights.push(Flight { what, sent, host: self.shared.host.clone(), answer });
+    fn launch(&mut self, what: What, sent: Tick, answer: Answer<Value>) {
+        self.flights.push(Flight { what, sent, answer });
     }
 
     fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        let settings = &self.shared.settings;
-        script::Call { script, record: &settings.record, operations }
+        Call::new(script, &self.shared.settings.record, operations)
     }
 
     /// Returns why the generation must end, if it must.
@@ -264,237 +262,6 @@ impl Batcher {
         }
         None
     }
-
-    /// Takes note of who has the script. Returns why the generation must end, if it must.
-    fn confirm(&mut self, confirmation: Confirmation) -> Option<String> {
-        let Confirmation { digest, info, sent, received } = confirmation;
-        let digest = digest.map_err(during("SCRIPT LOAD"));
-        let both = digest.and_then(|digest| Ok((digest, info.map_err(during("INFO"))?)));
-        match both.map(|(digest, info)| (digest, parse(&info))) {
-            Ok((digest, Some(server))) => {
-                // Where it has another name for the script, that is the right one.
-                if let Some(digest) = digest.text() {
-                    digest.clone_into(&mut self.digest);
-                    self.wire.rename(digest);
-                }
-                self.compared(sent, received, server)
-            }
-            Ok((_, None)) => Some(script::garbled().to_string()),
-            Err(fault) => Some(fault.to_string()),
-        }
-    }
-
-    /// Hands out replies behind the messages that were received before them: what is handed over
-    /// counts only where it came after the reply that said it might be. Returns why the generation
-    /// must end, if it must.
-    fn land_in_order(&mut self, landed: Landed) -> Option<String> {
-        let mut ended = None;
-        // However many came before, most of them have been looked at: what counts is whether any
-        // waits still.
-        self.messages.start_again();
-        while ended.is_none() && !self.messages.are_enough() {
-            // Whatever else this task has done in this turn: Tokio would let it look as if there
-            // was none.
-            let event = unconstrained(poll_fn(|context| self.wire.poll_event(context))).now_or_never();
-            let Some(event) = event else { break };
-            ended = self.happened(event);
-        }
-        self.overtaken = self.messages.are_enough();
-        let landed = self.land(landed);
-        ended.or(landed)
-    }
-
-    /// A message came.
-    fn heard(&mut self, text: &str) {
-        let Some(mut hint) = self.messages.take(text) else { return };
-        if let Some(granted) = &mut hint.granted {
-            granted.stamp.generation = self.generation;
-            granted.counts = self.observe_push(granted.stamp.time) && !self.overtaken;
-        }
-        self.shared.settings.listener.hint(self.shared.index, &hint);
-    }
-
-    /// Whether a push with this time counts: it tells of the node's clock as replies do.
-    fn observe_push(&self, time: Duration) -> bool {
-        let received = self.shared.host.now();
-        let (trust, uncounted) = self.observed(received, |state| state.guard.observe_push(time, received));
-        trust.grants && uncounted.is_none()
-    }
-
-    /// Hands out replies. Returns why the generation must end, if it must.
-    fn land(&mut self, landed: Landed) -> Option<String> {
-        let Landed { what, sent, received, result } = landed;
-        match (what, result) {
-            (What::Batch(jobs), Err(fault)) if fault.to_string().starts_with("NOSCRIPT") => {
-                self.again(jobs, sent);
-                None
-            }
-            (What::Batch(jobs) | What::Again(jobs) | What::Verify(jobs, ..), Err(fault)) => {
-                let reply = Err(fault.clone());
-                let ended = self.count(&fault).or_else(|| self.replica(&reply));
-                self.fail_all(jobs, &fault);
-                ended
-            }
-            (What::Batch(jobs), Ok(value)) => {
-                self.timeouts = 0;
-                self.answer(jobs, sent, received, value)
-            }
-            (What::Again(jobs), Ok(value)) => {
-                self.verify(jobs, value, sent);
-                None
-            }
-            (What::Verify(jobs, value), Ok(info)) => self.verified(jobs, value, sent, received, &info),
-            (What::Probe, Ok(info)) => {
-                self.timeouts = 0;
-                self.probed(sent, received, &info)
-            }
-            (What::Probe, Err(fault)) => self.count(&fault),
-            (What::Load | What::Nothing, _) => None,
-        }
-    }
-
-    fn verified(&mut self, jobs: Vec<Job>, value: Value, sent: Tick, received: Tick, info: &Value) -> Option<String> {
-        self.timeouts = 0;
-        if parse(info).is_some_and(|server| server.continues(&self.lineage)) {
-            self.load_again();
-            return self.answer(jobs, sent, received, value);
-        }
-        let why = "another server answers at this address";
-        self.fail_all(jobs, &Fault::new(FaultKind::Closed, why));
-        Some(why.to_owned())
-    }
-
-    fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: Value) -> Option<String> {
-        let operations = jobs.iter().map(|job| &*job.request.operation);
-        let returned = script::returned(value, operations, &self.run);
-        let Some(script::Returned { time, unheard, replies }) = returned else {
-            self.fail_all(jobs, &script::garbled());
-            return None;
-        };
-        if let Some(why) = unheard {
-            self.shared.without_hints(&why);
-        }
-        let (trust, uncounted) = self.observe(time, sent, received);
-        let mut ended = None;
-        for (job, reply) in jobs.into_iter().zip(replies) {
-            let mut reply = trusted(reply, trust);
-            if let Some(why) = &uncounted {
-                reply = unlisted(reply, why);
-            }
-            if let Ok(outcome) = &mut reply {
-                outcome.stamped(Stamp { generation: self.generation, time });
-            }
-            ended = self.replica(&reply).or(ended);
-            self.deliver(job, received, reply);
-        }
-        ended
-    }
-
-    /// Which replies that came with this time count: the clock may have been stepped now, or a
-    /// little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, Option<String>) {
-        self.observed(received, |state| {
-            state.round_trip = Some(received.since(sent));
-            state.guard.observe(time, sent, received)
-        })
-    }
-
-    /// Which votes count at `received`, once the guard was told a time of the node's clock: `look`
-    /// returns whether that shows a step. And why they do not, if the server was not enrolled
-    /// lately enough for them.
-    fn observed(&self, received: Tick, look: impl FnOnce(&mut State) -> bool) -> (Trust, Option<String>) {
-        let mut state = self.shared.state();
-        let stepped = look(&mut state);
-        let trust = state.guard.trust(received);
-        let uncounted = (!state.standing.counts(received)).then(|| state.unlisted(received));
-        let doubted = state.guard.take_news();
-        drop(state);
-        if stepped {
-            self.note(stepped, !trust.grants);
-        }
-        self.shared.tell_doubt(doubted);
-        (trust, uncounted)
-    }
-
-    /// Why the generation must end, if this reply says that it is no master any more.
-    fn replica(&self, reply: &Reply) -> Option<String> {
-        if !demoted(reply) {
-            return None;
-        }
-        self.shared.state().guard.demoted();
-        Some("it has become a replica".to_owned())
-    }
-
-    fn deliver(&self, job: Job, received: Tick, reply: Reply) {
-        let Job { request, submitted, .. } = job;
-        let verb = request.operation.verb();
-        self.shared.meters.round_trip(received.since(submitted));
-        self.shared.meters.answered(verb, reply.as_ref().map_err(Fault::kind));
-        request.reply.send(reply);
-    }
-
-    fn fail_all(&self, jobs: Vec<Job>, fault: &Fault) {
-        for job in jobs {
-            self.shared.fail(job.request, fault.clone());
-        }
-    }
-
-    fn count(&mut self, fault: &Fault) -> Option<String> {
-        self.timeouts = if fault.kind() == FaultKind::Timeout { self.timeouts + 1 } else { 0 };
-        (self.timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
-    }
-
-    fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
-        self.compared(sent, received, parse(value)?)
-    }
-
-    /// Whether the server is still the one that was admitted. Returns what it is else.
-    fn compared(&self, sent: Tick, received: Tick, server: Server) -> Option<String> {
-        if !server.continues(&self.lineage) {
-            return Some("another server answers at this address".to_owned());
-        }
-        if !server.master {
-            self.shared.state().guard.demoted();
-            return Some("it has become a replica".to_owned());
-        }
-        let renamed = server.lineage != self.lineage;
-        self.keep(server, sent, received);
-        // The script that is loaded has the old words, in which the node would say that it was
-        // taught.
-        renamed.then(|| "it forgot of its promotion".to_owned())
-    }
-
-    fn keep(&self, server: Server, sent: Tick, received: Tick) {
-        let mut state = self.shared.state();
-        state.round_trip = Some(received.since(sent));
-        state.guard.rename(&server.lineage);
-        let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, sent, received);
-        let quarantined = state.guard.quarantined(received).is_some();
-        state.server = Some(server);
-        let doubted = state.guard.take_news();
-        drop(state);
-        self.note(stepped, quarantined);
-        self.shared.tell_doubt(doubted);
-    }
-
-    fn note(&self, stepped: bool, quarantined: bool) {
-        if stepped {
-            self.shared.state().looks.stepped();
-            self.let_it_look();
-            self.shared.warn_of_a_step();
-        }
-        self.shared.meters.quarantined(quarantined);
-    }
-
-    /// Asks for the record, by which the node looks at its clock, if that is due.
-    fn let_it_look(&self) {
-        let now = self.shared.host.now();
-        let due = self.shared.state().looks.due(now);
-        if let Some(steps) = due {
-            let reply = ReplyTo::new(self.shared.index, Arc::new(Looking(self.shared.clone(), steps)));
-            self.shared.enqueue(Request { operation: Arc::new(Operation::Record), reply });
-        }
-    }
 }
 
 impl Drop for Batcher {
@@ -504,13 +271,14 @@ impl Drop for Batcher {
     }
 }
 
-/// The next command that has come back.
-async fn landed(wire: &Wire, flights: &mut FuturesUnordered<Flight>) -> Landed {
-    poll_fn(|context| wire.poll_landed(flights, context)).await
+/// What happens next to the connection, unless that was just asked.
+fn poll_event(wire: &Wire, asked: &mut bool, context: &mut Context<'_>) -> Poll<Event> {
+    if std::mem::take(asked) { Poll::Pending } else { wire.poll_event(context) }
 }
 
-fn demoted(reply: &Reply) -> bool {
-    matches!(reply, Err(fault) if fault.to_string().starts_with("READONLY"))
+/// The next command that has come back.
+async fn landed(wire: &Wire, flights: &mut Flights, host: &dyn Host) -> Landed {
+    poll_fn(|context| wire.poll_landed(flights, host, context)).await
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Commands that are on their way, and what came back.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join};
@@ -19,7 +19,6 @@ use crate::rules::Tick;
 pub(super) struct Flight {
     pub(super) what: What,
     pub(super) sent: Tick,
-    pub(super) host: Arc<dyn Host>,
     pub(super) answer: Answer<Value>,
 }
 
@@ -35,8 +34,6 @@ pub(super) enum What {
     Probe,
     /// Loads the script again. If that fails, the next batch meets NOSCRIPT again.
     Load,
-    /// It landed.
-    Nothing,
 }
 
 /// A command that came back, or did not.
@@ -72,12 +69,33 @@ impl fmt::Debug for Flight {
     }
 }
 
-impl Future for Flight {
-    type Output = Landed;
+/// The commands on their way, in the order in which they were sent: a server answers them in that,
+/// so the first is mostly the next to land. There are so few that all can be asked.
+#[derive(Debug, Default)]
+pub(super) struct Flights(VecDeque<Flight>);
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Landed> {
-        let result = ready!(self.answer.poll_unpin(context));
-        let what = std::mem::replace(&mut self.what, What::Nothing);
-        Poll::Ready(Landed { what, sent: self.sent, received: self.host.now(), result })
+impl Flights {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn push(&mut self, flight: Flight) {
+        self.0.push_back(flight);
+    }
+
+    pub(super) fn extend(&mut self, flights: impl Iterator<Item = Flight>) {
+        self.0.extend(flights);
+    }
+
+    /// The next that comes back. Where none is on its way, none does.
+    pub(super) fn poll_landed(&mut self, host: &dyn Host, context: &mut Context<'_>) -> Poll<Landed> {
+        for at in 0..self.0.len() {
+            if let Poll::Ready(result) = self.0[at].answer.poll_unpin(context) {
+                let received = host.now();
+                let landed = |Flight { what, sent, .. }| Landed { what, sent, received, result };
+                return self.0.remove(at).map_or(Poll::Pending, |flight| Poll::Ready(landed(flight)));
+            }
+        }
+        Poll::Pending
     }
 }

@@ -1,5 +1,7 @@
 //! The transport over fred: one fred client, one connection, never reconnected.
 
+mod values;
+
 use std::fmt;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -19,9 +21,10 @@ use super::advice::advice;
 use super::credentials::Site;
 use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
-use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
 use super::wording::{PANICKED, STRANGER, handshake, plain, words};
 use crate::node::reply::{Fault, FaultKind};
+use values::{received, sent};
 
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
@@ -120,10 +123,14 @@ async fn message(
 
 impl Connection for FredConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
-        let mut values = Vec::with_capacity(arguments.count());
-        arguments.each(&mut |argument| values.push(sent(argument)));
-        let client = self.client.clone();
-        started(async move { call(&client, command, values).await.map(received).map_err(fault) }.boxed())
+        self.send_for(command, arguments, Waker::noop())
+    }
+
+    /// fred queues a command when its future is polled first: polled now, commands go out in the
+    /// order of the calls.
+    fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
+        let (client, values) = (self.client.clone(), sent(arguments));
+        polled(async move { call(&client, command, values).await.map(received).map_err(fault) }.boxed(), task)
     }
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
@@ -135,7 +142,7 @@ impl Connection for FredConnection {
             let (subscribed, heard) = join(client.subscribe(channel), call(&client, "PING", vec![])).await;
             subscribed.and(heard.map(drop)).map_err(fault)
         };
-        started(subscribed.boxed())
+        polled(subscribed.boxed(), Waker::noop())
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -148,37 +155,9 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred queues a command when its future is polled first: polled now, commands go out in the order
-/// of the calls.
-fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
-    match answer.poll_unpin(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => std::future::ready(result).boxed(),
-        Poll::Pending => answer,
-    }
-}
-
 /// fred counts the command's timeout, and dropping the future does not withdraw it.
 async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<FredValue, FredError> {
     client.custom(CustomCommand::new_static(command, None::<u16>, false), arguments).await
-}
-
-fn sent(argument: Argument<'_>) -> FredValue {
-    match argument {
-        Argument::Word(word) => FredValue::from_static_str(word),
-        Argument::Text(text) => text.into(),
-        Argument::Integer(number) => FredValue::Integer(number),
-        Argument::Packed(bytes) => FredValue::Bytes(bytes.clone()),
-    }
-}
-
-fn received(value: FredValue) -> Value {
-    match value {
-        FredValue::Integer(number) => Value::Integer(number),
-        FredValue::String(text) => Value::Text(text.into_inner()),
-        FredValue::Bytes(text) => Value::Text(text),
-        FredValue::Array(items) => Value::Array(items.into_iter().map(received).collect()),
-        _ => Value::Null,
-    }
 }
 
 impl fmt::Debug for FredConnection {

@@ -10,6 +10,7 @@ mod advice;
 mod batcher;
 #[cfg(test)]
 mod by_hand;
+mod call;
 mod choice;
 mod credentials;
 mod endpoint;
@@ -211,10 +212,9 @@ impl Shared {
     /// be done; else queues it.
     fn hand_over(&self, line: &Line, job: Job) {
         let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
-        let alone = !gathers && self.host.is_home();
-        let straight = match alone {
-            true => line.wire.straight(job, &self.settings.record, &self.host),
-            false => Straight::NotSent(job),
+        let straight = match gathers {
+            true => Straight::NotSent(job),
+            false => line.wire.straight(job, &self.settings.record, || self.host.is_home()),
         };
         let job = match straight {
             Straight::Sent => return,

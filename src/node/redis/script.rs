@@ -1,9 +1,10 @@
-//! Operations to the script's arguments, and the script's replies to outcomes.
+//! The script, and its replies to outcomes.
 
+use std::iter::Peekable;
 use std::time::Duration;
+use std::vec;
 
-use super::pack;
-use super::transport::{Argument, Arguments, Value};
+use super::transport::Value;
 use crate::node::inspection::{Description, Inspection};
 use crate::node::operation::{Name, Operation, Seat, Verb};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
@@ -13,91 +14,78 @@ use crate::rules::roster::Roster;
 /// The script. Its header lists operations, arguments and replies.
 pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");
 
-/// One EVALSHA (or EVAL) that carries out all `operations`, in order.
-pub(crate) struct Call<'a, O> {
-    /// The script, or its digest.
-    pub(crate) script: &'a str,
-    /// The key of the node's record.
-    pub(crate) record: &'a str,
-    pub(crate) operations: O,
-}
-
-impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Call<'a, O> {
-    fn names(&self) -> impl Iterator<Item = &'a Name> {
-        self.operations.clone().flat_map(|operation| operation.names().iter())
-    }
-
-    fn keys(&self) -> usize {
-        1 + self.operations.clone().map(|operation| operation.names().len()).sum::<usize>()
-    }
-}
-
-impl<'a, O: ExactSizeIterator<Item = &'a Operation> + Clone> Arguments for Call<'a, O> {
-    fn count(&self) -> usize {
-        3 + self.keys()
-    }
-
-    fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {
-        take(Argument::Text(self.script));
-        take(integer(self.keys()));
-        take(Argument::Text(self.record));
-        self.names().for_each(|name| take(Argument::Text(name.key())));
-        take(Argument::Packed(&pack::operations(self.operations.clone())));
-    }
-}
-
-fn integer(number: impl TryInto<i64>) -> Argument<'static> {
-    Argument::Integer(number.try_into().unwrap_or(i64::MAX))
-}
-
 /// What one call of the script returned.
 #[derive(Debug)]
-pub(super) struct Returned {
+pub(super) struct Returned<'a> {
     /// The node's TIME.
     pub(super) time: Duration,
     /// Why wake-ups could not be published, if so: who waits was not notified, and asks by itself.
     pub(super) unheard: Option<String>,
     /// One for each operation.
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Replies<'a>,
 }
 
-/// What the script returned for `operations` in the server of `run`, or `None` if that is not what
-/// `value` holds.
-pub(super) fn returned<'a>(
-    value: Value,
-    operations: impl ExactSizeIterator<Item = &'a Operation>,
-    run: &str,
-) -> Option<Returned> {
+/// The replies to the operations of a call, in their order.
+#[derive(Debug)]
+pub(super) enum Replies<'a> {
+    /// All of them.
+    Whole(std::slice::Iter<'a, Value>),
+    /// Those that did not go as asked, by their numbers, and how many replies were read.
+    Brief(Peekable<vec::IntoIter<(usize, &'a str)>>, usize),
+}
+
+impl Replies<'_> {
+    /// The next, which is to `operation`, of the server of `run`.
+    pub(super) fn next(&mut self, operation: &Operation, run: &str) -> Reply {
+        match self {
+            Self::Whole(items) => items.next().map_or_else(|| Err(garbled()), |item| reply(item, operation, run)),
+            Self::Brief(others, read) => {
+                *read += 1;
+                match others.next_if(|(number, _)| number == read) {
+                    Some((_, line)) => refused(line, operation).ok_or_else(garbled),
+                    None => as_asked(operation),
+                }
+            }
+        }
+    }
+}
+
+/// What the script returned for so many operations, or `None` if that is not what `value` holds.
+pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>> {
     if let Some(text) = value.text() {
         return brief(text, operations);
     }
-    let mut items = value.items().into_iter();
-    let time = Duration::from_micros(unsigned(&items.next()?)?);
-    let unheard = Some(text(&items.next()?)?).filter(|why| !why.is_empty());
-    if items.len() != operations.len() {
-        return None;
-    }
-    let replies = items.zip(operations).map(|(item, operation)| reply(item, operation, run)).collect();
-    Some(Returned { time, unheard, replies })
+    let Value::Array(items) = value else { return None };
+    let [time, unheard, items @ ..] = &items[..] else { return None };
+    let time = Duration::from_micros(unsigned(time)?);
+    let unheard = Some(text(unheard)?).filter(|why| !why.is_empty());
+    (items.len() == operations).then(|| Returned { time, unheard, replies: Replies::Whole(items.iter()) })
 }
 
 /// TIME, how many operations there are, or `k` for one, and a line for each that did not go as
 /// asked: its number, and what came instead.
-fn brief<'a>(text: &str, operations: impl ExactSizeIterator<Item = &'a Operation>) -> Option<Returned> {
-    let mut lines = text.split('\n');
-    let (seconds, rest) = lines.next()?.split_once(' ')?;
-    let (micros, count) = rest.split_once(' ')?;
-    if operations.len() != if count == "k" { 1 } else { count.parse().ok()? } {
+fn brief(text: &str, operations: usize) -> Option<Returned<'_>> {
+    let (seconds, rest) = leading(text)?;
+    let (micros, rest) = leading(rest)?;
+    let mut lines = rest.split('\n');
+    let count = lines.next()?;
+    if operations != if count == "k" { 1 } else { count.parse().ok()? } {
         return None;
     }
-    let time = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
-    let mut others = lines.map(numbered).collect::<Option<Vec<_>>>()?.into_iter().peekable();
-    let each = |(index, operation)| match others.next_if(|(number, _)| *number == index + 1) {
-        Some((_, line)) => refused(line, operation).ok_or_else(garbled),
-        None => as_asked(operation),
-    };
-    let replies = operations.enumerate().map(each).collect();
-    others.peek().is_none().then_some(Returned { time, unheard: None, replies })
+    let time = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
+    let others = lines.map(numbered).collect::<Option<Vec<_>>>()?;
+    let fits = others.iter().all(|(number, _)| (1..=operations).contains(number));
+    let ordered = others.is_sorted_by(|(one, _), (next, _)| one < next);
+    let replies = Replies::Brief(others.into_iter().peekable(), 0);
+    (fits && ordered).then_some(Returned { time, unheard: None, replies })
+}
+
+/// The number that a text begins with, and what is behind the space after it.
+fn leading(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let more = |number: u64, digit: u8| number.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    let number = text.bytes().take(digits).try_fold(0, more)?;
+    Some((number, text[digits..].strip_prefix(' ').filter(|_| digits > 0)?))
 }
 
 /// The number of an operation, and the rest of its line.
@@ -126,14 +114,14 @@ fn refused(line: &str, operation: &Operation) -> Option<Outcome> {
     matches!(operation, Operation::Claim(_)).then_some(Outcome::Held { holder, remaining: Some(left), fence, queued })
 }
 
-fn reply(value: Value, operation: &Operation, run: &str) -> Reply {
+fn reply(value: &Value, operation: &Operation, run: &str) -> Reply {
     if let Some(text) = value.text() {
         return if text == "k" { as_asked(operation) } else { refused(text, operation).ok_or_else(garbled) };
     }
-    let items = value.items();
+    let Value::Array(items) = value else { return Err(garbled()) };
     match items.first().and_then(Value::text) {
         Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
-        Some(word) => outcome(word, &items, operation, run).ok_or_else(garbled),
+        Some(word) => outcome(word, items, operation, run).ok_or_else(garbled),
         None => Err(garbled()),
     }
 }
@@ -322,8 +310,9 @@ mod tests {
 
     fn decode(verb: Verb, items: Vec<Value>) -> Reply {
         let operation = operation(verb);
-        let returned = returned(reply(items), [&operation].into_iter(), "run");
-        returned.expect("one reply for one operation").replies.remove(0)
+        let value = reply(items);
+        let mut returned = returned(&value, 1).expect("one reply for one operation");
+        returned.replies.next(&operation, "run")
     }
 
     fn reply(items: Vec<Value>) -> Value {
@@ -353,11 +342,10 @@ mod tests {
 
     #[test]
     fn too_few_replies_are_no_replies() {
-        let operation = operation(Verb::Claim);
         for value in
             [Value::Array(vec![Value::Integer(1)]), Value::Array(vec![Value::Integer(1), "".into()]), Value::Null]
         {
-            assert!(returned(value, [&operation].into_iter(), "run").is_none());
+            assert!(returned(&value, 1).is_none());
         }
     }
 
@@ -367,9 +355,9 @@ mod tests {
         let whole = if line == "k" { "1 2 k".to_owned() } else { format!("1 2 k\n1 {line}") };
         let among_others = Value::Array(vec![Value::Integer(1_000_002), "".into(), line.to_owned().into()]);
         [whole.into(), among_others].map(|value| {
-            let mut told = returned(value, [&operation].into_iter(), "run").unwrap();
+            let mut told = returned(&value, 1).unwrap();
             assert_eq!(told.time, Duration::from_micros(1_000_002));
-            told.replies.remove(0)
+            told.replies.next(&operation, "run")
         })
     }
 
@@ -405,7 +393,6 @@ mod tests {
 
     #[test]
     fn a_text_of_another_form_is_no_reply() {
-        let operation = operation(Verb::Claim);
         for text in [
             "",
             "k",
@@ -421,7 +408,7 @@ mod tests {
             "1 0 1\n1 5 9 2 a\n1 5 9 2 a",
             "18446744073709551615 18446744073709551615 k",
         ] {
-            assert!(returned(text.into(), [&operation].into_iter(), "run").is_none(), "{text:?}");
+            assert!(returned(&text.into(), 1).is_none(), "{text:?}");
         }
     }
 
@@ -491,7 +478,7 @@ mod tests {
         assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
         for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {
             let value = Value::Array(vec![Value::Integer(1), unheard.into()]);
-            assert_eq!(returned(value, [].into_iter(), "run").unwrap().unheard.as_deref(), expected);
+            assert_eq!(returned(&value, 0).unwrap().unheard.as_deref(), expected);
         }
     }
 }

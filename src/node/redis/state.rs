@@ -40,7 +40,7 @@ pub(super) struct State {
 }
 
 /// How jobs reach the present connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Line {
     pub(super) sender: mpsc::Sender<Job>,
     pub(super) wire: Arc<Wire>,
@@ -48,7 +48,7 @@ pub(super) struct Line {
 
 #[derive(Debug)]
 pub(super) enum Link {
-    Up(Line),
+    Up(Arc<Line>),
     /// Anything but up or quarantined.
     Out(NodeState),
 }
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    pub(super) fn link_for(&self, operation: &Operation, now: Tick) -> Result<Line, Fault> {
+    pub(super) fn link_for(&self, operation: &Operation, now: Tick) -> Result<Arc<Line>, Fault> {
         let Link::Up(line) = &self.link else {
             let state = self.node_state(now);
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };

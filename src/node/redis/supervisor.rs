@@ -135,7 +135,7 @@ fn publish(shared: &Shared, greeting: Greeting, line: Line) {
     state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
-    state.link = Link::Up(line);
+    state.link = Link::Up(Arc::new(line));
     let told = state.memory(now);
     drop(state);
     // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of

@@ -336,7 +336,7 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
     let permit = sender.clone().try_reserve_owned().unwrap();
     let connection = Box::new(Line { script, infos: AtomicU32::new(0) });
     let wire = Arc::new(Wire::new(connection, String::new()));
-    node.shared.state().link = Link::Up(super::Line { sender, wire });
+    node.shared.state().link = Link::Up(Arc::new(super::Line { sender, wire }));
     jobs.close();
     drop(jobs);
     let (told, mut answers) = mpsc::unbounded_channel();

@@ -4,11 +4,12 @@
 //! fred is behind it in `fred.rs`; simulations bring their own servers.
 
 use std::fmt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 
 use crate::node::reply::Fault;
 
@@ -51,6 +52,11 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// never withdrawn: dropping the answer only means that nobody reads it.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
+    /// The same; until something else polls the answer, it wakes `task` when that may be ready.
+    fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
+        polled(self.send(command, arguments), task)
+    }
+
     /// Listens to a channel. What is published after the answer came is pushed over this
     /// connection. Where the server refuses, the connection is of no further use: replies may be
     /// taken for those to other commands.
@@ -58,6 +64,18 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
 
     /// What happens next. Not asked again after the connection ended.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
+}
+
+/// An answer that wakes this task from now on, wherever it is polled next. If it is ready already,
+/// the task is woken at once.
+pub fn polled<T: Send + 'static>(mut answer: Answer<T>, task: &Waker) -> Answer<T> {
+    match answer.poll_unpin(&mut Context::from_waker(task)) {
+        Poll::Ready(result) => {
+            task.wake_by_ref();
+            ready(result).boxed()
+        }
+        Poll::Pending => answer,
+    }
 }
 
 /// What happens to a connection.
@@ -87,8 +105,19 @@ pub enum Argument<'a> {
     Text(&'a str),
     /// A number, sent in decimal digits.
     Integer(i64),
-    /// Bytes that need no copy.
-    Packed(&'a Bytes),
+    /// Any bytes.
+    Packed(&'a [u8]),
+}
+
+impl Argument<'_> {
+    /// How many bytes it takes in a buffer, if it needs one.
+    const fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Packed(bytes) => bytes.len(),
+            Self::Word(_) | Self::Integer(_) => 0,
+        }
+    }
 }
 
 /// The arguments of a command. Each connection writes them in its own form, so that none is copied
@@ -97,6 +126,10 @@ pub trait Arguments {
     /// How many there are.
     fn count(&self) -> usize;
 
+    /// How many bytes texts and what is packed take together, for whoever writes them into one
+    /// buffer.
+    fn bytes(&self) -> usize;
+
     /// Hands them out, in order.
     fn each(&self, take: &mut dyn FnMut(Argument<'_>));
 }
@@ -104,6 +137,10 @@ pub trait Arguments {
 impl<const N: usize> Arguments for [Argument<'_>; N] {
     fn count(&self) -> usize {
         N
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(Argument::bytes).sum()
     }
 
     fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {

@@ -5,16 +5,15 @@
 //! sends, so that the order is that of the submissions, and a crowd shares calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use futures::FutureExt;
 use futures::future::ready as known;
-use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::Job;
-use super::flight::{Flight, Landed, What};
-use super::script::Call;
+use super::call::Call;
+use super::flight::{Flight, Flights, Landed, What};
 use super::transport::{Answer, Arguments, Connection, Event, Value};
 use super::wording::PANICKED;
 use crate::host::Host;
@@ -85,19 +84,21 @@ impl Wire {
         }))
     }
 
-    /// Sends `job` alone, unless something is before it, or nobody would hear the answer.
-    pub(super) fn straight(&self, job: Job, record: &str, host: &Arc<dyn Host>) -> Straight {
+    /// Sends `job` alone, unless something is before it, or nobody would hear the answer, or `may`
+    /// says no, which is asked last.
+    pub(super) fn straight(&self, job: Job, record: &str, may: impl FnOnce() -> bool) -> Straight {
         let mut inner = self.inner();
         let Inner { connection: Some(connection), batcher: Some(batcher), queued: 0, under_way: 0, digest, .. } =
             &*inner
         else {
             return Straight::NotSent(job);
         };
-        let call = Call { script: digest, record, operations: std::iter::once(&*job.request.operation) };
+        if !may() {
+            return Straight::NotSent(job);
+        }
         let sending = AssertUnwindSafe(|| {
-            let mut answer = connection.send("EVALSHA", &call);
-            wakes(&mut answer, batcher);
-            answer
+            let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
+            connection.send_for("EVALSHA", &call, batcher)
         });
         let Ok(answer) = catch_unwind(sending) else {
             batcher.wake_by_ref();
@@ -105,7 +106,7 @@ impl Wire {
             return Straight::Unknown(job);
         };
         let sent = job.submitted;
-        inner.launched.push(Flight { what: What::Batch(vec![job]), sent, host: host.clone(), answer });
+        inner.launched.push(Flight { what: What::Batch(vec![job]), sent, answer });
         inner.under_way += 1;
         Straight::Sent
     }
@@ -155,7 +156,8 @@ impl Wire {
     /// somebody asks, they may send.
     pub(super) fn poll_landed(
         &self,
-        flights: &mut FuturesUnordered<Flight>,
+        flights: &mut Flights,
+        host: &dyn Host,
         context: &mut Context<'_>,
     ) -> Poll<Landed> {
         let mut inner = self.inner();
@@ -163,7 +165,7 @@ impl Wire {
         flights.extend(inner.launched.drain(..));
         drop(inner);
         // Where none is on its way, the next one will wake this task.
-        let Some(landed) = ready!(flights.poll_next_unpin(context)) else { return Poll::Pending };
+        let landed = ready!(flights.poll_landed(host, context));
         let mut inner = self.inner();
         inner.under_way = inner.under_way.saturating_sub(1);
         Poll::Ready(landed)
@@ -189,13 +191,5 @@ impl Wire {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// From now on an answer wakes this task, wherever it is polled next.
-fn wakes(answer: &mut Answer<Value>, task: &Waker) {
-    if let Poll::Ready(result) = answer.poll_unpin(&mut Context::from_waker(task)) {
-        *answer = known(result).boxed();
-        task.wake_by_ref();
     }
 }

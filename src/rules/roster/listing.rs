@@ -106,6 +106,15 @@ impl Listing {
         chosen.iter().all(|node| has(node) == Some(true))
     }
 
+    /// The nodes whose votes may decide at `now`: see [`Self::electorate`].
+    #[must_use]
+    pub fn voters(&self, exempt: NodeSet, ttl: Duration, now: Tick) -> NodeSet {
+        let fits = ttl <= self.longest;
+        let counts = |seat: &Seat| fits && now < seat.until;
+        let listed = self.seats.iter().enumerate().filter(|(_, seat)| seat.as_ref().is_some_and(counts));
+        listed.map(|(node, _)| node).collect::<NodeSet>().or(exempt)
+    }
+
     /// Whose votes may decide at `now` about locks of that `ttl`, where those of `exempt` always
     /// do.
     #[must_use]

@@ -2,7 +2,7 @@
 //! never.
 
 use super::part::Part;
-use super::script::{NEVER, Script, forgets, millis, pause};
+use super::script::{NEVER, Script, forgets, millis, pause, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Memory, Verb};
 
@@ -534,6 +534,65 @@ pub fn stalled_between_a_look_and_its_write(script: &mut Script) {
     }
     script.at(65_000, Cue::Kill(2));
     script.plan.lists.push(vec![0, 1, 2]);
+}
+
+/// A client of the first list whose entries have ended has waited for as long as it must for the
+/// node that two lists share, which is down, and stands still while it looks for the last time.
+/// When it goes on, one of the second list has the name, and that node does not answer it for a
+/// while: it has not waited.
+pub fn stalled_before_it_reserves(script: &mut Script) {
+    // Its connections are in quarantine for a second when it goes on.
+    script.two_lists(1_000, 1_000);
+    script.jitter = 0;
+    script.processes = 1;
+    const LOOKS: u64 = 40_000;
+    script.at(6_000, pause(0, LOOKS - 6_000));
+    script.at(LOOKS - 2_000, Cue::Crash { node: 2, memory: Memory::Kept, down: millis(8_500) });
+    // It looks again and again, and for the last time when it has waited for 5 s.
+    const LAST: u64 = LOOKS + 5_000;
+    script.hold_one_way(0, &[0, 1], 1, LAST - 100..LAST + 300, LAST + 600);
+    let stands = script.about(15_000, 2_000);
+    script.at(LAST + 400, suspend(0, stands));
+    script.at(LAST + 2_000, Cue::Starts);
+    script.asks(LAST + 10_000, 1, asks_for(3_000, 20_000));
+    let on = LAST + 400 + stands;
+    script.at(on - 1_000, Cue::Cut { process: 0, node: 2, ways: [true; 2], last: millis(2_500) });
+    for at in [100, 600, 1_500, 4_500] {
+        script.asks(on + at, 0, asks_for(2_500, 1_000));
+    }
+    script.at(on + 20_000, Cue::Kill(1));
+}
+
+/// Others vouch for a client, and its write is refused in part, since a client with another list
+/// that has a quorum in common with its own was enrolled after it looked. It stands still until all
+/// entries have ended. When it goes on to write what fits, one of a list that shares one node only
+/// has the name, and that node does not answer it for a while.
+pub fn stalled_while_its_write_is_refused(script: &mut Script) {
+    script.world(6, 2, 3_000, 5_000);
+    script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 5], vec![2, 3, 4]];
+    script.jitter = 0;
+    // The first never reaches the node that it shares with the last.
+    script.hold_back(0, &[2], 2_000..NEVER, NEVER);
+    script.at(2_000, Cue::Replace { process: 0, node: 2 });
+    const ON: u64 = 36_000;
+    script.at(8_000, pause(1, ON - 8_000));
+    // It looks, and is answered when the third is enrolled.
+    script.hold_one_way(1, &[0, 1], 1, ON..ON + 30, ON + 400);
+    script.at(ON + 50, Cue::Starts);
+    script.at(ON + 300, Cue::Kill(0));
+    // It writes, and is answered while it stands still.
+    script.hold_one_way(1, &[0, 1], 1, ON + 390..ON + 600, ON + 700);
+    let stands = script.about(28_000, 1_000);
+    script.at(ON + 650, suspend(1, stands));
+    script.at(ON + 900, Cue::Kill(2));
+    script.at(ON + 8_000, Cue::Starts);
+    script.asks(ON + 26_500, 3, asks_for(4_000, 20_000));
+    let on = ON + 650 + stands;
+    script.at(on - 500, Cue::Cut { process: 1, node: 2, ways: [true; 2], last: millis(4_000) });
+    for at in [100, 600, 2_500, 4_500] {
+        script.asks(on + at, 1, asks_for(2_500, 1_000));
+    }
+    script.at(on + 25_000, Cue::Kill(3));
 }
 
 /// With the shortest locks entries end soonest: whoever holds one for long keeps the other list out

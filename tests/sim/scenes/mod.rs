@@ -2,6 +2,7 @@
 //! times, and judged as all runs are.
 
 mod doubt;
+mod elections;
 mod handover;
 mod lists;
 mod once;
@@ -116,6 +117,8 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::stalled_between_two_writes),
     scene!(lists::stalled_between_a_look_and_its_write),
     scene!(lists::the_shortest_max_ttl),
+    scene!(lists::stalled_before_it_reserves),
+    scene!(lists::stalled_while_its_write_is_refused),
     scene!(sets::a_set_among_locks_on_its_names),
     scene!(sets::sets_that_overlap),
     scene!(sets::who_waits_for_a_set_dies),
@@ -123,6 +126,7 @@ pub static SCENES: &[Scene] = &[
     scene!(readers::readers_among_writers),
     scene!(readers::a_writer_among_readers),
     scene!(readers::a_reader_that_died_among_others),
+    scene!(readers::a_writer_whose_time_ends_while_it_becomes_a_reader),
     scene!(permits::permits_are_asked_for_by_many),
     scene!(permits::permits_while_nodes_forget),
     scene!(permits::each_of_three_reaches_two_of_three_nodes),
@@ -134,6 +138,7 @@ pub static SCENES: &[Scene] = &[
     scene!(once::many_claim_a_period_at_once),
     scene!(once::who_was_not_first_keeps_no_period),
     scene!(once::who_splits_the_votes_for_a_period_tries_again),
+    scene!(elections::a_node_that_knows_the_last_value_cannot_be_reached),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),
@@ -195,6 +200,9 @@ async fn perform(world: &Arc<World>, script: Script) {
     world.run(micros(plan.length), || false).await;
     part::epilogue(world, plan.patience());
     world.run(clients::bound(world), || world.parts.open(world) == 0).await;
+    if plan.elections > 0.0 && world.parts.open(world) == 0 {
+        crate::elections::finale(world, &plan).await;
+    }
     run::end(world, &plan, world.parts.open(world) as u64).await;
 }
 

@@ -34,6 +34,10 @@ pub struct Part {
     pub permits: Option<(u32, u32)>,
     /// It claims a period, and is the first or not; dropped means that it undoes it.
     pub once_per: Option<Duration>,
+    /// It asks for an office, and proclaims so many values, one after the other, that long apart.
+    pub proclaims: Option<(u32, Duration)>,
+    /// As a writer, which reads behind that; `hold` is for how long it does either.
+    pub downgrades: bool,
 }
 
 impl Default for Part {
@@ -53,6 +57,8 @@ impl Default for Part {
             shared: false,
             permits: None,
             once_per: None,
+            proclaims: None,
+            downgrades: false,
         }
     }
 }
@@ -131,6 +137,12 @@ impl Client {
         }
         if let Some(period) = part.once_per {
             return self.play_once(part, period, round).await;
+        }
+        if let Some((values, apart)) = part.proclaims {
+            return self.play_office(part, values, apart, round).await;
+        }
+        if part.downgrades {
+            return self.play_downgrade(part, round).await;
         }
         let ask = self.ask_for(part.names, part.shared, &part.options(ttl), round, part.timeout, part.must);
         let acquired = match part.once {

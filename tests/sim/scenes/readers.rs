@@ -44,3 +44,15 @@ pub fn a_reader_that_died_among_others(script: &mut Script) {
     // By then the one that died has been over for long, and the other lets go at 3.5 s.
     script.asks(2_900, 2, Part { must: true, ..writes(1_000, 20) });
 }
+
+/// A writer becomes a reader right before its time is over, and its claims to read are late: another
+/// has written by then.
+pub fn a_writer_whose_time_ends_while_it_becomes_a_reader(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.jitter = 0;
+    let yields = script.about(1_700, 150);
+    script.asks(0, 0, Part { downgrades: true, renewed: false, ..writes(1_000, yields) });
+    let late = script.about(2_150, 100);
+    script.hold_one_way(0, &[0, 1, 2], 0, 1_600..2_100, late);
+    script.asks(500, 1, Part { must: true, ..writes(5_000, 50) });
+}

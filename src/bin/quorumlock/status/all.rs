@@ -20,7 +20,8 @@ const NOTE: usize = 32;
 /// some may be missing.
 pub(super) async fn all(quorum: &Quorum, limit: usize, as_json: bool) -> Outcome {
     let mut names = quorum.held_names();
-    let (held, whole) = gather(&mut names, limit).await?;
+    let mut last = Instant::now();
+    let (held, whole) = gather(&mut names, limit, |names, held| progress(&mut last, names, held)).await?;
     if as_json {
         output::say(&told(&names, &held, whole).to_string())?;
     } else {
@@ -30,9 +31,22 @@ pub(super) async fn all(quorum: &Quorum, limit: usize, as_json: bool) -> Outcome
     Ok(if names.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
 }
 
-/// What was found, in the order of the names, and whether that is all. Tells how far it has come.
-async fn gather(names: &mut HeldNames, limit: usize) -> Result<(Vec<(String, Inspected)>, bool), quorumlock::Error> {
-    let (mut held, mut told) = (Vec::new(), Instant::now());
+/// Tells now and then how far it has come.
+fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
+    if last.elapsed() >= PROGRESS {
+        *last = Instant::now();
+        output::note(&format!("{} keys looked at, {held} names held so far", names.looked_at()));
+    }
+}
+
+/// What was found, in the order of the names, and whether that is all. `each` is called after each
+/// page with the number of names so far.
+pub(crate) async fn gather(
+    names: &mut HeldNames,
+    limit: usize,
+    mut each: impl FnMut(&HeldNames, usize),
+) -> Result<(Vec<(String, Inspected)>, bool), quorumlock::Error> {
+    let mut held = Vec::new();
     while let Some(page) = names.next().await? {
         held.extend(page);
         if held.len() > limit {
@@ -40,10 +54,7 @@ async fn gather(names: &mut HeldNames, limit: usize) -> Result<(Vec<(String, Ins
             held.sort_by(|(one, _), (other, _)| one.cmp(other));
             return Ok((held, false));
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
-            output::note(&format!("{} keys looked at, {} names held so far", names.looked_at(), held.len()));
-        }
+        each(names, held.len());
     }
     held.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok((held, true))

@@ -32,12 +32,12 @@ pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
 
 /// How many wait in the queue of the node that knows of the most. All of one process that wait for
 /// a name count as one.
-pub(super) fn waiting(inspected: &Inspected) -> u32 {
+pub(crate) fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
 }
 
 /// Whose turn it is, by most nodes.
-pub(super) fn turn(inspected: &Inspected) -> Option<&str> {
+pub(crate) fn turn(inspected: &Inspected) -> Option<&str> {
     let turns = || said(inspected).filter_map(|said| Some(&*said.turn.as_ref()?.0));
     turns().max_by_key(|turn| turns().filter(|other| other == turn).count())
 }
@@ -47,7 +47,7 @@ pub(super) fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
 }
 
 /// For how long any node still has it.
-pub(super) fn left(inspected: &Inspected) -> Option<Duration> {
+pub(crate) fn left(inspected: &Inspected) -> Option<Duration> {
     said(inspected).filter_map(|said| said.remaining).max()
 }
 
@@ -73,7 +73,7 @@ pub(super) fn shortened_to(text: &str, characters: usize) -> String {
 }
 
 /// `machin..c9/12.0`: enough to tell owners apart in a table, by how they begin and end.
-pub(super) fn cut(holder: &str) -> String {
+pub(crate) fn cut(holder: &str) -> String {
     let characters: Vec<_> = holder.chars().collect();
     match characters.len() {
         0..=18 => holder.to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn cut(holder: &str) -> String {
 }
 
 /// A name as it is told on a terminal: it may hold anything.
-pub(super) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 

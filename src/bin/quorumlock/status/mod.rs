@@ -18,10 +18,11 @@ use crate::duration::exact;
 use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output;
 use crate::settings::Settings;
-pub(crate) use holders::{held_by, line, named};
+pub(crate) use all::gather;
+pub(crate) use holders::{cut, held_by, left, line, named, shown, turn, waiting};
 pub(crate) use permits::Permits;
 use seen::Seen;
-pub(crate) use states::{state, told, word};
+pub(crate) use states::{labels, plain, state, told, why, word};
 
 /// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -14,7 +14,7 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 }
 
 /// What keeps a node from voting, or from answering.
-pub(super) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
+pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", word(&node.state))).or_else(|| {
         match &node.state {
             NodeState::Up => None,
@@ -25,7 +25,7 @@ pub(super) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
 }
 
 /// The nodes' addresses, without the scheme where all have the same.
-pub(super) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
+pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
     let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
     let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
     if schemes.len() > 1 {
@@ -35,13 +35,15 @@ pub(super) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
 }
 
 pub(super) fn in_short(node: &NodeStatus) -> String {
-    coloured(
-        node,
-        &match node.state {
-            NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
-            _ => word(&node.state).to_owned(),
-        },
-    )
+    coloured(node, &plain(node))
+}
+
+/// The same without a colour.
+pub(crate) fn plain(node: &NodeStatus) -> String {
+    match node.state {
+        NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
+        _ => word(&node.state).to_owned(),
+    }
 }
 
 pub(crate) fn state(node: &NodeStatus) -> String {

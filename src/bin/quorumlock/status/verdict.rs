@@ -24,7 +24,7 @@ impl<'a> Verdict<'a> {
         Self { nodes, inspected, counted, max_ttl }
     }
 
-    pub(super) const fn quorum(&self) -> usize {
+    pub(crate) const fn quorum(&self) -> usize {
         self.nodes.len() / 2 + 1
     }
 
@@ -124,13 +124,13 @@ impl<'a> Verdict<'a> {
     }
 
     /// Whether a node's vote counts, as far as rosters go.
-    pub(super) fn counts(&self, index: usize) -> bool {
+    pub(crate) fn counts(&self, index: usize) -> bool {
         self.counted.nodes.contains(index)
     }
 
     /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or
     /// its vote does not count.
-    pub(super) fn refusal(&self, index: usize) -> Option<String> {
+    pub(crate) fn refusal(&self, index: usize) -> Option<String> {
         let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         let refused = match (said, &node.unreadable) {
             (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),

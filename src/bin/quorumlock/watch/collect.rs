@@ -1,0 +1,57 @@
+//! What has been learned of the nodes so far, one answer at a time.
+
+use std::time::{Duration, Instant};
+
+use quorumlock::{Inspected, Inspection, Quorum};
+
+use super::convert::{self, Pace};
+use super::seen::Seen;
+
+/// The latest answer of each node.
+pub(super) struct Collected {
+    quorum: Quorum,
+    inspected: Option<Inspected>,
+    /// Answers that came before those of all nodes.
+    early: Vec<Option<Result<Inspection, String>>>,
+    paces: Vec<Pace>,
+    max_ttl: Duration,
+    named: bool,
+}
+
+impl Collected {
+    pub(super) fn new(quorum: Quorum, max_ttl: Duration, named: bool) -> Self {
+        let nodes = quorum.nodes().len();
+        let (early, paces) = (vec![None; nodes], vec![Pace::default(); nodes]);
+        Self { quorum, inspected: None, early, paces, max_ttl, named }
+    }
+
+    pub(super) fn asked(&mut self, node: usize) {
+        self.paces[node].asked = Some(Instant::now());
+    }
+
+    pub(super) fn told(&mut self, node: usize, said: Result<Inspection, String>, took: Duration) {
+        self.paces[node] = Pace { asked: None, answered: Some(Instant::now()), took: Some(took) };
+        match &mut self.inspected {
+            Some(inspected) => inspected.nodes[node].1 = said,
+            None => self.early[node] = Some(said),
+        }
+    }
+
+    pub(super) fn all(&mut self, mut inspected: Inspected) {
+        for (entry, early) in inspected.nodes.iter_mut().zip(&mut self.early) {
+            if let Some(early) = early.take() {
+                entry.1 = early;
+            }
+        }
+        self.inspected = Some(inspected);
+    }
+
+    /// The nodes and the name as they are now.
+    pub(super) fn seen(&self) -> Seen {
+        let nodes = self.quorum.nodes();
+        match &self.inspected {
+            Some(inspected) => convert::seen(&nodes, inspected, &self.paces, self.max_ttl, self.named),
+            None => convert::unasked(&nodes),
+        }
+    }
+}

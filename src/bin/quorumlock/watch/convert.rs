@@ -1,0 +1,175 @@
+//! What the library says of nodes and names, as plain data.
+
+use std::time::{Duration, Instant};
+
+use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus};
+
+use super::seen::{Hold, Mood, Names, Node, Seen};
+use crate::output::dash;
+use crate::status::verdict::Verdict;
+use crate::status::{cut, labels, left, plain, turn, waiting, why, word};
+
+/// A node that takes longer is shown as slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// How the polls of one node go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// When it was asked what it has not answered yet.
+    pub(super) asked: Option<Instant>,
+    /// When it answered, or failed to.
+    pub(super) answered: Option<Instant>,
+    /// How long that took.
+    pub(super) took: Option<Duration>,
+}
+
+impl Pace {
+    fn is_slow(&self, now: Instant) -> bool {
+        let waits = self.asked.map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
+        waits.max(self.took.unwrap_or_default()) > SLOW
+    }
+
+    /// How old its answer is.
+    fn age(&self, now: Instant) -> Duration {
+        self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered))
+    }
+}
+
+/// The nodes and the name that is watched, where one is.
+pub(super) fn seen(
+    nodes: &[NodeStatus],
+    inspected: &Inspected,
+    paces: &[Pace],
+    max_ttl: Duration,
+    named: bool,
+) -> Seen {
+    let (now, verdict) = (Instant::now(), Verdict::new(nodes, inspected, max_ttl));
+    let rows = labels(nodes).into_iter().enumerate();
+    let rows = rows.map(|(index, label)| node(&verdict, nodes, inspected, index, label, &paces[index], now)).collect();
+    let ages: Vec<_> = paces.iter().map(|pace| pace.age(now)).collect();
+    let hold = named.then(|| Hold {
+        agreed: agreed(&verdict, nodes, inspected),
+        left: quorum_left(inspected, &ages, verdict.quorum()),
+        ..hold(inspected)
+    });
+    Seen { nodes: rows, verdict: verdict.sentence(), can_acquire: verdict.can_acquire(), hold }
+}
+
+/// The nodes before any of them was asked.
+pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
+    let row = |(label, node): (&str, &NodeStatus)| Node {
+        label: label.to_owned(),
+        word: word(&node.state),
+        state: plain(node),
+        mood: mood(&node.state),
+        why: None,
+        round_trip: node.round_trip,
+        slow: false,
+        record: record(node),
+        holder: dash(),
+        left: None,
+    };
+    let rows = labels(nodes).into_iter().zip(nodes).map(row).collect();
+    Seen { nodes: rows, verdict: "waiting for the nodes' first answers".to_owned(), can_acquire: false, hold: None }
+}
+
+fn node(
+    verdict: &Verdict<'_>,
+    nodes: &[NodeStatus],
+    inspected: &Inspected,
+    index: usize,
+    label: &str,
+    pace: &Pace,
+    now: Instant,
+) -> Node {
+    let (node, said) = (&nodes[index], &inspected.nodes[index].1);
+    let refuses = verdict.refusal(index).is_some();
+    let slow = pace.is_slow(now) && node.state.is_admitted();
+    let left = said.as_ref().ok().and_then(|said| said.remaining);
+    Node {
+        label: label.to_owned(),
+        word: if refuses { "no vote" } else { word(&node.state) },
+        state: if refuses { "no vote".to_owned() } else { plain(node) },
+        mood: if refuses { Mood::Bad } else { mood(&node.state) },
+        why: why(verdict, index, node),
+        round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
+        slow,
+        record: record(node),
+        holder: holder(said, node),
+        left: left.map(|left| left.saturating_sub(pace.age(now))),
+    }
+}
+
+const fn mood(state: &NodeState) -> Mood {
+    match state {
+        NodeState::Up => Mood::Good,
+        NodeState::Quarantined { .. } | NodeState::Waiting { .. } | NodeState::Connecting => Mood::Doubtful,
+        _ => Mood::Bad,
+    }
+}
+
+/// What its record says: how long the list is that clients have, and whether it was retired.
+fn record(node: &NodeStatus) -> String {
+    match node.latest() {
+        _ if node.unreadable.is_some() => "unreadable".to_owned(),
+        Some(roster) if roster.retired.is_some() => "retired".to_owned(),
+        Some(roster) if roster.nodes == 0 => "no client".to_owned(),
+        Some(roster) => format!("1 of {}", roster.nodes),
+        None => dash(),
+    }
+}
+
+/// Whom it names. That a node which does not vote knows nobody means nothing.
+fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
+    match said {
+        Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
+        Ok(_) if node.state == NodeState::Up => "free".to_owned(),
+        _ => "?".to_owned(),
+    }
+}
+
+/// Whether a quorum names the holder, or votes and knows of none.
+fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) -> bool {
+    let free = |index: &usize| {
+        let said = inspected.nodes[*index].1.as_ref();
+        let votes = nodes[*index].state == NodeState::Up && verdict.counts(*index);
+        votes && verdict.refusal(*index).is_none() && said.is_ok_and(|said| said.holder.is_none())
+    };
+    inspected.holder().is_some() || (0..nodes.len()).filter(free).count() >= verdict.quorum()
+}
+
+/// For how long a quorum of nodes still has the holder: it ends when the first node too many
+/// forgets it.
+fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Option<Duration> {
+    let holder = inspected.holder()?;
+    let said = inspected.nodes.iter().zip(ages).filter_map(|((_, said), age)| Some((said.as_ref().ok()?, age)));
+    let same = said.filter(|(said, _)| said.holder.as_deref() == Some(holder));
+    let mut left: Vec<_> = same.filter_map(|(said, age)| Some(said.remaining?.saturating_sub(*age))).collect();
+    left.sort_unstable();
+    // Of readers each node names one: then any node's word is all there is.
+    left.iter().rev().nth(quorum - 1).or(left.last()).copied()
+}
+
+/// Who holds a name, as the nodes said when they were asked.
+fn hold(inspected: &Inspected) -> Hold {
+    let told = inspected.description();
+    Hold {
+        agreed: inspected.agreed().is_some(),
+        holder: inspected.holder().map(str::to_owned),
+        readers: inspected.readers(),
+        revoked: inspected.revoked(),
+        note: told.map(|told| told.says.to_string()).unwrap_or_default(),
+        held_for: told.map(|told| told.since),
+        fence: inspected.fence(),
+        left: left(inspected),
+        waiting: waiting(inspected),
+        turn: turn(inspected).map(str::to_owned),
+        permits: inspected.permits(),
+    }
+}
+
+/// The names that are held.
+pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Names {
+    let held = held.iter().map(|(name, inspected)| (name.clone(), hold(inspected))).collect();
+    Names { held, whole, complete: names.is_complete() }
+}

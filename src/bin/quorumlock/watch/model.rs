@@ -1,0 +1,181 @@
+//! The view model: what was seen last, what happened, and what is selected. Pure: it is told what was
+//! seen, and when.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::changes;
+use super::event::{Event, Kind, Log};
+use super::keys::Controls;
+use super::seen::{Hold, Mood, Names, Seen};
+
+/// For how long nodes may disagree without a word: they are not asked at the same moment, so for a
+/// moment they do whenever a lock passes on.
+const UNSURE: Duration = Duration::from_secs(3);
+
+pub(super) struct Model {
+    /// The name that is watched; all names if none.
+    pub(super) name: Option<String>,
+    pub(super) every: Duration,
+    pub(super) controls: Controls,
+    pub(super) seen: Option<(Instant, Seen)>,
+    pub(super) names: Option<(Instant, Names)>,
+    pub(super) log: Log,
+    sure: Option<Sure>,
+}
+
+/// What a quorum of nodes agreed on last, and when it was seen first that they do not any more.
+struct Sure {
+    at: Instant,
+    hold: Hold,
+    unsure: Option<Instant>,
+    told: bool,
+}
+
+impl Model {
+    pub(super) fn new(name: Option<String>, every: Duration) -> Self {
+        Self { name, every, controls: Controls::default(), seen: None, names: None, log: Log::default(), sure: None }
+    }
+
+    /// The nodes and the name, as they are now.
+    pub(super) fn see(&mut self, now: Instant, seen: Seen) {
+        self.compare_nodes(now, &seen);
+        if let Some(hold) = &seen.hold {
+            self.compare_hold(now, hold);
+        }
+        self.seen = Some((now, seen));
+    }
+
+    /// The names that are held now.
+    pub(super) fn see_names(&mut self, now: Instant, names: Names) {
+        if let Some((then, before)) = &self.names {
+            for event in between(before, &names, now.saturating_duration_since(*then)) {
+                self.log.add(now, event);
+            }
+        }
+        self.names = Some((now, names));
+    }
+
+    /// How the nodes are, in one line.
+    pub(super) fn verdict(&self) -> (String, Mood) {
+        match &self.seen {
+            None => ("looking at the nodes".to_owned(), Mood::Doubtful),
+            Some((_, seen)) if seen.can_acquire => (seen.verdict.clone(), Mood::Good),
+            Some((_, seen)) => (seen.verdict.clone(), Mood::Bad),
+        }
+    }
+
+    fn compare_nodes(&mut self, now: Instant, seen: &Seen) {
+        let Some((_, before)) = &self.seen else { return };
+        for event in before.nodes.iter().zip(&seen.nodes).flat_map(|(before, now)| changes::of_node(before, now)) {
+            self.log.add(now, event);
+        }
+    }
+
+    fn compare_hold(&mut self, now: Instant, hold: &Hold) {
+        let name = self.name.clone().unwrap_or_default();
+        let Some(sure) = &mut self.sure else {
+            // Where it begins is no event.
+            self.sure = hold.agreed.then(|| Sure { at: now, hold: hold.clone(), unsure: None, told: false });
+            return;
+        };
+        if hold.agreed {
+            let events = changes::of_hold(&name, &sure.hold, hold, now.saturating_duration_since(sure.at));
+            events.into_iter().for_each(|event| self.log.add(now, event));
+            self.sure = Some(Sure { at: now, hold: hold.clone(), unsure: None, told: false });
+            return;
+        }
+        let since = now.saturating_duration_since(*sure.unsure.get_or_insert(now));
+        if since >= UNSURE.max(2 * self.every) && !sure.told {
+            sure.told = true;
+            self.log.add(now, changes::unsure(&name, since));
+        }
+    }
+}
+
+/// What happened between two looks at all names. Of names that may have been left out nothing is
+/// known.
+fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
+    let index = |names: &Names| -> BTreeMap<String, Hold> { names.held.iter().cloned().collect() };
+    let (old, new) = (index(before), index(now));
+    let missing = Hold { agreed: true, ..Hold::default() };
+    let gone = old.iter().filter(|(name, _)| !new.contains_key(*name) && now.whole && now.complete);
+    let gone = gone.flat_map(|(name, hold)| changes::of_hold(name, hold, &missing, elapsed));
+    let known = before.whole && before.complete;
+    let others = new.iter().filter_map(|(name, hold)| {
+        let before = old.get(name).or(known.then_some(&missing))?;
+        Some(changes::of_hold(name, before, hold, elapsed))
+    });
+    // How many wait is no news where a name comes or goes.
+    gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn held(holder: &str) -> Hold {
+        Hold { agreed: true, holder: Some(holder.to_owned()), left: Some(9 * SECOND), ..Hold::default() }
+    }
+
+    fn free() -> Hold {
+        Hold { agreed: true, ..Hold::default() }
+    }
+
+    fn seen(hold: Hold) -> Seen {
+        Seen { nodes: Vec::new(), verdict: String::new(), can_acquire: true, hold: Some(hold) }
+    }
+
+    /// What is told where a second passes between two looks.
+    fn told(holds: impl IntoIterator<Item = Hold>) -> Vec<String> {
+        let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
+        for (number, hold) in (0..).zip(holds) {
+            model.see(began + SECOND * number, seen(hold));
+        }
+        model.log.iter().map(|(_, event)| event.text.clone()).collect()
+    }
+
+    #[test]
+    fn where_it_begins_is_no_event() {
+        assert_eq!(told([held("a"), held("a")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nodes_that_disagree_for_a_moment_make_no_event() {
+        assert_eq!(told([held("a"), Hold::default(), held("b")]), ["handed over by a to b"]);
+        assert_eq!(told([held("a"), Hold::default(), held("a")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nodes_that_go_on_disagreeing_are_told_of_once() {
+        let holds = [held("a")].into_iter().chain((0..20).map(|_| Hold::default()));
+        assert_eq!(told(holds), ["no quorum of nodes has agreed on its holder for 3 s"]);
+    }
+
+    #[test]
+    fn time_that_ran_out_unseen_is_a_loss() {
+        let holds = [held("a")].into_iter().chain((0..10).map(|_| Hold::default())).chain([free()]);
+        assert_eq!(told(holds)[0], "lost by a: it was not renewed in time");
+    }
+
+    fn names(held: &[(&str, &str)], whole: bool) -> Names {
+        let hold = |holder: &str| Hold { waiting: 1, ..self::held(holder) };
+        let held = held.iter().map(|&(name, holder)| (name.to_owned(), hold(holder))).collect();
+        Names { held, whole, complete: true }
+    }
+
+    #[test]
+    fn names_come_and_go() {
+        let told = |before: &Names, now: &Names| -> Vec<_> {
+            let events = between(before, now, SECOND).into_iter().filter(|event| event.kind == Kind::Lock);
+            events.map(|event| format!("{}: {}", event.subject, event.text)).collect()
+        };
+        let (one, other) = (names(&[("a", "x"), ("b", "y")], true), names(&[("b", "z"), ("c", "x")], true));
+        let all = ["a: released by x", "b: handed over by y to z", "c: taken by x"];
+        assert_eq!(told(&one, &other), all);
+        assert_eq!(told(&one, &names(&[("b", "y")], false)), Vec::<String>::new(), "a may have been left out");
+        assert_eq!(told(&names(&[("b", "y")], false), &one), Vec::<String>::new(), "and here too");
+    }
+}

@@ -1,0 +1,149 @@
+//! Asking the nodes: each by itself, so that a slow one holds up no other, and never before it has
+//! answered the last question.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use quorumlock::{Inspected, Inspection, Quorum};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::convert;
+use super::seen::Names;
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::status::{PROBE, gather};
+
+/// How long nodes get to connect before they are asked.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How many answers may wait to be read.
+const ANSWERS: usize = 256;
+/// However much is pushed, a node rests for so long between two questions.
+const REST: Duration = Duration::from_millis(50);
+/// How long nodes rest at least between two searches for all names.
+const SEARCHES: Duration = Duration::from_secs(5);
+/// A search that took long rests this many times as long.
+const RESTS: u32 = 10;
+/// How many names are shown at most: as many as `status --all` shows.
+const LIMIT: usize = 1_000;
+
+/// What was learned.
+pub(super) enum Answer {
+    /// A node was asked.
+    Asked { node: usize },
+    /// It answered, or that failed.
+    Told { node: usize, said: Result<Inspection, String>, took: Duration },
+    /// What all nodes said when they were asked together, once.
+    All(Box<Inspected>),
+    /// The names that are held.
+    Names(Names),
+}
+
+/// Questions under way. Dropping it ends them.
+pub(super) struct Polls {
+    answers: mpsc::Receiver<Answer>,
+    _tasks: JoinSet<()>,
+}
+
+impl Polls {
+    /// Asks about `name`, or about all names, every `every` and when nodes push that it changed.
+    pub(super) fn begin(
+        settings: &Settings,
+        quorum: &Quorum,
+        name: Option<&str>,
+        every: Duration,
+    ) -> Result<Self, Failure> {
+        let ((told, answers), (round, rounds)) = (mpsc::channel(ANSWERS), watch::channel(()));
+        let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
+        let asked = name.unwrap_or(PROBE).to_owned();
+        for (node, address) in settings.nodes.iter().enumerate() {
+            // A list of its own: the answers of a whole list wait for its slowest node.
+            let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
+            tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
+        }
+        tasks.spawn(tick(round.clone(), every));
+        tasks.spawn(together(quorum.clone(), asked, told.clone()));
+        match name {
+            Some(name) => drop(tasks.spawn(pushed(quorum.clone(), name.to_owned(), round))),
+            None => drop(tasks.spawn(search(quorum.clone(), every, told))),
+        }
+        Ok(Self { answers, _tasks: tasks })
+    }
+
+    /// The next answer.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn next(&mut self) -> Answer {
+        match self.answers.recv().await {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Begins a round every so often.
+async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
+    loop {
+        sleep(every).await;
+        round.send_replace(());
+    }
+}
+
+/// Begins a round whenever nodes push that the name may have changed. Where that cannot be had, the
+/// other rounds do.
+async fn pushed(quorum: Quorum, name: String, round: Arc<watch::Sender<()>>) {
+    let Ok(changes) = quorum.election(name).observe() else { return };
+    let mut changes = pin!(changes);
+    while changes.next().await.is_some() {
+        round.send_replace(());
+    }
+}
+
+/// Asks one node, one question a round: it skips those that begin while it is being asked.
+async fn ask(alone: Quorum, node: usize, name: String, mut rounds: watch::Receiver<()>, told: mpsc::Sender<Answer>) {
+    let _ = alone.ready(PATIENCE).await;
+    loop {
+        rounds.mark_unchanged();
+        if told.send(Answer::Asked { node }).await.is_err() {
+            return;
+        }
+        let began = Instant::now();
+        let said = match alone.inspect(&name).await {
+            Ok(mut inspected) => inspected.nodes.swap_remove(0).1,
+            Err(error) => Err(error.to_string()),
+        };
+        let took = began.elapsed();
+        if told.send(Answer::Told { node, said, took }).await.is_err() {
+            return;
+        }
+        sleep(REST).await;
+        if rounds.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks all nodes together, once.
+async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
+    let _ = quorum.ready(PATIENCE).await;
+    if let Ok(inspected) = quorum.inspect(&name).await {
+        let _ = told.send(Answer::All(Box::new(inspected))).await;
+    }
+}
+
+/// Looks for all names that are held, again and again.
+async fn search(quorum: Quorum, every: Duration, told: mpsc::Sender<Answer>) {
+    let _ = quorum.ready(PATIENCE).await;
+    loop {
+        let (began, mut names) = (Instant::now(), quorum.held_names());
+        let Ok((held, whole)) = gather(&mut names, LIMIT, |_, _| ()).await else { return };
+        if told.send(Answer::Names(convert::names(&names, &held, whole))).await.is_err() {
+            return;
+        }
+        sleep((began.elapsed() * RESTS).max(every).max(SEARCHES)).await;
+    }
+}

@@ -1,0 +1,233 @@
+//! What is drawn on screens of several sizes.
+
+use std::time::{Duration, Instant};
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::draw::draw;
+use super::event::{Event, Kind};
+use super::model::Model;
+use super::seen::{Hold, Mood, Names, Node, Seen};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn node(number: u16, word: &'static str, state: &str, mood: Mood) -> Node {
+    let is_up = word != "down";
+    Node {
+        label: format!("10.0.{number}.7:6379"),
+        word,
+        state: state.to_owned(),
+        mood,
+        why: None,
+        round_trip: is_up.then_some(Duration::from_millis(12)),
+        slow: number == 2,
+        record: if is_up { "1 of 5".to_owned() } else { "-".to_owned() },
+        holder: if is_up { "host-a..21b4/7.0".to_owned() } else { "?".to_owned() },
+        left: is_up.then_some(27 * SECOND),
+    }
+}
+
+fn held() -> Hold {
+    Hold {
+        agreed: true,
+        holder: Some("host-a/4711/0b9c77e2-21b4/7.0".to_owned()),
+        note: "deploy #812".to_owned(),
+        held_for: Some(3 * SECOND),
+        fence: 41,
+        left: Some(27 * SECOND),
+        waiting: 2,
+        turn: Some("host-b/12/55e2".to_owned()),
+        ..Hold::default()
+    }
+}
+
+fn seen(hold: Option<Hold>) -> Seen {
+    let nodes = vec![
+        node(1, "up", "up", Mood::Good),
+        node(2, "up", "up", Mood::Good),
+        node(3, "quarantined", "quarantined 58 s", Mood::Doubtful),
+        node(4, "down", "down", Mood::Bad),
+        node(5, "up", "up", Mood::Good),
+    ];
+    Seen { nodes, verdict: "3 of 5 nodes vote; a quorum is 3".to_owned(), can_acquire: true, hold }
+}
+
+fn event(kind: Kind, subject: &str, text: &str) -> Event {
+    Event { kind, subject: subject.to_owned(), text: text.to_owned(), mood: Mood::Good }
+}
+
+/// A name, five nodes and two events, ten seconds after it began.
+fn of_a_name() -> (Model, Instant) {
+    let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
+    model.see(began + 10 * SECOND, seen(Some(held())));
+    model.log.add(began, event(Kind::Node, "10.0.4.7:6379", "down: Connection refused"));
+    model.log.add(began + 7 * SECOND, event(Kind::Lock, "job", "taken by host-a/4711/0b9c77e2-21b4/7.0"));
+    (model, began + 10 * SECOND)
+}
+
+fn of_all_names() -> (Model, Instant) {
+    let (began, mut model) = (Instant::now(), Model::new(None, SECOND));
+    model.see(began, seen(None));
+    let names = (0..30).map(|number| (format!("orders/{number:02}"), held())).collect();
+    model.see_names(began, Names { held: names, whole: true, complete: true });
+    (model, began + 2 * SECOND)
+}
+
+/// The lines of the screen, without what is blank at their ends.
+fn drawn((model, now): &mut (Model, Instant), width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, model, *now)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |row| (0..width).map(|column| buffer[(column, row)].symbol()).collect::<String>();
+    (0..height).map(|row| line(row).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn a_name_on_a_usual_terminal() {
+    let lines = drawn(&mut of_a_name(), 80, 24);
+    let expected = [
+        "quorumlock watch: job                                                  every 1 s",
+        "3 of 5 nodes vote; a quorum is 3",
+        "",
+        "node           trip     holder              left    record      state",
+        "10.0.1.7:6379  12.0 ms  host-a..21b4/7.0    27 s    1 of 5      up",
+        "10.0.2.7:6379  12.0 ms  host-a..21b4/7.0    27 s    1 of 5      up, slow",
+        "10.0.3.7:6379  12.0 ms  host-a..21b4/7.0    27 s    1 of 5      quarantined 58 s",
+        "10.0.4.7:6379  -        ?                   -       -           down",
+        "10.0.5.7:6379  12.0 ms  host-a..21b4/7.0    27 s    1 of 5      up",
+        "",
+        "job is held by host-a/4711/0b9c77e2-21b4/7.0",
+        "note \"deploy #812\", held for 3 s",
+        "left 27 s  queue 2  token at most 41  next host-b/12/55e2",
+        "",
+        "events, latest first",
+        "3 s ago    job taken by host-a/4711/0b9c77e2-21b4/7.0",
+        "10 s ago   10.0.4.7:6379 down: Connection refused",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "q quit  / filter  e events: all  up/down scroll",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_name_on_a_small_terminal() {
+    let lines = drawn(&mut of_a_name(), 40, 10);
+    let expected = [
+        "quorumlock watch: job          every 1 s",
+        "3 of 5 nodes vote; a quorum is 3",
+        "node           trip     state",
+        "10.0.1.7:6379  12.0 ms  up",
+        "and 4 more, 2 of them up",
+        "job is held by host-a/4711/0b9c77e2-21..",
+        "note \"deploy #812\", held for 3 s",
+        "left 27 s  queue 2  token at most 41  ..",
+        "3 s ago    job taken by host-a/4711/0b..",
+        "q quit  / filter  e events: all  up/do..",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn all_names_on_a_usual_terminal() {
+    let lines = drawn(&mut of_all_names(), 80, 24);
+    let expected = [
+        "quorumlock watch: all names                                            every 1 s",
+        "3 of 5 nodes vote; a quorum is 3",
+        "",
+        "node           trip     record      state",
+        "10.0.1.7:6379  12.0 ms  1 of 5      up",
+        "10.0.2.7:6379  12.0 ms  1 of 5      up, slow",
+        "10.0.3.7:6379  12.0 ms  1 of 5      quarantined 58 s",
+        "10.0.4.7:6379  -        -           down",
+        "10.0.5.7:6379  12.0 ms  1 of 5      up",
+        "",
+        "30 names are held, 2 s ago",
+        "name                   holder              left    queue  note",
+        "orders/00              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "orders/01              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "orders/02              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "orders/03              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "orders/04              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "orders/05              host-a..2-21b4/7.0  25 s    2      deploy #812",
+        "",
+        "events, latest first",
+        "nothing has happened yet",
+        "",
+        "",
+        "q quit  / filter  e events: all  up/down scroll",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_large_terminal_shows_everything() {
+    let text = drawn(&mut of_a_name(), 200, 60).join("\n");
+    for part in
+        ["10.0.5.7:6379", "host-a/4711/0b9c77e2-21b4/7.0", "note \"deploy #812\"", "Connection refused", "q quit"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = drawn(&mut of_all_names(), 200, 60).join("\n");
+    assert!(text.contains("orders/00") && text.contains("orders/12"), "{text}");
+}
+
+#[test]
+fn on_what_is_too_small_it_says_so() {
+    assert_eq!(drawn(&mut of_a_name(), 1, 1), ["."]);
+    assert_eq!(drawn(&mut of_a_name(), 35, 24)[0], "too small: 36x8 is the least");
+    assert_eq!(drawn(&mut of_a_name(), 80, 7)[0], "too small: 36x8 is the least");
+}
+
+/// Those around which a column comes or goes.
+fn widths() -> impl Iterator<Item = u16> {
+    (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
+}
+
+/// Whatever the size, with nothing seen yet and with a lot.
+#[test]
+fn no_size_is_a_reason_to_panic() {
+    let empty = |name: Option<&str>| (Model::new(name.map(str::to_owned), SECOND), Instant::now());
+    for mut model in [of_a_name(), of_all_names(), empty(None), empty(Some("job"))] {
+        model.0.controls.scrolled = usize::MAX;
+        for (width, height) in widths().flat_map(|width| (0..26).map(move |height| (width, height))) {
+            let lines = drawn(&mut model, width, height);
+            assert!(width < 36 || height < 8 || lines[usize::from(height) - 1].starts_with("q quit"), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_leaves_out_names_and_events() {
+    let mut model = of_a_name();
+    model.0.controls.text = "REFUSED".to_owned();
+    let text = drawn(&mut model, 80, 24).join("\n");
+    assert!(text.contains("Connection refused") && !text.contains("taken by"), "{text}");
+    assert!(text.contains("/ filter (REFUSED)"), "{text}");
+    let mut model = of_all_names();
+    model.0.controls.text = "s/07".to_owned();
+    let text = drawn(&mut model, 80, 24).join("\n");
+    assert!(text.contains("orders/07") && !text.contains("orders/08"), "{text}");
+}
+
+#[test]
+fn the_list_scrolls_to_its_end_and_no_further() {
+    let mut model = of_all_names();
+    model.0.controls.scrolled = 1_000;
+    let text = drawn(&mut model, 80, 24).join("\n");
+    assert!(text.contains("orders/29") && !text.contains("orders/00"), "{text}");
+    assert!(model.0.controls.scrolled < 30);
+}
+
+#[test]
+fn what_a_holder_says_cannot_move_the_cursor() {
+    let mut model = of_a_name();
+    model.0.see(model.1, seen(Some(Hold { note: "\u{1b}[2J\nx".to_owned(), ..held() })));
+    let text = drawn(&mut model, 80, 24).join("");
+    assert!(text.contains("\\u{1b}[2J\\nx") && !text.contains(char::is_control), "{text}");
+}

@@ -1,0 +1,79 @@
+//! What the nodes said at one moment, as plain data that is drawn and compared.
+
+use std::time::Duration;
+
+/// How good something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    /// Its address, without user and password.
+    pub(super) label: String,
+    /// Its state in one word, by which states are compared.
+    pub(super) word: &'static str,
+    /// Its state as the table shows it.
+    pub(super) state: String,
+    pub(super) mood: Mood,
+    /// What keeps it from voting.
+    pub(super) why: Option<String>,
+    /// How long its last answer took.
+    pub(super) round_trip: Option<Duration>,
+    /// Whether its last answer took long, or the next one does.
+    pub(super) slow: bool,
+    /// What its record says of the list of nodes that clients have.
+    pub(super) record: String,
+    /// Whom it names as the holder.
+    pub(super) holder: String,
+    /// How long that holder has the name still, by its clock.
+    pub(super) left: Option<Duration>,
+}
+
+/// Who holds a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hold {
+    /// Whether a quorum of nodes says the same: that this holder has it, or that nobody does.
+    pub(super) agreed: bool,
+    pub(super) holder: Option<String>,
+    /// How many readers there are, where readers hold it.
+    pub(super) readers: Option<u32>,
+    pub(super) revoked: bool,
+    pub(super) note: String,
+    pub(super) held_for: Option<Duration>,
+    /// The highest token dealt so far.
+    pub(super) fence: u64,
+    /// How long a quorum of nodes lets the holder have it still.
+    pub(super) left: Option<Duration>,
+    pub(super) waiting: u32,
+    /// Who may acquire it next.
+    pub(super) turn: Option<String>,
+    /// Where it is a semaphore, how many permits it has.
+    pub(super) permits: Option<u32>,
+}
+
+/// The nodes, and who holds the name that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) nodes: Vec<Node>,
+    /// How many nodes vote and what that means, in one sentence.
+    pub(super) verdict: String,
+    pub(super) can_acquire: bool,
+    /// `None` until the nodes have been asked, and where no name is watched.
+    pub(super) hold: Option<Hold>,
+}
+
+/// The names that are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    /// In the order of the names.
+    pub(super) held: Vec<(String, Hold)>,
+    /// Whether there are no more than these.
+    pub(super) whole: bool,
+    /// Whether enough nodes were read to miss none.
+    pub(super) complete: bool,
+}

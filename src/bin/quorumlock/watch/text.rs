@@ -1,0 +1,91 @@
+//! Text that fits: as wide as its place on the screen, and without what would move the cursor.
+
+use std::time::Duration;
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
+
+use super::seen::Mood;
+use crate::duration::show;
+
+/// What stands for a character that must not reach a terminal.
+const REPLACED: char = '\u{fffd}';
+const CUT: &str = "..";
+
+/// Exactly so many columns of it: cut or padded at its end.
+pub(super) fn fit(text: &str, columns: usize) -> String {
+    let clean: String = text.chars().map(|it| if it.is_control() { REPLACED } else { it }).collect();
+    let mut fitted = if width(&clean) <= columns { clean } else { cut(&clean, columns) };
+    fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(width(&fitted))));
+    fitted
+}
+
+/// What of it fits before the sign that something is missing.
+fn cut(text: &str, columns: usize) -> String {
+    let sign = &CUT[..CUT.len().min(columns)];
+    let (mut kept, mut room) = (String::new(), columns - sign.len());
+    for character in text.chars() {
+        let wide = width(character.encode_utf8(&mut [0; 4]));
+        if wide > room {
+            break;
+        }
+        room -= wide;
+        kept.push(character);
+    }
+    kept + sign
+}
+
+pub(super) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// Cells of these widths, two columns apart.
+pub(super) fn cells<'a>(cells: impl IntoIterator<Item = (&'a str, usize)>) -> String {
+    let fitted: Vec<_> = cells.into_iter().map(|(text, columns)| fit(text, columns)).collect();
+    fitted.join("  ")
+}
+
+/// How long ago something was.
+pub(super) fn ago(time: Duration) -> String {
+    show(Duration::from_secs(time.as_secs()))
+}
+
+pub(super) const fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+pub(super) const fn faint() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}
+
+pub(super) const fn coloured(mood: Mood) -> Style {
+    Style::new().fg(match mood {
+        Mood::Good => Color::Green,
+        Mood::Doubtful => Color::Yellow,
+        Mood::Bad => Color::Red,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_as_wide_as_its_place() {
+        assert_eq!(fit("job", 5), "job  ");
+        assert_eq!(fit("a long name", 6), "a lo..");
+        assert_eq!(["job", "job", "job"].map(|it| fit(it, 2)), [".."; 3]);
+        assert_eq!((fit("job", 1), fit("job", 0)), (".".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn wide_characters_are_counted_as_such() {
+        assert_eq!(fit("錠前の名前", 7), "錠前.. ");
+        assert_eq!(width(&fit("錠前の名前", 6)), 6);
+    }
+
+    #[test]
+    fn no_control_character_reaches_the_terminal() {
+        assert_eq!(fit("a\u{1b}[2Jb\n", 8), "a\u{fffd}[2Jb\u{fffd} ");
+    }
+}

@@ -1,0 +1,134 @@
+//! A terminal for commands that draw: a pseudo-terminal, and what it would show.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use super::{Background, until};
+use crate::common::PATIENCE;
+
+/// A command that has a terminal for its own.
+pub(super) struct Screen {
+    command: Option<Background>,
+    keyboard: File,
+    terminal: OwnedFd,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// What was written, and what it looks like.
+struct Shown {
+    parser: vt100::Parser,
+    written: Vec<u8>,
+}
+
+impl Screen {
+    pub(super) fn start(command: &Command, columns: u16, rows: u16) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let path = ptsname(&keyboard, Vec::new()).unwrap();
+        let terminal: OwnedFd = open(path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        tcsetwinsize(&terminal, size(columns, rows)).unwrap();
+        let shown = Shown { parser: vt100::Parser::new(rows, columns, 0), written: Vec::new() };
+        let (keyboard, shown) = (File::from(keyboard), Arc::new(Mutex::new(shown)));
+        read(keyboard.try_clone().unwrap(), shown.clone());
+        let command = Some(Background::start(&mut with_terminal(command, &terminal)));
+        Self { command, keyboard, terminal, shown }
+    }
+
+    /// Presses keys.
+    pub(super) fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// As whoever drags the corner of a window.
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
+        self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
+        tcsetwinsize(&self.terminal, size(columns, rows)).unwrap();
+    }
+
+    pub(super) fn send(&mut self, signal: Signal) {
+        self.command.as_mut().unwrap().send(signal);
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.shown.lock().unwrap().parser.screen().contents()
+    }
+
+    /// Everything that was ever written to it.
+    pub(super) fn written(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap().written).into_owned()
+    }
+
+    /// Waits until that is shown.
+    pub(super) fn shows(&self, what: &str) {
+        self.comes_to(what, |text| text.contains(what));
+    }
+
+    /// Waits until what is shown is `right`.
+    pub(super) fn comes_to(&self, what: &str, right: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !right(&self.text()) {
+            assert!(began.elapsed() < PATIENCE, "never shown: {what}\n{}", self.text());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for its end. The exit code, once the terminal is as it was before.
+    pub(super) fn ends(mut self) -> i32 {
+        let (code, ..) = self.command.take().unwrap().done();
+        until("the terminal is given back", || {
+            let shown = self.shown.lock().unwrap();
+            let screen = shown.parser.screen();
+            !screen.alternate_screen() && !screen.hide_cursor()
+        });
+        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG), "{modes:?}");
+        code
+    }
+
+    /// Whether it is drawn on, rather than written to.
+    pub(super) fn is_taken_over(&self) -> bool {
+        let raw = !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON);
+        raw && self.shown.lock().unwrap().parser.screen().alternate_screen()
+    }
+}
+
+const fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// The command with the terminal as its controlling one: that is where it learns of a new size.
+fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
+    let mut own = Command::new("setsid");
+    own.arg("-c").arg(command.get_program()).args(command.get_args()).env("TERM", "xterm-256color");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => own.env(name, value),
+            None => own.env_remove(name),
+        };
+    }
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    own.stdin(end()).stdout(end()).stderr(end());
+    own
+}
+
+/// Reads what is written to the terminal, until that has gone.
+fn read(mut terminal: File, shown: Arc<Mutex<Shown>>) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+            let mut shown = shown.lock().unwrap();
+            shown.written.extend_from_slice(&bytes[..count]);
+            shown.parser.process(&bytes[..count]);
+        }
+    });
+}

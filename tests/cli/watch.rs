@@ -1,0 +1,220 @@
+//! `quorumlock watch`, in a terminal.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::screen::Screen;
+use super::{Background, done, over, run, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+fn watching(servers: &[Server], words: &[&str]) -> Command {
+    let mut command = over(servers);
+    command.arg("watch").args(words);
+    command
+}
+
+/// Somebody holds the name, until it is dropped or ended.
+fn holder(servers: &[Server], name: &str, note: &str) -> Background {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = Background::start(&mut run(
+        servers,
+        name,
+        &["--describe", note],
+        "echo > $0/in; exec sleep 1000",
+        folder.path(),
+    ));
+    until("it is held", || folder.path().join("in").exists());
+    holder
+}
+
+/// The row of a node.
+fn row(text: &str, server: &Server) -> String {
+    let port = format!("127.0.0.1:{} ", server.port());
+    text.lines().find(|line| line.starts_with(&port)).unwrap_or_default().trim_end().to_owned()
+}
+
+#[tokio::test]
+async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() {
+    let mut servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms"]), 80, 24);
+    screen.shows("job is free");
+    screen.shows("3 of 3 nodes vote; a quorum is 2");
+    let mut holder = holder(&servers, "job", "deploy #812");
+    let pid = format!("/{}/", holder.child().id());
+    screen.comes_to("the holder", |text| {
+        text.lines().any(|line| line.starts_with("job is held by") && line.contains(&pid))
+    });
+    screen.shows("note \"deploy #812\", held for");
+    screen.comes_to("an event", |text| text.contains("ago    job taken by"));
+    screen.comes_to("that it is enrolled", |text| row(text, &servers[0]).contains("1 of 3"));
+    servers[2].kill();
+    screen.comes_to("that the node is down", |text| row(text, &servers[2]).ends_with("down"));
+    screen.shows("2 of 3 nodes vote");
+    screen.shows(&format!("127.0.0.1:{} down: ", servers[2].port()));
+    screen.resize(40, 10);
+    screen.comes_to("it on a small screen", |text| {
+        let lines: Vec<_> = text.lines().collect();
+        lines.len() == 10 && lines[9].starts_with("q quit") && text.contains("note \"deploy #812\"")
+    });
+    screen.resize(20, 4);
+    screen.shows("too small: 36x8");
+    screen.resize(100, 30);
+    screen.comes_to("it on a larger screen", |text| text.lines().count() == 30 && text.contains("job is held by"));
+    servers[2].restart().await;
+    screen.comes_to("that the node is up again", |text| row(text, &servers[2]).ends_with("up"));
+    holder.send(Signal::TERM);
+    screen.shows("job is free");
+    screen.shows("job released by");
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
+    let servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms", "--node-timeout", "20s"]), 80, 24);
+    screen.shows("job is free");
+    servers[0].stop();
+    screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("up, slow"));
+    let held = holder(&servers, "job", "meanwhile");
+    screen.comes_to("the holder while the node hangs", |text| {
+        text.contains("note \"meanwhile\"") && row(text, &servers[0]).ends_with("slow")
+    });
+    drop(held);
+    servers[0].resume();
+    screen.comes_to("that it answers", |text| row(text, &servers[0]).ends_with("up"));
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn the_queue_is_shown_and_events_are_selected_by_kind() {
+    let servers = servers(3).await;
+    let mut holder = holder(&servers, "job", "first");
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms"]), 80, 24);
+    screen.shows("note \"first\"");
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--timeout", "1h", "--describe", "second"];
+    let _waiter = Background::start(&mut run(&servers, "job", &options, "exec sleep 1000", folder.path()));
+    screen.shows("queue 1");
+    screen.shows("job 1 waits in the queue");
+    screen.types("e");
+    screen.comes_to("events of locks alone", |text| {
+        text.contains("e events: lock") && !text.contains("waits in the queue")
+    });
+    screen.types("ee");
+    screen.shows("job 1 waits in the queue");
+    screen.types("e");
+    holder.send(Signal::TERM);
+    screen.shows("note \"second\"");
+    screen.shows("job handed over by");
+    screen.types("\u{1b}");
+    assert_eq!(screen.ends(), 0);
+}
+
+/// The next question that it asks by itself is a minute away.
+#[tokio::test]
+async fn what_nodes_push_is_shown_at_once() {
+    let servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "60s"]), 80, 24);
+    screen.shows("job is free");
+    let _holder = holder(&servers, "job", "pushed");
+    screen.shows("note \"pushed\"");
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn a_holder_that_dies_loses_the_lock() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 80, 24);
+    screen.shows("job is free");
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "1s"], "exec sleep 1000", folder.path()));
+    screen.shows("job taken by");
+    holder.send(Signal::KILL);
+    screen.shows("job lost by");
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn without_a_name_all_names_are_shown_and_filtered() {
+    let servers = servers(3).await;
+    let _holders = [holder(&servers, "orders/1", "one"), holder(&servers, "reports", "two")];
+    let mut screen = Screen::start(&watching(&servers, &[]), 80, 24);
+    screen.shows("2 names are held");
+    screen.comes_to("both", |text| text.contains("orders/1") && text.contains("reports"));
+    screen.types("/REP\r");
+    screen.comes_to("one of them", |text| !text.contains("orders/1") && text.contains("reports"));
+    screen.types("\u{3}");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn a_signal_gives_the_terminal_back() {
+    let servers = servers(3).await;
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 0)] {
+        let mut screen = Screen::start(&watching(&servers, &["job"]), 80, 24);
+        screen.shows("job is free");
+        assert!(screen.is_taken_over());
+        screen.send(signal);
+        assert_eq!(screen.ends(), code);
+    }
+}
+
+/// Nobody is enrolled by it, nothing is written under the name, and no token is dealt.
+#[tokio::test]
+async fn it_only_reads() {
+    let servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 100, 24);
+    screen.shows("job is free");
+    let asked = || servers[0].command(&["INFO", "commandstats"]);
+    let calls = |text: &str| text.split("cmdstat_evalsha:calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
+    let before = calls(&asked()).unwrap_or(0);
+    until("it has asked again and again", || calls(&asked()).unwrap_or(0) > before + 10);
+    screen.comes_to("that no client is enrolled", |text| text.matches("no client").count() == 3);
+    for server in &servers {
+        assert_eq!(server.command(&["EXISTS", "quorumlock:{job}"]), "0");
+        assert_eq!(server.fence("job"), 0);
+    }
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn passwords_are_never_drawn() {
+    let (mut servers, secret) = (Vec::new(), "hunter2-and-more");
+    for _ in 0..3 {
+        servers.push(Server::with(&["--requirepass", secret]).await);
+    }
+    let nodes: Vec<_> = servers.iter().map(|server| format!("redis://:{secret}@127.0.0.1:{}", server.port())).collect();
+    let mut command = watching(&servers, &["job"]);
+    command.env("QUORUMLOCK_NODES", nodes.join(","));
+    let mut screen = Screen::start(&command, 200, 50);
+    screen.shows("job is free");
+    servers[0].kill();
+    screen.comes_to("an event", |text| row(text, &servers[0]).ends_with("down") && text.contains("down: "));
+    assert!(!screen.written().contains(secret));
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn without_a_terminal_it_says_what_to_use_instead() {
+    let servers = servers(3).await;
+    let (code, out, err) = done(&mut watching(&servers, &["job"]));
+    assert_eq!((code, out.as_str()), (64, ""));
+    assert!(err.contains("status --json") && err.contains("status --wait"), "{err}");
+}
+
+#[test]
+fn an_interval_that_makes_no_sense_is_refused() {
+    for every in ["0", "99ms", "2h"] {
+        let screen =
+            Screen::start(super::bare().args(["watch", "--nodes", "redis://127.0.0.1:1", "--every", every]), 80, 24);
+        screen.shows("use 100 ms to 60 s");
+        assert_eq!(screen.ends(), 64, "{every}");
+    }
+}
