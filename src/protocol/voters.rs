@@ -204,7 +204,8 @@ impl Voters {
     /// clocks, so that a client whose wall clock is wrong is neither before nor behind all others.
     /// Of the nodes whose clock is known the median counts, of two in the middle the lower one.
     pub(crate) fn ticket(&self) -> u64 {
-        let mut ahead: Vec<_> = self.nodes.iter().filter_map(|node| node.clock_ahead()).collect();
+        let mut ahead = Vec::with_capacity(self.nodes.len());
+        ahead.extend(self.nodes.iter().filter_map(|node| node.clock_ahead()));
         ahead.sort_unstable();
         let Some(ahead) = ahead.get(ahead.len().saturating_sub(1) / 2) else { return micros(self.host.wall()) };
         let now = self.host.now().since_origin().as_micros().cast_signed();

@@ -50,6 +50,7 @@ impl Batcher {
         // However many came before, most of them have been looked at: what counts is whether any
         // waits still.
         self.messages.start_again();
+        self.asked = false;
         while ended.is_none() && !self.messages.are_enough() {
             // Whatever else this task has done in this turn: Tokio would let it look as if there
             // was none.
