@@ -1,4 +1,5 @@
-//! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides.
+//! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides, and sets
+//! the timers that it asks for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -16,12 +17,8 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
 use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Telling, Voters};
-use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Spread, Tenure, Tick};
+use crate::rules::{Due, Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenure, Tick};
 use crate::words::listed;
-
-/// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
-/// the deadline.
-pub(super) const TIMER: Duration = Duration::from_millis(2);
 
 /// The leases of one quorum.
 #[derive(Debug)]
@@ -58,8 +55,6 @@ struct State {
     failed: Vec<NodeReport>,
     /// What its holder says of itself, if anything.
     spoken: Option<Box<Spoken>>,
-    /// Whether it is about to become something else: renewed no more, nor ended by a renewal.
-    follows: bool,
 }
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
@@ -72,19 +67,19 @@ const RENEW: usize = 0;
 const EXPIRE: usize = 1;
 
 impl Leases {
-    /// By how much the next renewal is moved.
-    pub(super) fn spread(&self) -> Spread {
-        Spread { random: self.voters.host.random(), phase: self.phase }
+    /// How leases of these rules are renewed. Pauses count from `from`.
+    pub(super) fn pace<R: FnOnce() -> u64>(&self, rules: &Rules, from: Tick, random: R) -> Pace<R> {
+        let (auto_renew, backoff, round_trip) = (rules.auto_renew, rules.backoff, self.voters.round_trip());
+        Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
     }
 }
 
 impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
-        let (voters, won) = (&leases.voters, *grant.won());
-        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, voters.host.now());
-        let state =
-            State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None, follows: false };
+        let (voters, won, now) = (&leases.voters, *grant.won(), leases.voters.host.now());
+        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, now);
+        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -94,15 +89,13 @@ impl Held {
         });
         voters.meters.held(rules.class);
         let mut state = held.state();
-        held.set(&mut state, EXPIRE, won.deadline.minus(TIMER), held.expires());
-        // What was handed over has its full time by a renewal only.
-        if rules.auto_renew || won.handed_over {
-            let first = tenure.first_renewal(won.handed_over, voters.round_trip());
-            let first = if won.handed_over { first } else { leases.spread().first(won.t0, first) };
-            held.set(&mut state, RENEW, first, held.renews());
-        }
-        // A doubt that came before this lease could be found by it.
-        held.rest_without(&mut state, voters.hints.doubts().since(won.t0));
+        // First: from here on it is found by doubts and by a shutdown.
+        held.expire_at(&mut state, tenure.expires());
+        held.renew_at(&mut state, tenure.first_renewal(&won, held.pace(now)));
+        // A doubt that came before could be found by it.
+        let doubted = voters.hints.doubts().since(won.t0);
+        let due = state.tenure.doubted(doubted, rules.auto_renew, now);
+        held.renew_at(&mut state, due);
         if let Some(says) = says {
             state.spoken = Some(Box::new(Spoken::begin(&held.grant, says.clone(), voters)));
         }
@@ -131,7 +124,7 @@ impl Held {
     /// From now on it is renewed no more, and ends at its deadline at the latest: nodes say of what
     /// follows it that it is another's.
     pub(super) fn hold_still(&self) {
-        self.state().follows = true;
+        self.state().tenure.hold_still();
     }
 
     /// Sends what the holder says of itself from now on, or says that the lock is lost.
@@ -207,14 +200,6 @@ impl Held {
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// Where too few others than these nodes stand behind the deadline, the lock is renewed now.
-    fn rest_without(self: &Arc<Self>, state: &mut State, nodes: NodeSet) {
-        let too_few = nodes.iter().filter(|&node| state.tenure.doubted(node)).count() > 0;
-        if too_few && self.rules.auto_renew {
-            self.set(state, RENEW, self.now(), self.renews());
-        }
-    }
-
     /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
     fn send_renewal(&self) -> Option<(Renewing, Tick)> {
         let mut state = self.state();
@@ -222,27 +207,26 @@ impl Held {
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }
-        if state.follows || !state.tenure.may_renew(self.now()) {
+        if !state.tenure.may_renew(self.now()) {
             return None;
         }
         // Sent under the lock: no renewal follows a release.
         let renewing = self.grant.renew(state.holds);
         // A renewal heals nodes that knew nothing of the claim.
         state.tenure.sent(renewing.votes().sent());
-        let until = state.tenure.deadline().min(renewing.t0() + self.rules.round_timeout);
+        let until = state.tenure.waits(renewing.t0(), self.rules.round_timeout);
         Some((renewing, until))
     }
 
     /// Takes note of what a renewal came to, and returns that.
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
-        if state.follows {
-            return Renewed::Over;
-        }
-        let now = self.now();
+        let (t0, now) = (renewing.t0(), self.now());
         // A node may not be listed any more.
         let votes = renewing.counted();
-        let renewed = state.tenure.renewed(renewing.t0(), votes.confirms(renewal), &votes, now);
+        let doubted = self.leases.voters.hints.doubts().since(t0);
+        let heard = Heard { t0, renewal: votes.confirms(renewal), votes: &votes, doubted };
+        let (renewed, due) = state.tenure.renewed(heard, self.pace(now), now);
         match renewed {
             Renewed::Extended { .. } => state.failed.clear(),
             Renewed::Unclear { .. } | Renewed::Lost(_) => state.failed = renewing.reports(),
@@ -251,29 +235,12 @@ impl Held {
         if let (Renewed::Extended { .. } | Renewed::Unclear { .. }, Some(spoken)) = (renewed, &mut state.spoken) {
             spoken.again(&self.grant, renewing, &self.leases.voters);
         }
+        self.renew_at(&mut state, due);
         match renewed {
-            Renewed::Extended { next, .. } => {
-                if self.rules.auto_renew {
-                    let next = self.leases.spread().next(renewing.t0(), next);
-                    self.set(&mut state, RENEW, next, self.renews());
-                }
-                // It may rest on nodes that came into doubt since they answered.
-                self.rest_without(&mut state, self.leases.voters.hints.doubts().since(renewing.t0()));
-            }
-            Renewed::Unclear { failures } => {
-                let voters = &self.leases.voters;
-                let pause = self.rules.backoff.pause(failures, voters.round_trip(), voters.host.random());
-                self.set(&mut state, RENEW, now + pause, self.renews());
-            }
-            Renewed::Lost(reason) => {
-                self.ended_by(state, reason);
-                self.leases.voters.meters.renewed(renewed);
-                return renewed;
-            }
-            Renewed::Over => {}
+            Renewed::Lost(reason) => self.ended_by(state, reason),
+            Renewed::Extended { .. } | Renewed::Unclear { .. } | Renewed::Over => drop(state),
         }
         // Outside of the lock, and when all is done: a recorder may block or panic.
-        drop(state);
         self.leases.voters.meters.renewed(renewed);
         renewed
     }
@@ -343,20 +310,26 @@ impl Held {
         drop((left, stopped));
     }
 
-    fn renews(self: &Arc<Self>) -> Event<dyn Timed> {
+    fn renew_at(self: &Arc<Self>, state: &mut State, due: Option<Due>) {
         let this: Weak<Self> = Arc::downgrade(self);
-        Event::Renew(this)
+        if let Some(due) = due {
+            self.set(state, RENEW, due.at(), Event::Renew(this));
+        }
     }
 
-    fn expires(self: &Arc<Self>) -> Event<dyn Timed> {
+    fn expire_at(self: &Arc<Self>, state: &mut State, at: Tick) {
         let this: Weak<Self> = Arc::downgrade(self);
-        Event::Expire(this)
+        self.set(state, EXPIRE, at, Event::Expire(this));
     }
 
     fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event<dyn Timed>) {
         if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
             self.leases.schedule.remove(key);
         }
+    }
+
+    fn pace(&self, from: Tick) -> Pace<impl FnOnce() -> u64> {
+        self.leases.pace(&self.rules, from, || self.leases.voters.host.random())
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -433,28 +406,24 @@ impl Timed for Held {
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
-        if state.tenure.phase() != Phase::Held {
-            return;
-        }
-        let timer = state.tenure.deadline().minus(TIMER);
-        if self.now() < timer {
-            self.set(&mut state, EXPIRE, timer, self.expires());
-            drop(state);
-            // Between two timers it is not found by whoever looks for all leases.
-            if self.leases.closed.load(Ordering::Acquire) {
-                self.lose(LostReason::Closed);
+        match state.tenure.deadline_reached(self.now()) {
+            Expiry::Over => {}
+            Expiry::Later(at) => {
+                self.expire_at(&mut state, at);
+                drop(state);
+                // Between two timers it is not found by whoever looks for all leases.
+                if self.leases.closed.load(Ordering::Acquire) {
+                    self.lose(LostReason::Closed);
+                }
             }
-        } else {
-            let reason = state.tenure.expired(self.now());
-            if state.tenure.lose(reason) {
-                self.ended_by(state, reason);
-            }
+            Expiry::Lost(reason) => self.ended_by(state, reason),
         }
     }
 
-    /// Nodes are in doubt.
     fn doubted(self: Arc<Self>, nodes: NodeSet) {
-        self.rest_without(&mut self.state(), nodes);
+        let mut state = self.state();
+        let due = state.tenure.doubted(nodes, self.rules.auto_renew, self.now());
+        self.renew_at(&mut state, due);
     }
 
     /// The lock is lost, once and for all: its users are told, it is released everywhere, and

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::node::Name;
 use crate::protocol::Grant;
-use crate::rules::tenancy::{Due, Tenancy};
-use crate::rules::{NodeSet, Tenure, Tick};
+use crate::rules::{NodeSet, Pace, Tenancy, Tenure, Tick};
 
 /// Grants that are held together.
 pub(super) struct Kept {
@@ -39,17 +38,11 @@ impl Kept {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// One more. Returns its number.
-    pub(super) fn add(&mut self, grant: Grant, tenure: Tenure, due: Option<Due>) -> u64 {
-        let number = self.tenancy.add(tenure, due);
+    /// One more, which was granted while these nodes came into doubt.
+    pub(super) fn add(&mut self, grant: Grant, tenure: Tenure, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
+        let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
         self.grants.insert(number, grant);
-        number
-    }
-
-    /// How many grants it has.
-    pub(super) fn len(&self) -> usize {
-        self.grants.len()
     }
 
     pub(super) fn grant(&self, number: u64) -> Option<&Grant> {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Again, Batch};
 use super::freeing::Freeing;
-use super::held::{Leases, TIMER};
+use super::held::Leases;
 use super::kept::{Kept, Taken};
 use super::schedule::{Event, Key, Timed};
 use super::watch::Watched;
@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
 use crate::protocol::{Grant, Open, Renewing};
-use crate::rules::tenancy::{Due, Sent};
-use crate::rules::{LostReason, NodeSet, Phase, Renewal, Renewed, Spread, Tenancy, Tenure, Tick};
+use crate::rules::tenancy::{Sent, Timers};
+use crate::rules::{Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
 use crate::words::listed;
 
 /// The locks of one session, or the permits of one acquisition.
@@ -94,15 +94,9 @@ impl Locks {
             return Err(too_late(grant.names()));
         }
         let before = state.kept.tenancy.deadline();
-        let first = tenure.first_renewal(won.handed_over, voters.round_trip());
-        let due = match won.handed_over {
-            // It has its full time by a renewal only.
-            true => Some(Due::Alone(first)),
-            false => self.rules.auto_renew.then(|| Due::Together(self.leases.spread().next(won.t0, first))),
-        };
-        let number = state.kept.add(grant, tenure, due);
         // A doubt that came before could be found by it.
-        self.rest_without_doubted(&mut state, number, won.t0);
+        let doubted = voters.hints.doubts().since(won.t0);
+        state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
         self.arm(&mut state);
         drop(state);
         voters.meters.held(self.rules.class);
@@ -110,15 +104,6 @@ impl Locks {
             self.sooner.notify_waiters();
         }
         Ok(())
-    }
-
-    /// Where too few nodes stand behind a part that did not come into doubt since `t0`, it is renewed
-    /// now.
-    fn rest_without_doubted(&self, state: &mut State, part: u64, t0: Tick) {
-        let doubted = self.leases.voters.hints.doubts().since(t0);
-        if state.kept.tenancy.part_doubted(part, doubted) && self.rules.auto_renew {
-            state.kept.tenancy.set(part, Some(Due::Alone(self.now())));
-        }
     }
 
     /// Which of these names are not held; an error where all of it is over.
@@ -249,7 +234,7 @@ impl Locks {
         // Renewals heal nodes that knew nothing of the claims.
         renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
         self.arm(&mut state);
-        Some(Batch { renewals, until: state.kept.tenancy.deadline().min(t0 + self.rules.round_timeout) })
+        Some(Batch { renewals, until: state.kept.tenancy.waits(t0, self.rules.round_timeout) })
     }
 
     /// Takes note of what one renewal came to, and returns that. Where it is nothing, it is sent
@@ -258,28 +243,17 @@ impl Locks {
         let mut state = self.state();
         // A node may not be listed any more.
         let votes = renewing.counted();
-        let renewed = state.kept.tenancy.renewed(sent, votes.confirms(renewal), &votes, self.now());
-        match renewed {
-            Renewed::Extended { next, .. } => {
-                // The same number for all that were sent at one moment: they stay together.
-                let spread = Spread { random: again.random, phase: self.leases.phase };
-                let due = self.rules.auto_renew.then(|| Due::Together(spread.next(sent.t0, next)));
-                state.kept.tenancy.set(sent.part, due);
-                // It may rest on nodes that came into doubt since they answered.
-                self.rest_without_doubted(&mut state, sent.part, sent.t0);
-            }
-            Renewed::Unclear { failures } => {
-                let pause = self.rules.backoff.pause(failures, self.leases.voters.round_trip(), again.random);
-                state.kept.tenancy.set(sent.part, Some(Due::Alone(again.from + pause)));
-            }
-            Renewed::Lost(reason) => {
-                state.failed = renewing.reports();
-                self.ended_by(state, reason);
-                return renewed;
-            }
-            Renewed::Over => {}
+        let doubted = self.leases.voters.hints.doubts().since(sent.t0);
+        let heard = Heard { t0: sent.t0, renewal: votes.confirms(renewal), votes: &votes, doubted };
+        // The same number for all that were sent at one moment: they stay together.
+        let pace = self.pace(again.from, || again.random);
+        let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
+        if let Renewed::Lost(reason) = renewed {
+            state.failed = renewing.reports();
+            self.ended_by(state, reason);
+        } else {
+            self.arm(&mut state);
         }
-        self.arm(&mut state);
         renewed
     }
 
@@ -342,13 +316,17 @@ impl Locks {
 
     /// Sets the timers where something is due sooner than they are set for.
     fn arm(self: &Arc<Self>, state: &mut State) {
-        let dues = [state.kept.tenancy.next_renewal(), state.expires()];
-        for (timer, due) in dues.into_iter().enumerate() {
-            let armed = state.timers[timer].map_or(Tick::NEVER, |(at, _)| at);
-            if due < armed && state.kept.tenancy.phase() == Phase::Held {
-                self.set(state, timer, due);
-            }
-        }
+        let [renew, expire] = state.timers.map(|key| key.map(|(at, _)| at));
+        let Timers { renew, expire } = state.kept.tenancy.timers(Timers { renew, expire });
+        [renew, expire]
+            .into_iter()
+            .enumerate()
+            .filter_map(|(timer, at)| Some((timer, at?)))
+            .for_each(|(timer, at)| self.set(state, timer, at));
+    }
+
+    fn pace<R: FnOnce() -> u64>(&self, from: Tick, random: R) -> Pace<R> {
+        self.leases.pace(&self.rules, from, random)
     }
 
     fn set(self: &Arc<Self>, state: &mut State, timer: usize, at: Tick) {
@@ -365,13 +343,6 @@ impl Locks {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// When the deadline's timer is to fire; never where nothing is held.
-    fn expires(&self) -> Tick {
-        if self.kept.len() == 0 { Tick::NEVER } else { self.kept.tenancy.deadline().minus(TIMER) }
     }
 }
 
@@ -445,33 +416,24 @@ impl Timed for Locks {
     /// A deadline's timer fired: all is lost, unless a renewal has moved it.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
-        if state.kept.tenancy.phase() != Phase::Held {
-            return;
-        }
-        let timer = state.expires();
-        if self.now() < timer {
-            self.set(&mut state, EXPIRE, timer);
-            drop(state);
-            // Between two timers it is not found by whoever looks for all leases.
-            if self.leases.closed.load(Ordering::Acquire) {
-                self.lose(LostReason::Closed);
+        match state.kept.tenancy.deadline_reached(self.now()) {
+            Expiry::Over => {}
+            Expiry::Later(at) => {
+                self.set(&mut state, EXPIRE, at);
+                drop(state);
+                // Between two timers it is not found by whoever looks for all leases.
+                if self.leases.closed.load(Ordering::Acquire) {
+                    self.lose(LostReason::Closed);
+                }
             }
-        } else {
-            let reason = state.kept.tenancy.expired(self.now());
-            if state.kept.tenancy.lose(reason) {
-                self.ended_by(state, reason);
-            }
+            Expiry::Lost(reason) => self.ended_by(state, reason),
         }
     }
 
     fn doubted(self: Arc<Self>, nodes: NodeSet) {
         let mut state = self.state();
-        let parts = state.kept.tenancy.doubted(nodes);
-        if self.rules.auto_renew {
-            let now = self.now();
-            parts.into_iter().for_each(|part| state.kept.tenancy.set(part, Some(Due::Alone(now))));
-            self.arm(&mut state);
-        }
+        state.kept.tenancy.doubted(nodes, self.rules.auto_renew, self.now());
+        self.arm(&mut state);
     }
 
     fn lose(&self, reason: LostReason) {

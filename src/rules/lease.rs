@@ -1,12 +1,14 @@
 //! One lease's decisions: until when it may be relied on, when it is renewed, and how it ends.
 //!
-//! A pure state machine, like [`Acquisition`](super::Acquisition). Lost is final.
+//! A pure state machine, like [`Acquisition`](super::Acquisition): the caller tells it the time and
+//! what happened, and sets the timers that it answers with. Lost is final.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::acquisition::Won;
+use super::lost::LostReason;
 use super::node_set::NodeSet;
+use super::pace::{Due, EARLY, Pace};
 use super::renewal::{Renewal, RenewalTally, due, within};
 use super::tally::Size;
 use super::tick::Tick;
@@ -16,52 +18,6 @@ use super::validity::Validity;
 /// lasts for some 3 s: what is done sooner than this leaves most of that, and costs its nodes a
 /// third less.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
-
-/// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// Its validity ended before a quorum renewed it.
-    Expired,
-    /// So many nodes hold it for others, or for nobody, that no quorum can hold it for us.
-    Refused,
-    /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
-    MaxHold,
-    /// The quorum was shut down.
-    Closed,
-}
-
-impl LostReason {
-    pub(crate) const ALL: [Self; 4] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed];
-
-    /// The reason's name in metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Refused => "refused",
-            Self::MaxHold => "max_hold",
-            Self::Closed => "closed",
-        }
-    }
-
-    pub(crate) const fn explanation(self) -> &'static str {
-        match self {
-            Self::Expired => "its validity ended before a quorum renewed it",
-            Self::Refused => {
-                "no quorum of nodes holds it for this client any more: it was taken away, or they forgot it"
-            }
-            Self::MaxHold => "it was held for as long as max_hold allows",
-            Self::Closed => "the quorum was shut down",
-        }
-    }
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.explanation())
-    }
-}
 
 /// How a lease is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,14 +33,12 @@ pub enum Phase {
 /// What a renewal changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The deadline moved; `margin` was left of the old one. The next renewal is due at `next`.
+    /// The deadline moved; `margin` was left of the old one.
     Extended {
         /// What was left.
         margin: Duration,
         /// Of how much: how long the lease was relied on when it was last extended or won.
         of: Duration,
-        /// When to renew again.
-        next: Tick,
     },
     /// The lease has ended.
     Lost(LostReason),
@@ -109,6 +63,30 @@ impl Renewed {
     }
 }
 
+/// What was heard of a renewal.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// When it began.
+    pub t0: Tick,
+    /// What it came to.
+    pub renewal: Renewal,
+    /// By these votes.
+    pub votes: &'a RenewalTally,
+    /// The nodes that came into doubt since it began: their votes may have come before that.
+    pub doubted: NodeSet,
+}
+
+/// What the deadline's timer finds when it fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// The lease had ended before.
+    Over,
+    /// The deadline has moved: the timer is to be set to this moment.
+    Later(Tick),
+    /// The lease has ended now.
+    Lost(LostReason),
+}
+
 /// One lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenure {
@@ -124,6 +102,8 @@ pub struct Tenure {
     voters: NodeSet,
     may_hold: NodeSet,
     failures: u32,
+    /// Whether it is about to become something else: renewed no more, nor ended by a renewal.
+    still: bool,
 }
 
 impl Tenure {
@@ -134,7 +114,8 @@ impl Tenure {
         let phase = Phase::Held;
         // What was handed over was asked for long ago, and lasts for a while from now.
         let whole = deadline.since(if handed_over { now } else { t0 });
-        Self { size, validity, max_hold, since: now, phase, deadline, whole, voters, may_hold, failures: 0 }
+        let (since, failures, still) = (now, 0, false);
+        Self { size, validity, max_hold, since, phase, deadline, whole, voters, may_hold, failures, still }
     }
 
     /// How it is. A lease whose deadline has passed and that nobody has ended is still `Held`.
@@ -190,17 +171,47 @@ impl Tenure {
     /// Whether it may be renewed at `now`.
     #[must_use]
     pub fn may_renew(&self, now: Tick) -> bool {
-        self.is_held(now) && within(self.max_hold, self.since, now)
+        self.is_held(now) && !self.still && within(self.max_hold, self.since, now)
     }
 
-    /// When it is due for its first renewal, as it is now. One that was handed over has little of
-    /// its time: it is due soon, but for the time in which a short section ends without: a
-    /// `round_trip`, and at least [`SHORT_SECTION`].
+    /// When the timer of its deadline is to fire.
     #[must_use]
-    pub fn first_renewal(&self, handed_over: bool, round_trip: Duration) -> Tick {
-        let by_validity = due(self.deadline.minus(self.validity.length()), self.validity);
-        let soon = self.since + round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
-        if handed_over { soon } else { by_validity }
+    pub const fn expires(&self) -> Tick {
+        self.deadline.minus(EARLY)
+    }
+
+    /// When it is renewed first, if ever, as it begins with `won`.
+    ///
+    /// One that was handed over has little of its time, and the rest by a renewal only, whether or
+    /// not it is renewed from then on.
+    #[must_use]
+    pub fn first_renewal<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
+        self.first(won, pace, Pace::first)
+    }
+
+    /// The same where it joins others that are renewed together: these are spread in time already,
+    /// and all go when the first is due.
+    #[must_use]
+    pub fn joins<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
+        self.first(won, pace, Pace::next)
+    }
+
+    fn first<R>(
+        &self,
+        won: &Won,
+        pace: Pace<R>,
+        spread: impl FnOnce(Pace<R>, Tick, Tick) -> Option<Due>,
+    ) -> Option<Due> {
+        match won.handed_over {
+            true => Some(Due::Alone(self.soon(pace.round_trip))),
+            false => spread(pace, won.t0, due(self.deadline.minus(self.validity.length()), self.validity)),
+        }
+    }
+
+    /// When one that was handed over is renewed: after the time in which a short section ends
+    /// without, a `round_trip` and at least [`SHORT_SECTION`].
+    fn soon(&self, round_trip: Duration) -> Tick {
+        self.since + round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4)
     }
 
     /// Something was sent for its owner: the nodes `sent` may hold the name from now on.
@@ -208,16 +219,37 @@ impl Tenure {
         self.may_hold = self.may_hold.or(sent);
     }
 
-    /// The renewal that began at `t0` came to `renewal` with these votes.
-    pub fn renewed(&mut self, t0: Tick, renewal: Renewal, votes: &RenewalTally, now: Tick) -> Renewed {
-        if self.phase != Phase::Held {
+    /// Until when to wait for a renewal that began at `t0` and may take so long.
+    #[must_use]
+    pub fn waits(&self, t0: Tick, timeout: Duration) -> Tick {
+        self.deadline.min(t0 + timeout)
+    }
+
+    /// What a renewal changed, and when the next is sent, if that is to be set anew.
+    pub fn renewed(&mut self, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> (Renewed, Option<Due>) {
+        let (auto_renew, from) = (pace.auto_renew, pace.from);
+        let renewed = self.heard(heard, now);
+        let due = match renewed {
+            Renewed::Extended { .. } => {
+                let next = pace.next(heard.t0, due(heard.t0, self.validity));
+                // It may rest on nodes that came into doubt since they answered.
+                self.doubted(heard.doubted, auto_renew, from).or(next)
+            }
+            Renewed::Unclear { failures } => Some(pace.again(failures)),
+            Renewed::Lost(_) | Renewed::Over => None,
+        };
+        (renewed, due)
+    }
+
+    fn heard(&mut self, heard: Heard<'_>, now: Tick) -> Renewed {
+        if self.phase != Phase::Held || self.still {
             return Renewed::Over;
         }
         if now >= self.deadline {
             return self.end(self.expired(now));
         }
-        match renewal {
-            Renewal::Extended => self.extended(t0, votes.extended(), now),
+        match heard.renewal {
+            Renewal::Extended => self.extended(heard.t0, heard.votes.extended(), now),
             Renewal::Lost => self.end(LostReason::Refused),
             Renewal::Unclear => {
                 let failures = self.failures;
@@ -235,20 +267,39 @@ impl Tenure {
             (self.deadline, self.whole, self.voters) = (deadline, self.validity.length(), voters);
         }
         self.failures = 0;
-        Renewed::Extended { margin, of, next: due(t0, self.validity) }
+        Renewed::Extended { margin, of }
     }
 
-    fn end(&mut self, reason: LostReason) -> Renewed {
+    const fn end(&mut self, reason: LostReason) -> Renewed {
         self.phase = Phase::Lost(reason);
         Renewed::Lost(reason)
     }
 
-    /// A node is in doubt. Returns whether the lease is to be renewed at once: the node stands
-    /// behind its deadline, and without it no quorum does.
-    pub const fn doubted(&mut self, node: usize) -> bool {
-        let stood = self.voters.contains(node);
-        self.voters.remove(node);
-        stood && matches!(self.phase, Phase::Held) && self.voters.len() < self.size.quorum()
+    /// These nodes are in doubt. When the lease is renewed for that, if it is: one of them stood
+    /// behind its deadline, and without them no quorum does.
+    pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
+        let stood = !self.voters.and(nodes).is_empty();
+        self.voters = self.voters.without(nodes);
+        let rests = self.phase != Phase::Held || self.voters.len() >= self.size.quorum();
+        (stood && !rests && auto_renew).then_some(Due::Alone(now))
+    }
+
+    /// From now on it is renewed no more, and no renewal ends it: at its deadline it does.
+    pub const fn hold_still(&mut self) {
+        self.still = true;
+    }
+
+    /// The timer of its deadline fired.
+    pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
+        if self.phase != Phase::Held {
+            return Expiry::Over;
+        }
+        if now < self.expires() {
+            return Expiry::Later(self.expires());
+        }
+        let reason = self.expired(now);
+        self.phase = Phase::Lost(reason);
+        Expiry::Lost(reason)
     }
 
     /// Ends it as lost, if it is held. Returns whether it was.
@@ -277,150 +328,4 @@ impl Tenure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rules::{Drift, RenewVote};
-
-    const fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    fn at(since: u64) -> Tick {
-        Tick::new(ms(since))
-    }
-
-    fn tenure(max_hold: Option<Duration>) -> Tenure {
-        let validity = Validity::new(ms(1_000), Drift::default());
-        let mut voters = NodeSet::of(0);
-        voters.insert(1);
-        let deadline = validity.deadline(at(0));
-        let (least, may_hold) = (Duration::ZERO, voters);
-        let won = Won { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold };
-        Tenure::new(Size::of(3), validity, max_hold, won, at(10))
-    }
-
-    fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
-        let mut tally = RenewalTally::new(Size::of(3));
-        votes.iter().for_each(|&(node, vote)| tally.count(node, vote));
-        tally
-    }
-
-    /// What was handed over lasts for less than a whole validity, and is not nearly over for that.
-    #[test]
-    fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
-        let mut tenure = tenure(None);
-        let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
-        let of = |renewed| match renewed {
-            Renewed::Extended { margin, of, .. } => (margin, of),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(of(tenure.renewed(at(330), Renewal::Extended, &extended, at(340))), (ms(648), ms(988)));
-        let (validity, voters) = (tenure.validity, tenure.voters);
-        let won = Won {
-            t0: at(0),
-            ballot: 7,
-            highest: 7,
-            handed_over: true,
-            deadline: at(500),
-            least: Duration::ZERO,
-            voters,
-            may_hold: voters,
-        };
-        let mut tenure = Tenure::new(Size::of(3), validity, None, won, at(300));
-        assert_eq!(of(tenure.renewed(at(350), Renewal::Extended, &extended, at(360))), (ms(140), ms(200)));
-        assert_eq!(of(tenure.renewed(at(700), Renewal::Extended, &extended, at(738))), (ms(600), ms(988)));
-    }
-
-    #[test]
-    fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
-        let all = LostReason::ALL;
-        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
-        let words = ["validity ended", "taken away", "max_hold", "shut down"];
-        assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
-    }
-
-    #[test]
-    fn it_is_held_until_its_deadline_and_lost_from_then_on_whatever_timers_do() {
-        let tenure = tenure(None);
-        assert!(tenure.is_held(at(987)) && tenure.lost(at(987)).is_none());
-        assert_eq!((tenure.is_held(at(988)), tenure.lost(at(988))), (false, Some(LostReason::Expired)));
-        assert_eq!((tenure.remaining(at(900)), tenure.first_renewal(false, ms(5))), (ms(88), at(0) + ms(988) / 3));
-    }
-
-    #[test]
-    fn what_was_handed_over_is_renewed_after_a_short_section_or_a_round_trip_and_in_time() {
-        let tenure = tenure(None);
-        assert_eq!((tenure.first_renewal(true, ms(5)), tenure.first_renewal(true, ms(150))), (at(110), at(160)));
-        assert_eq!(tenure.first_renewal(true, ms(900)), at(10) + ms(978) / 4);
-    }
-
-    #[test]
-    fn it_began_when_it_was_won_and_may_be_held_by_whoever_was_asked_since() {
-        let mut tenure = tenure(None);
-        assert_eq!((tenure.since(), tenure.may_hold()), (at(10), NodeSet::first(2)));
-        tenure.sent(NodeSet::of(2));
-        assert_eq!(tenure.may_hold(), NodeSet::first(3));
-    }
-
-    #[test]
-    fn a_renewal_moves_the_deadline_from_its_own_beginning() {
-        let mut tenure = tenure(None);
-        let extended = votes(&[(1, RenewVote::Extended), (2, RenewVote::Extended)]);
-        let renewed = tenure.renewed(at(300), Renewal::Extended, &extended, at(320));
-        assert_eq!(renewed, Renewed::Extended { margin: ms(668), of: ms(988), next: at(300) + ms(988) / 3 });
-        assert_eq!(tenure.deadline(), at(1_288));
-        tenure.renewed(at(200), Renewal::Extended, &extended, at(330));
-        assert_eq!(tenure.deadline(), at(1_288), "one that was overtaken moves nothing back");
-    }
-
-    #[test]
-    fn a_renewal_that_comes_after_the_deadline_renews_nothing() {
-        let mut tenure = tenure(None);
-        let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
-        let renewed = tenure.renewed(at(300), Renewal::Extended, &extended, at(988));
-        assert_eq!((renewed, tenure.phase()), (Renewed::Lost(LostReason::Expired), Phase::Lost(LostReason::Expired)));
-        assert_eq!(tenure.renewed(at(300), Renewal::Extended, &extended, at(500)), Renewed::Over, "lost is final");
-    }
-
-    #[test]
-    fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
-        let mut tenure = tenure(None);
-        assert!(!tenure.doubted(2), "that node did not vote");
-        assert!(tenure.doubted(0));
-        assert!(!tenure.doubted(0), "once");
-        let all = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended), (2, RenewVote::Extended)]);
-        tenure.renewed(at(300), Renewal::Extended, &all, at(320));
-        assert!(!tenure.doubted(0), "two are a quorum still");
-        assert!(tenure.doubted(1));
-        tenure.release(at(400));
-        assert!(!tenure.doubted(2), "it is over");
-    }
-
-    #[test]
-    fn a_lease_past_its_longest_hold_is_not_renewed_and_ends_by_that_reason() {
-        let tenure = tenure(Some(ms(400)));
-        assert!(tenure.may_renew(at(409)) && !tenure.may_renew(at(410)));
-        assert_eq!(tenure.lost(at(988)), Some(LostReason::MaxHold));
-    }
-
-    #[test]
-    fn only_what_is_held_can_be_released_or_lost() {
-        let (mut late, mut early) = (tenure(None), tenure(None));
-        assert!(!late.release(at(988)) && late.lose(LostReason::Closed) && !late.lose(LostReason::Expired));
-        assert!(early.release(at(987)) && !early.lose(LostReason::Closed));
-        assert_eq!((late.phase(), early.phase()), (Phase::Lost(LostReason::Closed), Phase::Released));
-    }
-
-    #[test]
-    fn renewals_that_come_to_nothing_are_counted_until_one_succeeds() {
-        let mut tenure = tenure(None);
-        let none = votes(&[]);
-        for failures in 0..3 {
-            let renewed = tenure.renewed(at(300), Renewal::Unclear, &none, at(320));
-            assert_eq!(renewed, Renewed::Unclear { failures });
-        }
-        let all = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
-        tenure.renewed(at(330), Renewal::Extended, &all, at(340));
-        assert_eq!(tenure.renewed(at(350), Renewal::Unclear, &none, at(360)), Renewed::Unclear { failures: 0 });
-    }
-}
+mod tests;

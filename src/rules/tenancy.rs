@@ -6,9 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::lease::{LostReason, Phase, Renewed, Tenure};
+use super::acquisition::Won;
+use super::lease::{Expiry, Heard, Phase, Renewed, Tenure};
+use super::lost::LostReason;
 use super::node_set::NodeSet;
-use super::renewal::{Renewal, RenewalTally};
+use super::pace::{Due, EARLY, Pace};
+use super::renewal::Renewal;
 use super::tick::Tick;
 use super::validity::Validity;
 
@@ -33,23 +36,6 @@ struct Part {
     narrowed: u32,
 }
 
-/// When a part is to be renewed, and what else is renewed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// All parts are.
-    Together(Tick),
-    /// No other part is that is not due: it alone cannot wait.
-    Alone(Tick),
-}
-
-impl Due {
-    const fn at(self) -> Tick {
-        match self {
-            Self::Together(at) | Self::Alone(at) => at,
-        }
-    }
-}
-
 /// A renewal of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
@@ -59,6 +45,15 @@ pub struct Sent {
     pub t0: Tick,
     /// How often names had been taken out of it by then.
     narrowed: u32,
+}
+
+/// Its timers: for which moments they are set, or are to be set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// When something is renewed.
+    pub renew: Option<Tick>,
+    /// When the first deadline is looked at.
+    pub expire: Option<Tick>,
 }
 
 impl Tenancy {
@@ -93,6 +88,39 @@ impl Tenancy {
         self.dues.first().map_or(Tick::NEVER, |(due, _)| *due)
     }
 
+    /// When the timer of the first deadline is to fire; the end of time where nothing is held.
+    fn expires(&self) -> Tick {
+        self.ends.first().map_or(Tick::NEVER, |(end, _)| end.minus(EARLY))
+    }
+
+    /// What is to be set where the timers are set like this: what is due sooner.
+    #[must_use]
+    pub fn timers(&self, set: Timers) -> Timers {
+        let sooner = |due: Tick, set: Option<Tick>| {
+            Some(due).filter(|due| self.phase == Phase::Held && *due < set.unwrap_or(Tick::NEVER))
+        };
+        Timers { renew: sooner(self.next_renewal(), set.renew), expire: sooner(self.expires(), set.expire) }
+    }
+
+    /// The timer of the first deadline fired.
+    pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
+        if self.phase != Phase::Held {
+            return Expiry::Over;
+        }
+        if now < self.expires() {
+            return Expiry::Later(self.expires());
+        }
+        let reason = self.first().map_or(LostReason::Expired, |part| part.tenure.expired(now));
+        self.phase = Phase::Lost(reason);
+        Expiry::Lost(reason)
+    }
+
+    /// Until when to wait for renewals that began at `t0` and may take so long.
+    #[must_use]
+    pub fn waits(&self, t0: Tick, timeout: Duration) -> Tick {
+        self.deadline().min(t0 + timeout)
+    }
+
     /// For how long all of it is held at least; where nothing is, for as long as a lock would be.
     #[must_use]
     pub fn remaining(&self, now: Tick) -> Duration {
@@ -119,20 +147,17 @@ impl Tenancy {
         }
     }
 
-    /// Why it ends when its first deadline is reached.
-    #[must_use]
-    pub fn expired(&self, now: Tick) -> LostReason {
-        self.first().map_or(LostReason::Expired, |part| part.tenure.expired(now))
-    }
-
     fn first(&self) -> Option<&Part> {
         self.ends.first().and_then(|(_, part)| self.parts.get(part))
     }
 
-    /// One lock more. Returns its number.
-    pub fn add(&mut self, tenure: Tenure, due: Option<Due>) -> u64 {
+    /// One lock more, which was won while these nodes came into doubt. Returns its number.
+    pub fn add(&mut self, mut tenure: Tenure, won: &Won, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) -> u64 {
         self.count += 1;
         let number = self.count;
+        let (auto_renew, from) = (pace.auto_renew, pace.from);
+        let first = tenure.joins(won, pace);
+        let due = tenure.doubted(doubted, auto_renew, from).or(first);
         self.parts.insert(number, Part { tenure, due: None, narrowed: 0 });
         self.ends.insert((tenure.deadline(), number));
         self.set(number, due);
@@ -183,22 +208,23 @@ impl Tenancy {
         }
     }
 
-    /// A renewal came to `renewal` with these votes.
+    /// What a renewal changed, of which this was heard. The next is set.
     ///
     /// One that names what was given up meanwhile can renew the rest, and never lose it: that a node
     /// has those names for others, or for nobody, is as it should be.
-    pub fn renewed(&mut self, sent: Sent, renewal: Renewal, votes: &RenewalTally, now: Tick) -> Renewed {
+    pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;
         }
         let Some(part) = self.parts.get_mut(&sent.part) else { return Renewed::Over };
-        let outdated = renewal == Renewal::Lost && part.narrowed != sent.narrowed;
-        let renewal = if outdated { Renewal::Unclear } else { renewal };
+        let outdated = heard.renewal == Renewal::Lost && part.narrowed != sent.narrowed;
+        let renewal = if outdated { Renewal::Unclear } else { heard.renewal };
         let before = part.tenure.deadline();
-        let renewed = part.tenure.renewed(sent.t0, renewal, votes, now);
+        let (renewed, due) = part.tenure.renewed(Heard { renewal, ..heard }, pace, now);
         let after = part.tenure.deadline();
         self.ends.remove(&(before, sent.part));
         self.ends.insert((after, sent.part));
+        self.set(sent.part, due);
         if let Renewed::Lost(reason) = renewed {
             self.phase = Phase::Lost(reason);
         }
@@ -206,7 +232,7 @@ impl Tenancy {
     }
 
     /// When a part is to be renewed next, if ever.
-    pub fn set(&mut self, part: u64, due: Option<Due>) {
+    fn set(&mut self, part: u64, due: Option<Due>) {
         let Some(known) = self.parts.get_mut(&part) else { return };
         if let Some(before) = std::mem::replace(&mut known.due, due) {
             self.dues.remove(&(before.at(), part));
@@ -214,17 +240,11 @@ impl Tenancy {
         self.dues.extend(due.map(|due| (due.at(), part)));
     }
 
-    /// These nodes are in doubt. Returns the parts that are to be renewed at once: without these
-    /// nodes no quorum stands behind their deadlines.
-    pub fn doubted(&mut self, nodes: NodeSet) -> Vec<u64> {
-        let numbers: Vec<_> = self.parts.keys().copied().collect();
-        numbers.into_iter().filter(|&part| self.part_doubted(part, nodes)).collect()
-    }
-
-    /// The same for one part.
-    pub fn part_doubted(&mut self, part: u64, nodes: NodeSet) -> bool {
-        let Some(part) = self.parts.get_mut(&part) else { return false };
-        nodes.iter().filter(|&node| part.tenure.doubted(node)).count() > 0
+    /// These nodes are in doubt: what rests on them is renewed at once.
+    pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) {
+        let doubted = |(&number, part): (&u64, &mut Part)| Some((number, part.tenure.doubted(nodes, auto_renew, now)?));
+        let dues: Vec<_> = self.parts.iter_mut().filter_map(doubted).collect();
+        dues.into_iter().for_each(|(part, due)| self.set(part, Some(due)));
     }
 
     /// Ends it as lost, if it is held. Returns whether it was.
@@ -247,152 +267,4 @@ impl Tenancy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rules::{Drift, RenewVote, Size, Won};
-
-    const fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    fn at(since: u64) -> Tick {
-        Tick::new(ms(since))
-    }
-
-    fn validity() -> Validity {
-        Validity::new(ms(1_000), Drift::default())
-    }
-
-    fn tenure(t0: u64, max_hold: Option<Duration>) -> Tenure {
-        let (t0, voters) = (at(t0), NodeSet::first(2));
-        let deadline = validity().deadline(t0);
-        let (least, may_hold) = (Duration::ZERO, voters);
-        let won = Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold };
-        Tenure::new(Size::of(3), validity(), max_hold, won, t0)
-    }
-
-    fn votes(vote: RenewVote) -> RenewalTally {
-        let mut tally = RenewalTally::new(Size::of(3));
-        (0..2).for_each(|node| tally.count(node, vote));
-        tally
-    }
-
-    fn together(due: u64) -> Option<Due> {
-        Some(Due::Together(at(due)))
-    }
-
-    /// Two locks, of which one was acquired a little later.
-    fn two() -> (Tenancy, u64, u64) {
-        let mut tenancy = Tenancy::new(validity());
-        let first = tenancy.add(tenure(0, None), together(330));
-        let second = tenancy.add(tenure(100, None), together(430));
-        (tenancy, first, second)
-    }
-
-    fn parts(sent: &[Sent]) -> Vec<u64> {
-        sent.iter().map(|sent| sent.part).collect()
-    }
-
-    #[test]
-    fn without_locks_it_lives_for_ever() {
-        let mut tenancy = Tenancy::new(validity());
-        assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (Tick::NEVER, Tick::NEVER));
-        assert_eq!((tenancy.remaining(at(1 << 40)), tenancy.lost(at(1 << 40))), (ms(988), None));
-        assert!(tenancy.is_alive(at(1 << 40)) && tenancy.renew(at(9)).is_empty() && tenancy.release(at(9)));
-        assert_eq!((tenancy.remaining(at(9)), tenancy.is_alive(at(9))), (Duration::ZERO, false));
-    }
-
-    #[test]
-    fn all_are_renewed_when_the_first_is_due() {
-        let (mut tenancy, first, second) = two();
-        assert_eq!(tenancy.next_renewal(), at(330));
-        assert!(tenancy.renew(at(329)).is_empty());
-        assert_eq!(parts(&tenancy.renew(at(330))), [first, second]);
-        assert_eq!(tenancy.next_renewal(), Tick::NEVER, "they are under way");
-    }
-
-    #[test]
-    fn what_cannot_wait_is_renewed_alone() {
-        let (mut tenancy, first, second) = two();
-        let hurried = tenancy.add(tenure(120, None), Some(Due::Alone(at(220))));
-        assert_eq!(parts(&tenancy.renew(at(220))), [hurried]);
-        tenancy.set(hurried, together(550));
-        assert_eq!(parts(&tenancy.renew(at(330))), [first, second, hurried], "and from then on with the others");
-    }
-
-    #[test]
-    fn it_is_held_until_its_first_deadline() {
-        let (mut tenancy, first, second) = two();
-        assert_eq!((tenancy.deadline(), tenancy.remaining(at(900))), (at(988), ms(88)));
-        assert_eq!((tenancy.is_alive(at(987)), tenancy.is_alive(at(988))), (true, false));
-        assert_eq!((tenancy.lost(at(987)), tenancy.lost(at(988))), (None, Some(LostReason::Expired)));
-        tenancy.remove(first);
-        assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (at(1_088), at(430)));
-        tenancy.remove(second);
-        assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (Tick::NEVER, Tick::NEVER));
-    }
-
-    #[test]
-    fn each_renewal_moves_its_own_deadline() {
-        let (mut tenancy, ..) = two();
-        let sent = tenancy.renew(at(330));
-        let renewed = tenancy.renewed(sent[0], Renewal::Extended, &votes(RenewVote::Extended), at(340));
-        assert_eq!(renewed, Renewed::Extended { margin: ms(648), of: ms(988), next: at(330) + ms(988) / 3 });
-        assert_eq!(tenancy.deadline(), at(1_088), "that of the other");
-        tenancy.renewed(sent[1], Renewal::Extended, &votes(RenewVote::Extended), at(340));
-        assert_eq!(tenancy.deadline(), at(1_318));
-    }
-
-    #[test]
-    fn with_one_lock_all_are_lost() {
-        let (mut tenancy, ..) = two();
-        let sent = tenancy.renew(at(330));
-        let renewed = tenancy.renewed(sent[1], Renewal::Lost, &votes(RenewVote::Lost), at(340));
-        assert_eq!((renewed, tenancy.phase()), (Renewed::Lost(LostReason::Refused), Phase::Lost(LostReason::Refused)));
-        let extended = votes(RenewVote::Extended);
-        assert_eq!(tenancy.renewed(sent[0], Renewal::Extended, &extended, at(341)), Renewed::Over, "lost is final");
-        assert!(!tenancy.is_alive(at(341)) && !tenancy.release(at(341)) && !tenancy.lose(LostReason::Closed));
-        assert!(tenancy.renew(at(900)).is_empty());
-    }
-
-    #[test]
-    fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_rest() {
-        let (mut tenancy, first, _) = two();
-        let sent = tenancy.renew(at(330));
-        tenancy.narrow(first);
-        let renewed = tenancy.renewed(sent[0], Renewal::Lost, &votes(RenewVote::Lost), at(340));
-        assert_eq!((renewed, tenancy.is_alive(at(340))), (Renewed::Unclear { failures: 0 }, true));
-        tenancy.set(first, Some(Due::Alone(at(345))));
-        let again = tenancy.renew(at(345));
-        let renewed = tenancy.renewed(sent[0], Renewal::Extended, &votes(RenewVote::Extended), at(350));
-        assert!(matches!(renewed, Renewed::Extended { .. }), "who extends it held all of it then");
-        let renewed = tenancy.renewed(again[0], Renewal::Lost, &votes(RenewVote::Lost), at(360));
-        assert_eq!(renewed, Renewed::Lost(LostReason::Refused), "this one named only the rest");
-    }
-
-    #[test]
-    fn what_was_given_up_while_its_renewal_was_under_way_is_nobodys_loss() {
-        let (mut tenancy, first, _) = two();
-        let sent = tenancy.renew(at(330));
-        tenancy.remove(first);
-        assert_eq!(tenancy.renewed(sent[0], Renewal::Lost, &votes(RenewVote::Lost), at(340)), Renewed::Over);
-        assert!(tenancy.is_alive(at(340)));
-    }
-
-    #[test]
-    fn a_doubt_asks_for_those_that_rest_on_the_node() {
-        let (mut tenancy, first, second) = two();
-        assert!(tenancy.doubted(NodeSet::of(2)).is_empty(), "it did not vote");
-        assert_eq!(tenancy.doubted(NodeSet::of(0)), [first, second]);
-        assert!(tenancy.doubted(NodeSet::of(0)).is_empty(), "once");
-    }
-
-    #[test]
-    fn what_was_held_for_too_long_is_not_renewed_and_ends_all_by_that_reason() {
-        let mut tenancy = Tenancy::new(validity());
-        tenancy.add(tenure(0, Some(ms(200))), together(330));
-        let other = tenancy.add(tenure(150, None), together(480));
-        assert_eq!(parts(&tenancy.renew(at(330))), [other]);
-        assert_eq!((tenancy.expired(at(986)), tenancy.lost(at(988))), (LostReason::MaxHold, Some(LostReason::MaxHold)));
-    }
-}
+mod tests;

@@ -9,8 +9,8 @@ use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::rules::ballot::{dealt, lifted};
 use quorumlock::rules::handover::{Registered, Stamp};
 use quorumlock::rules::{
-    Acquisition, Ask, ClaimTally, Decision, Drift, Handovers, NodeSet, Phase, Renewal, RenewalTally, RestartGuard,
-    Size, Tenure, Terms, Tick, Validity, Won,
+    Acquisition, Ask, Backoff, ClaimTally, Decision, Drift, Due, Expiry, Handovers, Heard, NodeSet, Pace, Renewal,
+    RenewalTally, Renewed, RestartGuard, Size, Tenure, Terms, Tick, Validity, Won,
 };
 
 use crate::lessons::{Prepared, record};
@@ -116,6 +116,19 @@ pub fn tick(now: Ticks) -> Tick {
 /// What wall clocks show that are not ahead.
 pub fn wall(now: Ticks) -> Duration {
     Duration::from_micros(100 * u64::from(now.unsigned_abs()))
+}
+
+/// How leases are renewed: at any moment, as if timers fired whenever they want to. What is checked
+/// is that those which are set do so in time.
+fn pace(now: Ticks) -> Pace<impl FnOnce() -> u64> {
+    let (backoff, round_trip) = (Backoff::default(), Duration::ZERO);
+    Pace { auto_renew: true, backoff, round_trip, phase: 0, from: tick(now), random: || 0 }
+}
+
+/// A lease that goes on has a renewal before its deadline.
+fn in_time(tenure: &Tenure, due: Option<Due>) {
+    let due = due.expect("it is renewed again").at();
+    assert!(due < tenure.deadline(), "renewed at {due:?}: {tenure:?}");
 }
 
 /// Where wall clocks agree, tokens need no lesson.
@@ -315,7 +328,7 @@ impl Client {
                 Some(_) => true,
             },
             State::Holding { tenure, renewal, .. } => {
-                !tenure.is_held(tick(now)) || renewal.is_some_and(|(_, votes)| votes.verdict().is_some())
+                tick(now) >= tenure.expires() || renewal.is_some_and(|(_, votes)| votes.verdict().is_some())
             }
         }
     }
@@ -353,6 +366,7 @@ impl Client {
     fn hold(&mut self, scope: &Scope, won: Won, rules: &Acquisition<ClaimTally>, now: Ticks) {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
         let tenure = Tenure::new(Size::of(NODES as u32), validity, None, won, tick(now));
+        in_time(&tenure, tenure.first_renewal(&won, pace(now)));
         (self.held_round, self.held_highest) = (rules.round(), won.highest);
         self.handed = Handovers::default();
         self.state = State::Holding { tenure, token: won.ballot, renewal: None };
@@ -394,10 +408,13 @@ impl Client {
 
     fn held(&mut self, mut tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {
         if let Some((t0, votes)) = renewal {
-            let verdict = votes.verdict().unwrap_or(Renewal::Unclear);
-            tenure.renewed(tick(t0), verdict, &votes, tick(now));
+            let renewal = votes.verdict().unwrap_or(Renewal::Unclear);
+            let heard = Heard { t0: tick(t0), renewal, votes: &votes, doubted: NodeSet::default() };
+            if let (Renewed::Extended { .. }, due) = tenure.renewed(heard, pace(now), tick(now)) {
+                in_time(&tenure, due);
+            }
         }
-        if tenure.phase() == Phase::Held && tenure.is_held(tick(now)) {
+        if let Expiry::Later(_) = tenure.deadline_reached(tick(now)) {
             self.state = State::Holding { tenure, token, renewal: None };
             return Vec::new();
         }

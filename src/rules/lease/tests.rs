@@ -1,0 +1,272 @@
+//! What one lease decides, and the timers that it sets.
+
+use super::*;
+use crate::rules::{Backoff, Drift, RenewVote};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(since: u64) -> Tick {
+    Tick::new(ms(since))
+}
+
+fn validity() -> Validity {
+    Validity::new(ms(1_000), Drift::default())
+}
+
+/// Won by the first two of three nodes, at 0 ms.
+fn won() -> Won {
+    let (deadline, voters) = (validity().deadline(at(0)), NodeSet::first(2));
+    let (least, may_hold) = (Duration::ZERO, voters);
+    Won { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold }
+}
+
+fn handed_over(deadline: u64) -> Won {
+    Won { handed_over: true, deadline: at(deadline), ..won() }
+}
+
+fn tenure(max_hold: Option<Duration>) -> Tenure {
+    Tenure::new(Size::of(3), validity(), max_hold, won(), at(10))
+}
+
+/// Renewed as late as may be, and again after no pause.
+fn pace(round_trip: u64) -> Pace<fn() -> u64> {
+    let (backoff, round_trip) = (Backoff::default(), ms(round_trip));
+    Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(0), random: || 0 }
+}
+
+fn renewed(tenure: &mut Tenure, t0: u64, renewal: Renewal, votes: &RenewalTally, now: u64) -> Renewed {
+    let heard = Heard { t0: at(t0), renewal, votes, doubted: NodeSet::default() };
+    tenure.renewed(heard, pace(5), at(now)).0
+}
+
+fn extended(nodes: u32) -> RenewalTally {
+    let nodes: Vec<_> = NodeSet::first(nodes).iter().map(|node| (node, RenewVote::Extended)).collect();
+    votes(&nodes)
+}
+
+fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
+    let mut tally = RenewalTally::new(Size::of(3));
+    votes.iter().for_each(|&(node, vote)| tally.count(node, vote));
+    tally
+}
+
+/// What was handed over lasts for less than a whole validity, and is not nearly over for that.
+#[test]
+fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
+    let mut tenure = tenure(None);
+    let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
+    let of = |renewed| match renewed {
+        Renewed::Extended { margin, of } => (margin, of),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(renewed(&mut tenure, 330, Renewal::Extended, &extended, 340)), (ms(648), ms(988)));
+    let mut tenure = Tenure::new(Size::of(3), validity(), None, handed_over(500), at(300));
+    assert_eq!(of(renewed(&mut tenure, 350, Renewal::Extended, &extended, 360)), (ms(140), ms(200)));
+    assert_eq!(of(renewed(&mut tenure, 700, Renewal::Extended, &extended, 738)), (ms(600), ms(988)));
+}
+
+#[test]
+fn it_is_held_until_its_deadline_and_lost_from_then_on_whatever_timers_do() {
+    let tenure = tenure(None);
+    assert!(tenure.is_held(at(987)) && tenure.lost(at(987)).is_none());
+    assert_eq!((tenure.is_held(at(988)), tenure.lost(at(988))), (false, Some(LostReason::Expired)));
+    assert_eq!(tenure.remaining(at(900)), ms(88));
+}
+
+#[test]
+fn what_was_handed_over_is_renewed_after_a_short_section_or_a_round_trip_and_in_time() {
+    let (tenure, won) = (tenure(None), handed_over(988));
+    let first = |round_trip| tenure.first_renewal(&won, pace(round_trip));
+    assert_eq!((first(5), first(150)), (Some(Due::Alone(at(110))), Some(Due::Alone(at(160)))));
+    assert_eq!(first(900), Some(Due::Alone(at(10) + ms(978) / 4)));
+    let by_hand = Pace { auto_renew: false, ..pace(5) };
+    assert_eq!(tenure.first_renewal(&won, by_hand), first(5), "also where nothing else renews it");
+}
+
+#[test]
+fn it_began_when_it_was_won_and_may_be_held_by_whoever_was_asked_since() {
+    let mut tenure = tenure(None);
+    assert_eq!((tenure.since(), tenure.may_hold()), (at(10), NodeSet::first(2)));
+    tenure.sent(NodeSet::of(2));
+    assert_eq!(tenure.may_hold(), NodeSet::first(3));
+}
+
+#[test]
+fn a_renewal_moves_the_deadline_from_its_own_beginning() {
+    let mut tenure = tenure(None);
+    let extended = votes(&[(1, RenewVote::Extended), (2, RenewVote::Extended)]);
+    let moved = renewed(&mut tenure, 300, Renewal::Extended, &extended, 320);
+    assert_eq!(moved, Renewed::Extended { margin: ms(668), of: ms(988) });
+    assert_eq!(tenure.deadline(), at(1_288));
+    renewed(&mut tenure, 200, Renewal::Extended, &extended, 330);
+    assert_eq!(tenure.deadline(), at(1_288), "one that was overtaken moves nothing back");
+}
+
+#[test]
+fn a_renewal_that_comes_after_the_deadline_renews_nothing() {
+    let mut tenure = tenure(None);
+    let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
+    let late = renewed(&mut tenure, 300, Renewal::Extended, &extended, 988);
+    assert_eq!((late, tenure.phase()), (Renewed::Lost(LostReason::Expired), Phase::Lost(LostReason::Expired)));
+    assert_eq!(renewed(&mut tenure, 300, Renewal::Extended, &extended, 500), Renewed::Over, "lost is final");
+}
+
+#[test]
+fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+    let mut tenure = tenure(None);
+    let mut doubted = |nodes| tenure.doubted(nodes, true, at(300));
+    assert_eq!(doubted(NodeSet::of(2)), None, "that node did not vote");
+    assert_eq!(doubted(NodeSet::of(0)), Some(Due::Alone(at(300))));
+    assert_eq!(doubted(NodeSet::of(0)), None, "once");
+    renewed(&mut tenure, 300, Renewal::Extended, &extended(3), 320);
+    let mut doubted = |nodes| tenure.doubted(nodes, true, at(330));
+    assert_eq!(doubted(NodeSet::of(0)), None, "two are a quorum still");
+    assert_eq!(doubted(NodeSet::first(2)), Some(Due::Alone(at(330))));
+    tenure.release(at(400));
+    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(410)), None, "it is over");
+}
+
+#[test]
+fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same() {
+    let mut tenure = tenure(None);
+    assert_eq!(tenure.doubted(NodeSet::of(0), false, at(300)), None);
+    assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "it stands behind the deadline no more");
+    assert_eq!(tenure.doubted(NodeSet::of(1), true, at(310)), Some(Due::Alone(at(310))));
+}
+
+#[test]
+fn what_is_renewed_by_itself_is_for_the_first_time_before_a_third_of_its_validity_has_passed() {
+    let third = ms(988) / 3;
+    let first = |random: fn() -> u64| tenure(None).first_renewal(&won(), Pace { random, ..pace(5) }).unwrap();
+    let (Due::Together(latest), Due::Together(soonest)) = (first(|| 0), first(|| u64::MAX)) else { panic!() };
+    assert!(latest <= at(0) + third && latest > at(0) + (third - ms(6)), "{latest:?}");
+    assert!(soonest <= at(0) + third / 4 && soonest > at(0) + (third / 4 - ms(6)), "{soonest:?}");
+    assert_eq!(tenure(None).first_renewal(&won(), Pace { auto_renew: false, ..pace(5) }), None);
+}
+
+#[test]
+fn what_is_extended_is_renewed_again_before_a_third_of_its_validity_has_passed() {
+    let third = ms(988) / 3;
+    let votes = extended(2);
+    let heard = Heard { t0: at(300), renewal: Renewal::Extended, votes: &votes, doubted: NodeSet::default() };
+    let next = |random: fn() -> u64| tenure(None).renewed(heard, Pace { random, ..pace(5) }, at(320)).1.unwrap();
+    let (Due::Together(latest), Due::Together(soonest)) = (next(|| 0), next(|| u64::MAX)) else { panic!() };
+    assert!(latest <= at(300) + third && latest > at(300) + (third - ms(6)), "{latest:?}");
+    assert!(soonest <= at(300) + third * 7 / 8 && soonest > at(300) + (third * 7 / 8 - ms(6)), "{soonest:?}");
+    let by_hand = Pace { auto_renew: false, ..pace(5) };
+    assert_eq!(tenure(None).renewed(heard, by_hand, at(320)).1, None, "it has its full time");
+}
+
+#[test]
+fn what_is_extended_by_nodes_that_came_into_doubt_meanwhile_is_renewed_at_once() {
+    let again = |nodes, doubted, auto_renew| {
+        let votes = extended(nodes);
+        let heard = Heard { t0: at(300), renewal: Renewal::Extended, votes: &votes, doubted };
+        tenure(None).renewed(heard, Pace { auto_renew, from: at(320), ..pace(5) }, at(320)).1
+    };
+    assert_eq!(again(2, NodeSet::of(1), true), Some(Due::Alone(at(320))));
+    assert!(matches!(again(3, NodeSet::of(1), true), Some(Due::Together(_))), "two are a quorum still");
+    assert!(matches!(again(2, NodeSet::of(2), true), Some(Due::Together(_))), "it rests on others");
+    assert_eq!(again(2, NodeSet::of(1), false), None);
+}
+
+#[test]
+fn what_came_to_nothing_is_sent_again_after_a_pause_that_grows_whether_or_not_it_is_renewed_by_itself() {
+    let (mut tenure, none) = (tenure(None), votes(&[]));
+    let heard = Heard { t0: at(300), renewal: Renewal::Unclear, votes: &none, doubted: NodeSet::first(3) };
+    let mut again = |auto_renew, random: fn() -> u64| {
+        let (_, due) = tenure.renewed(heard, Pace { auto_renew, from: at(310), random, ..pace(5) }, at(320));
+        let Some(Due::Alone(again)) = due else { panic!("{due:?}") };
+        again.since(at(310))
+    };
+    assert_eq!(again(true, || 0), Duration::ZERO, "counted from the moment that it shares with others");
+    assert!((ms(19)..=ms(20)).contains(&again(false, || u64::MAX)), "two round trips, doubled once");
+    assert!((ms(39)..=ms(40)).contains(&again(true, || u64::MAX)));
+}
+
+#[test]
+fn what_has_ended_sets_no_timer() {
+    let mut tenure = tenure(None);
+    let lost = votes(&[(0, RenewVote::Lost), (1, RenewVote::Lost)]);
+    let heard = Heard { t0: at(300), renewal: Renewal::Lost, votes: &lost, doubted: NodeSet::first(3) };
+    assert_eq!(tenure.renewed(heard, pace(5), at(320)), (Renewed::Lost(LostReason::Refused), None));
+    let votes = extended(2);
+    let heard = Heard { renewal: Renewal::Extended, votes: &votes, ..heard };
+    assert_eq!(tenure.renewed(heard, pace(5), at(330)), (Renewed::Over, None));
+    assert_eq!(tenure.deadline_reached(at(2_000)), Expiry::Over);
+}
+
+#[test]
+fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner() {
+    let mut tenure = tenure(None);
+    assert_eq!(tenure.expires(), at(986));
+    assert_eq!(tenure.deadline_reached(at(986).minus(Duration::from_nanos(1))), Expiry::Later(at(986)));
+    assert!(tenure.is_held(at(985)));
+    assert_eq!(tenure.deadline_reached(at(986)), Expiry::Lost(LostReason::Expired));
+    assert!(!tenure.is_held(at(985)) && tenure.deadline_reached(at(986)) == Expiry::Over, "lost is final");
+}
+
+#[test]
+fn its_deadlines_timer_is_set_again_where_the_deadline_has_moved() {
+    let mut tenure = tenure(None);
+    renewed(&mut tenure, 300, Renewal::Extended, &extended(2), 320);
+    assert_eq!(tenure.deadline_reached(at(986)), Expiry::Later(at(1_286)));
+    assert_eq!(tenure.deadline_reached(at(5_000)), Expiry::Lost(LostReason::Expired), "however late it fires");
+}
+
+#[test]
+fn its_deadlines_timer_ends_nothing_that_was_released_and_tells_of_the_longest_hold() {
+    let (mut released, mut longest) = (tenure(None), tenure(Some(ms(400))));
+    released.release(at(900));
+    assert_eq!(released.deadline_reached(at(986)), Expiry::Over);
+    assert_eq!(released.phase(), Phase::Released);
+    assert_eq!(longest.deadline_reached(at(986)), Expiry::Lost(LostReason::MaxHold));
+}
+
+#[test]
+fn a_renewal_is_waited_for_until_its_time_is_over_or_the_deadline_comes() {
+    assert_eq!((tenure(None).waits(at(300), ms(500)), tenure(None).waits(at(300), ms(700))), (at(800), at(988)));
+}
+
+#[test]
+fn what_holds_still_is_neither_renewed_nor_ended_by_a_renewal_and_ends_at_its_deadline() {
+    let mut tenure = tenure(None);
+    tenure.hold_still();
+    assert!(!tenure.may_renew(at(320)) && tenure.is_held(at(320)));
+    for renewal in [Renewal::Extended, Renewal::Lost, Renewal::Unclear] {
+        let votes = extended(2);
+        let heard = Heard { t0: at(300), renewal, votes: &votes, doubted: NodeSet::first(3) };
+        assert_eq!(tenure.renewed(heard, pace(5), at(320)), (Renewed::Over, None));
+    }
+    assert_eq!((tenure.deadline(), tenure.phase()), (at(988), Phase::Held));
+    assert_eq!(tenure.deadline_reached(at(986)), Expiry::Lost(LostReason::Expired));
+}
+
+#[test]
+fn a_lease_past_its_longest_hold_is_not_renewed_and_ends_by_that_reason() {
+    let tenure = tenure(Some(ms(400)));
+    assert!(tenure.may_renew(at(409)) && !tenure.may_renew(at(410)));
+    assert_eq!(tenure.lost(at(988)), Some(LostReason::MaxHold));
+}
+
+#[test]
+fn only_what_is_held_can_be_released_or_lost() {
+    let (mut late, mut early) = (tenure(None), tenure(None));
+    assert!(!late.release(at(988)) && late.lose(LostReason::Closed) && !late.lose(LostReason::Expired));
+    assert!(early.release(at(987)) && !early.lose(LostReason::Closed));
+    assert_eq!((late.phase(), early.phase()), (Phase::Lost(LostReason::Closed), Phase::Released));
+}
+
+#[test]
+fn renewals_that_come_to_nothing_are_counted_until_one_succeeds() {
+    let mut tenure = tenure(None);
+    let none = votes(&[]);
+    for failures in 0..3 {
+        assert_eq!(renewed(&mut tenure, 300, Renewal::Unclear, &none, 320), Renewed::Unclear { failures });
+    }
+    let all = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
+    renewed(&mut tenure, 330, Renewal::Extended, &all, 340);
+    assert_eq!(renewed(&mut tenure, 350, Renewal::Unclear, &none, 360), Renewed::Unclear { failures: 0 });
+}

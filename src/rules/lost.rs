@@ -1,0 +1,62 @@
+//! Why locks are lost, for metrics and for people.
+
+use std::fmt;
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its validity ended before a quorum renewed it.
+    Expired,
+    /// So many nodes hold it for others, or for nobody, that no quorum can hold it for us.
+    Refused,
+    /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
+    MaxHold,
+    /// The quorum was shut down.
+    Closed,
+}
+
+impl LostReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed];
+
+    /// The reason's name in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Refused => "refused",
+            Self::MaxHold => "max_hold",
+            Self::Closed => "closed",
+        }
+    }
+
+    pub(crate) const fn explanation(self) -> &'static str {
+        match self {
+            Self::Expired => "its validity ended before a quorum renewed it",
+            Self::Refused => {
+                "no quorum of nodes holds it for this client any more: it was taken away, or they forgot it"
+            }
+            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::Closed => "the quorum was shut down",
+        }
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.explanation())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
+        let all = LostReason::ALL;
+        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
+        let words = ["validity ended", "taken away", "max_hold", "shut down"];
+        assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
+    }
+}
