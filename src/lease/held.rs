@@ -311,8 +311,8 @@ impl Held {
     }
 
     fn renew_at(self: &Arc<Self>, state: &mut State, due: Option<Due>) {
-        let this: Weak<Self> = Arc::downgrade(self);
         if let Some(due) = due {
+            let this: Weak<Self> = Arc::downgrade(self);
             self.set(state, RENEW, due.at(), Event::Renew(this));
         }
     }
@@ -389,6 +389,14 @@ impl Timed for Held {
     #[cfg(feature = "testing")]
     fn holds(&self, name: &Name) -> bool {
         self.grant.names().contains(name) && !self.remaining().is_zero()
+    }
+
+    fn renew_by(&self) -> Tick {
+        self.deadline().unwrap_or(Tick::NEVER)
+    }
+
+    fn sends(&self) -> usize {
+        self.grant.weight()
     }
 
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -49,6 +49,11 @@ impl Kept {
         self.grants.get(&number)
     }
 
+    /// How much is sent when it is renewed at `now`.
+    pub(super) fn sends(&self, now: Tick) -> usize {
+        self.tenancy.goes(now).filter_map(|number| self.grant(number)).map(Grant::weight).sum()
+    }
+
     /// All names, in their order.
     pub(super) const fn names(&self) -> &BTreeMap<Name, u64> {
         &self.names

@@ -318,11 +318,11 @@ impl Locks {
     fn arm(self: &Arc<Self>, state: &mut State) {
         let [renew, expire] = state.timers.map(|key| key.map(|(at, _)| at));
         let Timers { renew, expire } = state.kept.tenancy.timers(Timers { renew, expire });
-        [renew, expire]
-            .into_iter()
-            .enumerate()
-            .filter_map(|(timer, at)| Some((timer, at?)))
-            .for_each(|(timer, at)| self.set(state, timer, at));
+        for (timer, at) in [(RENEW, renew), (EXPIRE, expire)] {
+            if let Some(at) = at {
+                self.set(state, timer, at);
+            }
+        }
     }
 
     fn pace<R: FnOnce() -> u64>(&self, from: Tick, random: R) -> Pace<R> {
@@ -390,6 +390,14 @@ impl Timed for Locks {
     #[cfg(feature = "testing")]
     fn holds(&self, name: &Name) -> bool {
         self.token(name).is_some() && !self.remaining().is_zero()
+    }
+
+    fn renew_by(&self) -> Tick {
+        self.deadline().unwrap_or(Tick::NEVER)
+    }
+
+    fn sends(&self) -> usize {
+        self.state().kept.sends(self.now())
     }
 
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -11,6 +11,7 @@ mod monitor;
 mod reaper;
 mod schedule;
 mod spoken;
+mod turns;
 mod watch;
 
 pub(crate) use freeing::Freeing;

@@ -2,11 +2,11 @@
 //!
 //! It holds leases only weakly: a lease that nobody holds any more is not renewed. Renewals hold up
 //! no other event, so deadlines are told on time even when every node hangs. Where many are due at
-//! once, as after a stall of this process, they take turns: nodes' queues are bounded, and what
-//! does not fit there fails. What users bring along may panic here: recorders of metrics, logs,
+//! once, as after a stall of this process, they take turns, those first that have the least time
+//! left: nodes' queues are bounded, and what does not fit there, or waits there for too long, fails.
+//! What users bring along may panic here: recorders of metrics, logs,
 //! nodes. A panic ends what it happened in, and not the loop.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::Leases;
 use super::reaper;
 use super::schedule::{Event, Schedule, Timed};
+use super::turns::Turns;
 use crate::host::{Host, sleep_until};
 #[cfg(feature = "testing")]
 use crate::node::Name;
@@ -27,8 +28,12 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// How many renewals are under way at a time: as many as fit into the calls that may be on their
 /// way to a node (16 of 128 operations), so that distance slows nothing down, and half of what may
-/// be queued for it. All those of a session are one.
+/// be queued for it, where all those of a session are one.
 const RENEWALS: usize = 2_048;
+/// With so many operations under way, no further renewal begins. What a session sends at a moment is
+/// queued as one and sent as a whole, however large: too many of these at a time keep nodes busy for
+/// longer than a call may take. One of the largest keeps nobody else waiting.
+const OPERATIONS: usize = 16_384;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
@@ -80,20 +85,26 @@ async fn run(
 ) {
     let reaping = reaper::schedule(&mut leftovers, &host, &schedule);
     tokio::pin!(reaping);
-    let (mut renewals, mut waiting) = (FuturesUnordered::new(), VecDeque::new());
+    let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, Turns::new());
     loop {
         // What has been answered counts before a deadline is looked at: both may be there after a
         // stall.
-        while renewals.next().now_or_never().flatten().is_some() {}
+        while let Some(ended) = renewals.next().now_or_never().flatten() {
+            operations -= ended;
+        }
         let now = host.now();
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
-        waiting.extend(due.into_iter().filter_map(handled));
+        due.into_iter().filter_map(handled).for_each(|(lease, by)| turns.wait(lease, by));
         while renewals.len() < RENEWALS
-            && let Some(lease) = waiting.pop_front()
+            && operations < OPERATIONS
+            && let Some(lease) = turns.next()
         {
-            renewals.extend(renewed(lease));
+            if let Some((sends, renewal)) = renewed(lease) {
+                operations += sends;
+                renewals.push(renewal.map(move |()| sends));
+            }
         }
         drop(open);
         tokio::select! {
@@ -102,7 +113,7 @@ async fn run(
             () = schedule.changed() => {}
             nodes = doubts.next() => doubted(&schedule, nodes),
             () = sleep_until(&host, next), if next != Tick::NEVER => {}
-            Some(()) = renewals.next(), if !renewals.is_empty() => {}
+            Some(ended) = renewals.next(), if !renewals.is_empty() => operations -= ended,
             () = &mut reaping => return,
         }
     }
@@ -115,20 +126,24 @@ fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     }
 }
 
-/// Renews a lease. A panic ends there; the panic hook has told of it.
-fn renewed(lease: Weak<dyn Timed>) -> Option<impl Future<Output = ()> + use<>> {
-    let renewal = catch_unwind(AssertUnwindSafe(|| lease.upgrade().map(Timed::renewal))).ok().flatten();
-    renewal.map(|renewal| AssertUnwindSafe(renewal).catch_unwind().map(drop))
+/// Renews a lease, with how much that sends. A panic ends there; the panic hook has told of it.
+fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + use<>)> {
+    let begin = || lease.upgrade().map(|lease| (lease.sends(), lease.renewal()));
+    let (sends, renewal) = catch_unwind(AssertUnwindSafe(begin)).ok().flatten()?;
+    Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Does what is due, or returns the lease that is to be renewed. A panic ends there too.
-fn handled(event: Event<dyn Timed>) -> Option<Weak<dyn Timed>> {
+/// Does what is due, or returns the lease that is to be renewed, and by when. A panic ends there too.
+fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }
 
-fn handle(event: Event<dyn Timed>) -> Option<Weak<dyn Timed>> {
+fn handle(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick)> {
     match event {
-        Event::Renew(lease) => return Some(lease),
+        Event::Renew(lease) => {
+            let by = lease.upgrade()?.renew_by();
+            return Some((lease, by));
+        }
         Event::Expire(lease) => {
             if let Some(lease) = lease.upgrade() {
                 lease.deadline_reached();
@@ -138,3 +153,6 @@ fn handle(event: Event<dyn Timed>) -> Option<Weak<dyn Timed>> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,12 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// What is held and has timers: a lock, or the locks of a session.
 pub(super) trait Timed: Send + Sync {
+    /// By when it is to be renewed; the end of time where that is over.
+    fn renew_by(&self) -> Tick;
+
+    /// How much its renewal sends to each node, in operations on a name.
+    fn sends(&self) -> usize;
+
     /// Renews it, and takes note of what that comes to. Does not keep it alive.
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
 

@@ -79,6 +79,12 @@ impl Grant {
         &self.claim.names
     }
 
+    /// How much of a call an operation on it takes, in operations on a name: calls are full with 128
+    /// operations, or with 256 names.
+    pub(crate) fn weight(&self) -> usize {
+        self.names().len().div_ceil(2)
+    }
+
     fn mode(&self) -> Mode {
         Mode::of(&self.claim.owner)
     }

@@ -188,13 +188,19 @@ impl Tenancy {
     /// Takes what is to be renewed at `now`: all that may be, or if nothing is due but what cannot
     /// wait for the others, that. So the renewals of all are sent at one moment.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
-        let due: Vec<_> = self.dues.iter().take_while(|(at, _)| *at <= now).map(|(_, part)| *part).collect();
-        let together = |part| self.parts.get(part).is_some_and(|part| matches!(part.due, Some(Due::Together(_))));
-        let parts = if due.iter().any(together) { self.dues.iter().map(|(_, part)| *part).collect() } else { due };
+        let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));
         let may = |number: &u64| self.parts.get(number).filter(|part| self.may_renew(part, now));
         let sent = |number| may(&number).map(|part| Sent { part: number, t0: now, narrowed: part.narrowed });
         parts.into_iter().filter_map(sent).collect()
+    }
+
+    /// What is to be renewed at `now`, if it may be.
+    pub fn goes(&self, now: Tick) -> impl Iterator<Item = u64> {
+        let due = self.dues.range(..=(now, u64::MAX));
+        let together = |part| self.parts.get(part).is_some_and(|part| matches!(part.due, Some(Due::Together(_))));
+        let until = if due.clone().any(|(_, part)| together(part)) { Tick::NEVER } else { now };
+        self.dues.range(..=(until, u64::MAX)).map(|(_, part)| *part)
     }
 
     fn may_renew(&self, part: &Part, now: Tick) -> bool {

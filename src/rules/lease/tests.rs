@@ -3,6 +3,8 @@
 use super::*;
 use crate::rules::{Backoff, Drift, RenewVote};
 
+mod timers;
+
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

@@ -1,0 +1,169 @@
+//! Which renewals are under way, and which wait.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use super::*;
+use crate::host::TokioTime;
+
+/// What is renewed, and when that ends.
+struct Lease {
+    number: usize,
+    renew_by: Mutex<Tick>,
+    sends: usize,
+    begun: Arc<Mutex<Vec<usize>>>,
+    answered: CancellationToken,
+}
+
+impl Timed for Lease {
+    fn renew_by(&self) -> Tick {
+        *self.renew_by.lock().unwrap()
+    }
+
+    fn sends(&self) -> usize {
+        self.sends
+    }
+
+    fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        self.begun.lock().unwrap().push(self.number);
+        self.answered.clone().cancelled_owned().boxed()
+    }
+
+    fn deadline_reached(self: Arc<Self>) {}
+
+    fn doubted(self: Arc<Self>, _: NodeSet) {}
+
+    fn lose(&self, _: LostReason) {}
+
+    #[cfg(feature = "testing")]
+    fn holds(&self, _: &Name) -> bool {
+        false
+    }
+}
+
+/// A monitor, and what it has begun.
+struct Stage {
+    host: Arc<dyn Host>,
+    schedule: Arc<Schedule<dyn Timed>>,
+    begun: Arc<Mutex<Vec<usize>>>,
+    leases: Vec<Arc<Lease>>,
+    _leftovers: mpsc::Sender<Arc<dyn Leftover>>,
+    _closing: tokio_util::sync::DropGuard,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let host: Arc<dyn Host> = Arc::new(TokioTime::new(tokio::runtime::Handle::current()));
+        let (schedule, closing) = (Arc::new(Schedule::new()), CancellationToken::new());
+        let (sender, leftovers) = mpsc::channel(1);
+        let (doubts, cleanups) = (Arc::default(), Arc::default());
+        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
+        let (begun, _closing) = (Arc::default(), closing.drop_guard());
+        Self { host, schedule, begun, leases: Vec::new(), _leftovers: sender, _closing }
+    }
+
+    /// A lease more with so many seconds left, of which a renewal is due now.
+    fn due(&mut self, left: u64, sends: usize) {
+        let renew_by = Mutex::new(self.seconds(left));
+        let (number, begun, answered) = (self.leases.len(), self.begun.clone(), CancellationToken::new());
+        self.leases.push(Arc::new(Lease { number, renew_by, sends, begun, answered }));
+        self.again(number);
+    }
+
+    fn again(&self, number: usize) {
+        let lease: Arc<dyn Timed> = self.leases[number].clone();
+        self.schedule.add(self.host.now(), Event::Renew(Arc::downgrade(&lease)));
+    }
+
+    fn seconds(&self, left: u64) -> Tick {
+        self.host.now() + Duration::from_secs(left)
+    }
+
+    /// Nodes answer this lease's renewal.
+    fn answers(&self, number: usize) {
+        self.leases[number].answered.cancel();
+    }
+
+    /// What has begun since, once there is nothing more to do: only then does paused time move on.
+    async fn begun(&self) -> Vec<usize> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        std::mem::take(&mut *self.begun.lock().unwrap())
+    }
+}
+
+/// As many as may be under way, which nobody answers.
+async fn busy() -> Stage {
+    let mut stage = Stage::new();
+    (0..RENEWALS).for_each(|_| stage.due(60, 1));
+    assert_eq!(stage.begun().await.len(), RENEWALS);
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_stall_those_are_renewed_first_whose_deadline_is_nearest() {
+    let mut stage = Stage::new();
+    (0..RENEWALS + 100).rev().for_each(|left| stage.due(left as u64, 1));
+    let late: Vec<_> = stage.begun().await.into_iter().filter(|number| *number < 100).collect();
+    assert_eq!(late, [0; 0], "of those with the latest deadlines");
+    stage.answers(RENEWALS);
+    assert_eq!(stage.begun().await, [99], "the next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_later_and_has_less_time_is_renewed_before_what_waits() {
+    let mut stage = busy().await;
+    [50, 40, 40, 3].into_iter().for_each(|left| stage.due(left, 1));
+    assert_eq!(stage.begun().await, [0; 0]);
+    stage.due(2, 1);
+    (0..5).for_each(|number| stage.answers(number));
+    let order = [4, 3, 1, 2, 0].map(|waiting| RENEWALS + waiting);
+    assert_eq!(stage.begun().await, order, "and of one deadline who came first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_waits_once_and_where_its_deadline_of_now_puts_it() {
+    let mut stage = busy().await;
+    let (first, second) = (RENEWALS, RENEWALS + 1);
+    [20, 30].into_iter().for_each(|left| stage.due(left, 1));
+    assert_eq!(stage.begun().await, [0; 0]);
+    // A doubt asks for it once more, and it was handed something over that ends soon.
+    *stage.leases[second].renew_by.lock().unwrap() = stage.seconds(3);
+    [first, second, second].into_iter().for_each(|number| stage.again(number));
+    assert_eq!(stage.begun().await, [0; 0]);
+    (0..9).for_each(|number| stage.answers(number));
+    assert_eq!(stage.begun().await, [second, first]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_gone_take_no_turn() {
+    let mut stage = busy().await;
+    [20, 30].into_iter().for_each(|left| stage.due(left, 1));
+    assert_eq!(stage.begun().await, [0; 0]);
+    stage.leases.swap_remove(RENEWALS);
+    stage.answers(0);
+    assert_eq!(stage.begun().await, [RENEWALS + 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_large_sessions_so_many_are_renewed_at_a_time_as_fit_into_the_calls_under_way() {
+    let mut stage = Stage::new();
+    [5, 4, 3, 2, 1].into_iter().for_each(|left| stage.due(left, 10_000));
+    assert_eq!(stage.begun().await, [4, 3]);
+    stage.due(60, 1);
+    assert_eq!(stage.begun().await, [0; 0], "it is the last of them");
+    stage.answers(4);
+    assert_eq!(stage.begun().await, [2]);
+    (0..5).for_each(|number| stage.answers(number));
+    assert_eq!(stage.begun().await, [1, 0, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_large_session_keeps_nobody_waiting() {
+    let mut stage = Stage::new();
+    stage.due(1, 10_000);
+    [2, 3].into_iter().for_each(|left| stage.due(left, 1));
+    stage.due(4, 10_000);
+    assert_eq!(stage.begun().await, [0, 1, 2, 3]);
+}
