@@ -30,10 +30,12 @@ use crate::rules::{LostReason, NodeSet, Tick};
 /// way to a node (16 of 128 operations), so that distance slows nothing down, and half of what may
 /// be queued for it, where all those of a session are one.
 const RENEWALS: usize = 2_048;
-/// With so many operations under way, no further renewal begins. What a session sends at a moment is
-/// queued as one and sent as a whole, however large: too many of these at a time keep nodes busy for
-/// longer than a call may take. One of the largest keeps nobody else waiting.
+/// With so many operations of large renewals under way, no other large one begins. What a session
+/// sends at a moment is queued as one and sent as a whole, however large: too many of these at a time
+/// keep nodes busy for longer than a call may take. Two of the largest may be under way.
 const OPERATIONS: usize = 16_384;
+/// What sends more than this is large. All others under way send no more than [`OPERATIONS`].
+const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
@@ -96,14 +98,14 @@ async fn run(
         // What is taken out here is lost by a shutdown only when it is back: it waits for that.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
-        due.into_iter().filter_map(handled).for_each(|(lease, by)| turns.wait(lease, by));
+        due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
         while renewals.len() < RENEWALS
-            && operations < OPERATIONS
-            && let Some(lease) = turns.next()
+            && let Some(lease) = turns.next(operations < OPERATIONS)
         {
             if let Some((sends, renewal)) = renewed(lease) {
-                operations += sends;
-                renewals.push(renewal.map(move |()| sends));
+                let counted = if sends > SMALL { sends } else { 0 };
+                operations += counted;
+                renewals.push(renewal.map(move |()| counted));
             }
         }
         drop(open);
@@ -133,16 +135,17 @@ fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + 
     Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Does what is due, or returns the lease that is to be renewed, and by when. A panic ends there too.
-fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick)> {
+/// Does what is due, or returns the lease that is to be renewed, by when, and whether that is large.
+/// A panic ends there too.
+fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }
 
-fn handle(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick)> {
+fn handle(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     match event {
         Event::Renew(lease) => {
-            let by = lease.upgrade()?.renew_by();
-            return Some((lease, by));
+            let held = lease.upgrade()?;
+            return Some((lease, held.renew_by(), held.sends() > SMALL));
         }
         Event::Expire(lease) => {
             if let Some(lease) = lease.upgrade() {

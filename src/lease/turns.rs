@@ -1,4 +1,5 @@
-//! Renewals that wait for their turn: those first whose deadline is nearest.
+//! Renewals that wait for their turn: those first whose deadline is nearest. Large ones, of which few
+//! may be under way, keep no others waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
@@ -11,9 +12,10 @@ const FEW: usize = 1_024;
 /// Leases that are to be renewed, each once. Those that are gone go when more wait than twice as many
 /// as were there when that was done last.
 pub(super) struct Turns<L: ?Sized> {
-    order: BTreeMap<Turn, Weak<L>>,
+    /// Those that are small, and those that are large.
+    orders: [BTreeMap<Turn, Weak<L>>; 2],
     /// Where each stands, by its address: no other lease has it while one is referred to.
-    places: HashMap<usize, Turn>,
+    places: HashMap<usize, (usize, Turn)>,
     count: u64,
     room: usize,
 }
@@ -23,36 +25,42 @@ type Turn = (Tick, u64);
 
 impl<L: ?Sized> Turns<L> {
     pub(super) fn new() -> Self {
-        Self { order: BTreeMap::new(), places: HashMap::new(), count: 0, room: FEW }
+        Self { orders: [BTreeMap::new(), BTreeMap::new()], places: HashMap::new(), count: 0, room: FEW }
     }
 
     /// A lease is to be renewed by then. One that waits already goes to where that puts it.
-    pub(super) fn wait(&mut self, lease: Weak<L>, by: Tick) {
+    pub(super) fn wait(&mut self, lease: Weak<L>, by: Tick, large: bool) {
         self.count += 1;
-        let (address, mut turn) = (address(&lease), (by, self.count));
-        if let Some(before) = self.places.remove(&address) {
-            self.order.remove(&before);
+        let (address, mut turn, size) = (address(&lease), (by, self.count), usize::from(large));
+        if let Some((size, before)) = self.places.remove(&address) {
+            self.orders[size].remove(&before);
             // Where nothing has changed, nobody passes it.
             turn = if before.0 == by { before } else { turn };
         }
-        self.places.insert(address, turn);
-        self.order.insert(turn, lease);
-        if self.order.len() > self.room {
+        self.places.insert(address, (size, turn));
+        self.orders[size].insert(turn, lease);
+        if self.len() > self.room {
             self.forget();
         }
     }
 
-    /// Whose turn it is.
-    pub(super) fn next(&mut self) -> Option<Weak<L>> {
-        let (_, lease) = self.order.pop_first()?;
+    /// Whose turn it is, of those that are not large or of all.
+    pub(super) fn next(&mut self, large: bool) -> Option<Weak<L>> {
+        let first = |size: usize| Some((*self.orders[size].first_key_value()?.0, size));
+        let (_, size) = (0..=usize::from(large)).filter_map(first).min()?;
+        let (_, lease) = self.orders[size].pop_first()?;
         self.places.remove(&address(&lease));
         Some(lease)
     }
 
+    fn len(&self) -> usize {
+        self.orders.iter().map(BTreeMap::len).sum()
+    }
+
     fn forget(&mut self) {
-        self.order.retain(|_, lease| lease.strong_count() > 0);
-        self.places.retain(|_, turn| self.order.contains_key(turn));
-        self.room = FEW.max(2 * self.order.len());
+        self.orders.iter_mut().for_each(|order| order.retain(|_, lease| lease.strong_count() > 0));
+        self.places.retain(|_, (size, turn)| self.orders[*size].contains_key(turn));
+        self.room = FEW.max(2 * self.len());
     }
 }
 
@@ -73,14 +81,14 @@ mod tests {
 
     /// All that wait, in their order.
     fn all(mut turns: Turns<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| turns.next()).map(|lease| *lease.upgrade().unwrap()).collect()
+        std::iter::from_fn(|| turns.next(true)).map(|lease| *lease.upgrade().unwrap()).collect()
     }
 
     #[test]
     fn the_nearest_deadline_comes_first_and_of_one_deadline_who_came_first() {
         let (mut turns, leases) = (Turns::new(), [3, 1, 2, 1, 9].map(Arc::new));
         for (number, lease) in leases.iter().enumerate() {
-            turns.wait(Arc::downgrade(lease), if number == 4 { Tick::NEVER } else { at(**lease) });
+            turns.wait(Arc::downgrade(lease), if number == 4 { Tick::NEVER } else { at(**lease) }, number == 2);
         }
         assert_eq!(all(turns), [1, 1, 2, 3, 9]);
     }
@@ -88,17 +96,29 @@ mod tests {
     #[test]
     fn each_waits_once_where_its_last_deadline_puts_it_and_is_passed_by_nobody_without_one() {
         let (mut turns, leases) = (Turns::new(), [0, 1, 2].map(Arc::new));
-        let mut wait = |lease: usize, by| turns.wait(Arc::downgrade(&leases[lease]), at(by));
+        let mut wait = |lease: usize, by| turns.wait(Arc::downgrade(&leases[lease]), at(by), false);
         [(0, 5), (1, 5), (2, 5), (0, 5), (1, 9), (2, 3)].into_iter().for_each(|(lease, by)| wait(lease, by));
         assert_eq!(all(turns), [2, 0, 1]);
+    }
+
+    #[test]
+    fn where_nothing_large_may_go_the_others_pass_it() {
+        let (mut turns, leases) = (Turns::new(), [1, 2, 3].map(Arc::new));
+        leases.iter().for_each(|lease| turns.wait(Arc::downgrade(lease), at(**lease), **lease < 3));
+        assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&3));
+        assert!(turns.next(false).is_none());
+        // It has become small.
+        turns.wait(Arc::downgrade(&leases[1]), at(2), false);
+        assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&2));
+        assert_eq!(all(turns), [1]);
     }
 
     #[test]
     fn whoever_has_had_its_turn_may_wait_again() {
         let (mut turns, lease) = (Turns::new(), Arc::new(7));
         for _ in 0..2 {
-            turns.wait(Arc::downgrade(&lease), at(1));
-            assert!(turns.next().is_some() && turns.next().is_none() && turns.places.is_empty());
+            turns.wait(Arc::downgrade(&lease), at(1), false);
+            assert!(turns.next(true).is_some() && turns.next(true).is_none() && turns.places.is_empty());
         }
     }
 
@@ -106,13 +126,13 @@ mod tests {
     fn those_that_are_gone_take_no_room_for_long() {
         let (mut turns, alive) = (Turns::new(), (0..3_000).map(Arc::new).collect::<Vec<_>>());
         for lease in &alive {
-            turns.wait(Arc::downgrade(lease), at(**lease));
+            turns.wait(Arc::downgrade(lease), at(**lease), **lease % 2 == 0);
         }
         for gone in 0..50_000 {
             let lease = Arc::downgrade(&Arc::new(gone));
-            turns.wait(lease, at(gone));
-            assert!(turns.order.len() <= 2 * alive.len(), "{}", turns.order.len());
-            assert_eq!(turns.order.len(), turns.places.len());
+            turns.wait(lease, at(gone), gone % 3 == 0);
+            assert!(turns.len() <= 2 * alive.len(), "{}", turns.len());
+            assert_eq!(turns.len(), turns.places.len());
         }
         turns.forget();
         assert_eq!(all(turns), (0..3_000).collect::<Vec<_>>());
