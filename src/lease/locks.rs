@@ -98,6 +98,10 @@ impl Locks {
         let doubted = voters.hints.doubts().since(won.t0);
         state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
         self.arm(&mut state);
+        // Where it waits for its turn with what ends later, it goes to where this puts it.
+        if won.deadline < before && state.timers[RENEW].is_some_and(|(at, _)| at <= now) {
+            self.set(&mut state, RENEW, now);
+        }
         drop(state);
         voters.meters.held(self.rules.class);
         if won.deadline < before {

@@ -211,6 +211,38 @@ async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
     }
 }
 
+/// Of 2,048 renewals that are under way, each of a lock that ends sooner.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_waits_for_its_turn_goes_by_what_is_handed_over_to_it_meanwhile() {
+    let stage = Stage::with(3, true, |builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND));
+    let mut kept = Vec::new();
+    for number in 0..=2_048 {
+        let acquiring = stage.acquire_other(&format!("lock-{number}"), SECOND);
+        stage.round(Verb::Claim, |_, _| granted()).await;
+        kept.push(acquiring.await.unwrap().unwrap());
+    }
+    let session = stage.quorum.session().grant(SECOND).await.unwrap();
+    locked(&stage, &session, &["a"]).await;
+    // All are to be renewed at once.
+    (0..2).for_each(|node| stage.doubted(node));
+    for number in 0..2_047 {
+        let renewal = stage.round(Verb::Renew, |_, _| SILENCE).await;
+        assert_eq!(names(&renewal), [format!("lock-{number}")]);
+    }
+    let others = stage.answers(extended);
+    stage.round(Verb::Renew, |_, _| SILENCE).await;
+    let locking = lock(&session, &["it"]);
+    let claim = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    sleep(MS).await;
+    (1..3).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
+    locking.await.unwrap().unwrap();
+    stage.quiet_for(200 * MS).await;
+    stage.answer_all(|_| extended());
+    let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+    assert_ne!(names(&renewal), ["lock-2048"], "which ends long after what was handed over");
+    drop(others);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_when_the_session_has_ended_is_released() {
     let (stage, session) = begun().await;
