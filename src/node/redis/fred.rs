@@ -20,7 +20,8 @@ use super::credentials::Site;
 use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
-use super::wording::{PANICKED, STRANGER, handshake, plain, words};
+use super::trouble::handshake;
+use super::wording::{PANICKED, STRANGER, plain, words};
 use crate::node::reply::{Fault, FaultKind};
 
 /// How many messages may wait to be read; past that, all who wait ask.
