@@ -18,6 +18,7 @@ mod connecting;
 mod counters;
 mod crew;
 mod demo;
+mod direct;
 mod doctor;
 mod duration;
 mod encryption;
@@ -47,6 +48,13 @@ mod times;
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
 #[path = "../../node/redis/tls.rs"]
 mod tls;
+// Told in one way by the library and the command.
+#[allow(dead_code, reason = "for the library")]
+#[path = "../../node/redis/trouble.rs"]
+mod trouble;
+#[allow(dead_code, reason = "for the library")]
+#[path = "../../node/redis/wording.rs"]
+mod wording;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;
