@@ -90,6 +90,7 @@ async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() 
 async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
     let made = Certificates::new();
     let url = "rediss://127.0.0.1:1";
+    made.sign_as("version-1", "ca", "client", 9, "");
     let pair = |cert: &str, key: &str| Tls::new().client_certificate(made.path(cert), made.path(key));
     for (url, tls, says) in [
         ("redis://127.0.0.1:1", Tls::new().ca_file(made.path("ca.pem")), "write rediss://"),
@@ -97,6 +98,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
         (url, Tls::new().ca_file(made.path("ca.key")), "ca.key: it has no certificate"),
         (url, pair("client.pem", "stranger.key"), "the private key is not that of the client certificate"),
         (url, pair("client.pem", "client.pem"), "client.pem: it has no private key"),
+        (url, pair("version-1.pem", "version-1.key"), "of an X.509 version below 3; make one of version 3"),
         (url, Tls::new().server_name("not a name"), "no certificate is for a host of such a name"),
         ("rediss://127.0.0.1:1?cert=client.pem", Tls::new(), "without its private key; name both"),
     ] {
