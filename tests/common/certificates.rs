@@ -26,11 +26,22 @@ impl Certificates {
 
     /// A certificate for the host `host`, signed by `authority`, that lasts for so many days.
     pub fn sign(&self, name: &str, authority: &str, host: &str, days: i32) {
-        let words = format!("subjectAltName=DNS:{host}\nbasicConstraints=CA:FALSE\n");
-        std::fs::write(self.path(&format!("{name}.ext")), words).unwrap();
+        self.sign_as(name, authority, host, days, &format!("subjectAltName=DNS:{host}\nbasicConstraints=CA:FALSE\n"));
+    }
+
+    /// The same, with these extensions. Without any it is of version 1.
+    pub fn sign_as(&self, name: &str, authority: &str, host: &str, days: i32, extensions: &str) {
+        std::fs::write(self.path(&format!("{name}.ext")), extensions).unwrap();
         self.openssl(&format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={host}"));
-        let by = format!("-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -extfile {name}.ext");
+        let by = format!("-CA {authority}.pem -CAkey {authority}.key -CAcreateserial");
+        let by = if extensions.is_empty() { by } else { format!("{by} -extfile {name}.ext") };
         self.openssl(&format!("x509 -req -in {name}.csr -out {name}.pem -days {days} {by}"));
+    }
+
+    /// A certificate for `localhost` that signed itself.
+    pub fn sign_itself(&self, name: &str, days: i32) {
+        let made = format!("req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.pem -days {days}");
+        self.openssl(&format!("{made} -subj /CN=localhost -addext subjectAltName=DNS:localhost"));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -44,6 +55,11 @@ impl Certificates {
     /// A server that speaks TLS on a port of its own, beside the plain one, with the certificate
     /// `name`.
     pub async fn server(&self, name: &str, clients: &str) -> (Server, u16) {
+        self.server_with(name, clients, &[]).await
+    }
+
+    /// The same, with more options.
+    pub async fn server_with(&self, name: &str, clients: &str, more: &[&str]) -> (Server, u16) {
         for _ in 0..20 {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
             let (number, cert, key, ca) = (
@@ -54,7 +70,8 @@ impl Certificates {
             );
             let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
             let server =
-                Server::with(&[&["--tls-port", &number, "--tls-auth-clients", clients][..], &files].concat()).await;
+                Server::with(&[&["--tls-port", &number, "--tls-auth-clients", clients][..], &files, more].concat())
+                    .await;
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return (server, port);
             }

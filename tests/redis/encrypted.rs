@@ -77,13 +77,20 @@ async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() 
     votes(&format!("{url}?cert={}&key={}", made.file("client.pem"), made.file("client.key")), trusted()).await;
     unavailable(&url, trusted(), "takes only clients with a certificate").await;
     let stranger = trusted().client_certificate(made.path("stranger.pem"), made.path("stranger.key"));
-    unavailable(&url, stranger, "does not accept this client's certificate").await;
+    unavailable(&url, stranger, "does not know the authority that signed it; name a certificate of the server's").await;
+    made.sign_as("no-client", "ca", "client", 9, "basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n");
+    let pair =
+        |name: &str| trusted().client_certificate(made.path(&format!("{name}.pem")), made.path(&format!("{name}.key")));
+    unavailable(&url, pair("no-client"), "lacks clientAuth; make one with extendedKeyUsage=clientAuth").await;
+    made.sign("late", "ca", "client", -1);
+    unavailable(&url, pair("late"), "it has expired, or is not valid yet; renew it").await;
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
     let made = Certificates::new();
     let url = "rediss://127.0.0.1:1";
+    made.sign_as("version-1", "ca", "client", 9, "");
     let pair = |cert: &str, key: &str| Tls::new().client_certificate(made.path(cert), made.path(key));
     for (url, tls, says) in [
         ("redis://127.0.0.1:1", Tls::new().ca_file(made.path("ca.pem")), "write rediss://"),
@@ -91,6 +98,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
         (url, Tls::new().ca_file(made.path("ca.key")), "ca.key: it has no certificate"),
         (url, pair("client.pem", "stranger.key"), "the private key is not that of the client certificate"),
         (url, pair("client.pem", "client.pem"), "client.pem: it has no private key"),
+        (url, pair("version-1.pem", "version-1.key"), "of an X.509 version below 3; make one of version 3"),
         (url, Tls::new().server_name("not a name"), "no certificate is for a host of such a name"),
         ("rediss://127.0.0.1:1?cert=client.pem", Tls::new(), "without its private key; name both"),
     ] {
@@ -98,4 +106,39 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
         assert!(error.is_config() && error.to_string().contains(says), "{says}: {error}");
         assert!(!error.to_string().contains("BEGIN RSA") && !error.to_string().contains("MII"), "{error}");
     }
+}
+
+/// What openssl makes unless told more.
+#[tokio::test]
+async fn what_is_wrong_with_a_beginners_certificate_is_told_with_what_to_do() {
+    let made = Certificates::new();
+    made.sign_itself("itself", 9);
+    for (name, extensions, authority, says) in [
+        ("version-1", "", "ca", "X.509 version below 3, which names no host; make one of version 3"),
+        ("nameless", "basicConstraints=CA:FALSE\n", "ca", "it has no subjectAltName, and a common name does not count"),
+        ("other", "subjectAltName=DNS:eu,IP:10.0.0.1\n", "ca", "(it is for eu, 10.0.0.1); name one of them"),
+        ("no-server", "subjectAltName=DNS:localhost\nextendedKeyUsage=clientAuth\n", "ca", "lacks serverAuth"),
+        (
+            "itself",
+            "",
+            "itself",
+            "(CA:TRUE), as self-signed ones are by default; make one with basicConstraints=CA:FALSE",
+        ),
+    ] {
+        if name != "itself" {
+            made.sign_as(name, "ca", "localhost", 9, extensions);
+        }
+        let (_server, port) = made.server(name, "no").await;
+        let tls = Tls::new().ca_file(made.path(&format!("{authority}.pem")));
+        unavailable(&format!("rediss://localhost:{port}"), tls, says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_old_versions_alone_is_told_as_such() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", 9);
+    let (_server, port) = made.server_with("server", "no", &["--tls-protocols", "TLSv1.1"]).await;
+    let tls = Tls::new().ca_file(made.path("ca.pem"));
+    unavailable(&format!("rediss://localhost:{port}"), tls, "1.2 or 1.3 is needed; set tls-protocols").await;
 }

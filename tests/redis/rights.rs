@@ -200,4 +200,8 @@ async fn with_the_least_rights_everything_works() {
     second.revoke("held").await.unwrap();
     drop(held);
     assert!(!logs.text().contains("NOPERM") && !logs.text().contains("no wake-ups"), "{}", logs.text());
+    for server in &servers {
+        let refused = server.command(&["ACL", "LOG"]);
+        assert!(!refused.contains("locks"), "{refused}");
+    }
 }

@@ -18,6 +18,7 @@ mod connecting;
 mod counters;
 mod crew;
 mod demo;
+mod direct;
 mod doctor;
 mod duration;
 mod encryption;
@@ -48,6 +49,13 @@ mod times;
 #[path = "../../node/redis/tls.rs"]
 mod tls;
 mod watch;
+// Told in one way by the library and the command.
+#[allow(dead_code, reason = "for the library")]
+#[path = "../../node/redis/trouble.rs"]
+mod trouble;
+#[allow(dead_code, reason = "for the library")]
+#[path = "../../node/redis/wording.rs"]
+mod wording;
 // Shown in one way by the library and the command.
 #[path = "../../words.rs"]
 mod words;

@@ -22,7 +22,8 @@ use super::credentials::Site;
 use super::endpoint::{Address, Endpoint};
 use super::script::refusal;
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
-use super::wording::{PANICKED, STRANGER, handshake, plain, words};
+use super::trouble::handshake;
+use super::wording::{PANICKED, STRANGER, plain, words};
 use crate::node::reply::{Fault, FaultKind};
 use values::{received, sent};
 

@@ -34,6 +34,7 @@ pub mod transport;
 #[cfg(not(feature = "unstable"))]
 #[allow(unreachable_pub, reason = "public for simulations only")]
 pub(crate) mod transport;
+mod trouble;
 mod wire;
 mod wording;
 

@@ -4,6 +4,7 @@ use std::iter::Peekable;
 use std::time::Duration;
 use std::vec;
 
+use super::advice::{advice, code};
 use super::transport::Value;
 use crate::node::inspection::{Description, Inspection};
 use crate::node::operation::{Name, Operation, Seat, Verb};
@@ -276,29 +277,6 @@ pub(super) fn refusal(said: &str) -> FaultKind {
     }
 }
 
-/// The word that an error begins with.
-fn code(said: &str) -> &str {
-    said.split_whitespace().next().unwrap_or_default()
-}
-
-/// What Redis said, and what can be done about it.
-pub(crate) fn advice(said: &str) -> String {
-    let hint = match code(said) {
-        "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete it",
-        "OOM" => "raise maxmemory or free some",
-        "READONLY" => "this is a replica; configure its master",
-        "LOADING" => "it is loading its data; it will answer when that is done",
-        "NOPERM" => "the user needs permission for EVAL, EVALSHA, SCRIPT, INFO and the keys under the prefix",
-        // What else the server says tells how to write the command by hand.
-        "NOAUTH" => return "it needs a password".to_owned(),
-        "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
-        "BUSY" => "another script blocks it; see SCRIPT KILL",
-        "MISCONF" => "it cannot persist and refuses writes; see its log",
-        _ => return said.to_owned(),
-    };
-    format!("{said} ({hint})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,24 +401,6 @@ mod tests {
         for (said, kind) in [("BUSY Redis is busy", FaultKind::Busy), ("NOPERM", FaultKind::Rejected)] {
             assert_eq!(decode(Verb::Release, vec!["error".into(), said.into()]).unwrap_err().kind(), kind);
         }
-    }
-
-    #[test]
-    fn each_refusal_that_is_known_is_told_with_what_can_be_done() {
-        for (said, hint) in [
-            ("WRONGTYPE x", "another type"),
-            ("OOM x", "raise maxmemory"),
-            ("READONLY x", "configure its master"),
-            ("LOADING x", "when that is done"),
-            ("NOPERM x", "permission"),
-            ("WRONGPASS x", "check user and password; in an address they must be percent-encoded"),
-            ("BUSY x", "SCRIPT KILL"),
-            ("MISCONF x", "see its log"),
-        ] {
-            let told = advice(said);
-            assert!(told.starts_with(said) && told.contains(hint), "{told}");
-        }
-        assert_eq!([advice("ERR x"), advice("NOAUTH HELLO must be called")], ["ERR x", "it needs a password"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use tokio::sync::Semaphore;
 /// More than any bundle of certificates has; a file that is longer is another one.
 const LONGEST: u64 = 4 << 20;
 
+const AUTHORITY: &str = "authority (CA)";
+
 /// How nodes are reached over TLS: whom to trust, who this client is, and by which name a server is
 /// known.
 ///
@@ -154,15 +156,22 @@ impl Tls {
     /// Who is trusted.
     pub(crate) fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
-        if let Some(own) = &self.authorities {
-            for certificate in own.certificates("authority (CA)")? {
-                roots.add(certificate).map_err(|error| own.wrong("authority (CA)", &error.to_string()))?;
-            }
+        for certificate in self.authorities()? {
+            roots.add(certificate).map_err(|error| self.unfit_authority(&error))?;
         }
         if self.authorities.is_none() || self.and_system {
             add_system(&mut roots)?;
         }
         Ok(roots)
+    }
+
+    /// The authorities that are named.
+    pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        self.authorities.as_ref().map_or_else(|| Ok(Vec::new()), |own| own.certificates(AUTHORITY))
+    }
+
+    fn unfit_authority(&self, error: &rustls::Error) -> String {
+        self.authorities.as_ref().map_or_else(String::new, |own| own.wrong(AUTHORITY, &error.to_string()))
     }
 
     /// Who this client is, if anybody.
@@ -248,6 +257,13 @@ fn unfit(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InconsistentKeys(_) => {
             "the private key is not that of the client certificate; name the two that belong together".to_owned()
+        }
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(error))
+            if format!("{error:?}").contains("UnsupportedCertVersion") =>
+        {
+            "the client certificate is of an X.509 version below 3; make one of version 3: with any extension (openssl \
+             x509 -req needs -extfile for that)"
+                .to_owned()
         }
         error => format!("the client certificate and its key cannot be used ({error})"),
     }

@@ -1,59 +1,88 @@
-//! Certificates that expire, or are not trusted.
+//! Certificates that expire, or are not trusted, and what to do about each.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::Command;
 
-use super::clinic::{doctor, finding, report};
-use crate::common::server::Server;
+use serde_json::Value;
+
+use super::clinic::{doctor, faults, finding, report};
+use crate::common::certificates::Certificates;
 
 #[tokio::test]
 async fn certificates_that_expire_soon_or_are_not_trusted_are_told() {
-    for (days, id) in [("60", "tls"), ("5", "tls-expiry")] {
-        let folder = tempfile::tempdir().unwrap();
-        certify(folder.path(), days);
-        let (_server, port) = encrypted(folder.path()).await;
-        let mut over_tls = doctor(&[format!("rediss://localhost:{port}")]);
-        let (_, object) =
-            report(over_tls.env("SSL_CERT_FILE", folder.path().join("ca.pem")).env_remove("SSL_CERT_DIR"));
+    let made = Certificates::new();
+    for (days, id) in [(60, "tls"), (5, "tls-expiry")] {
+        made.sign("server", "ca", "localhost", days);
+        let (_server, port) = made.server("server", "no").await;
+        let trusting =
+            |mut command: Command| report(command.env("SSL_CERT_FILE", made.path("ca.pem")).env_remove("SSL_CERT_DIR"));
+        let (_, object) = trusting(doctor(&[format!("rediss://localhost:{port}")]));
         let level = if id == "tls" { "fine" } else { "warning" };
         assert_eq!(finding(&object, id)["level"], level, "{object:#}");
         let left = object["nodes"][0]["certificates_accepted_for_days"].as_u64().unwrap();
-        assert!([days.parse::<u64>().unwrap(), days.parse::<u64>().unwrap() - 1].contains(&left), "{object:#}");
-        let mut stranger = doctor(&[format!("rediss://127.0.0.1:{port}")]);
-        let (code, object) =
-            report(stranger.env("SSL_CERT_FILE", folder.path().join("ca.pem")).env_remove("SSL_CERT_DIR"));
+        let days = u64::try_from(days).unwrap();
+        assert!([days, days - 1].contains(&left), "{object:#}");
+        let (code, object) = trusting(doctor(&[format!("rediss://127.0.0.1:{port}")]));
         assert_eq!((code, &finding(&object, "tls")["level"]), (2, &"warning".into()), "{object:#}");
     }
 }
 
-/// A server that speaks TLS on a port of its own, beside the plain one.
-async fn encrypted(folder: &Path) -> (Server, u16) {
-    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    for _ in 0..20 {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let (number, certificate, key, authority) =
-            (port.to_string(), file("server.pem"), file("server.key"), file("ca.pem"));
-        let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &authority];
-        let server = Server::with(&[&["--tls-port", &number, "--tls-auth-clients", "no"][..], &files].concat()).await;
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return (server, port);
-        }
+/// The doctor over one node, with these options.
+fn examined(url: &str, options: &[String]) -> (i32, Value) {
+    report(doctor(&[url.to_owned()]).args(["--connect-timeout", "1s"]).args(options))
+}
+
+#[tokio::test]
+async fn each_failure_of_tls_has_an_advice_of_its_own() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", 9);
+    made.sign("expired", "ca", "localhost", -1);
+    let ((server, asks), (_other, late)) = (made.server("server", "yes").await, made.server("expired", "no").await);
+    let option = |name: &str, file: &str| [format!("--tls-{name}"), made.file(file)];
+    let pair = |name: &str| [option("cert", &format!("{name}.pem")), option("key", &format!("{name}.key"))].concat();
+    let (ca, other) = (option("ca", "ca.pem"), option("ca", "other.pem"));
+    let (asks, late) = (format!("rediss://localhost:{asks}"), format!("rediss://localhost:{late}"));
+    let (plain, to_tls) = (format!("rediss://localhost:{}", server.port()), asks.replace("rediss", "redis"));
+    for (url, options, id, mend) in [
+        (&asks, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key)."),
+        (&asks, [&ca[..], &pair("stranger")].concat(), "tls", "Name a certificate of the server's authority, or add"),
+        (&late, ca.to_vec(), "tls", "Renew it on the server."),
+        (&asks, other.to_vec(), "tls", "Name its authority (ca_file; --tls-ca)."),
+        (
+            &plain,
+            [&ca[..], &["--node-timeout".to_owned(), "300ms".to_owned()]].concat(),
+            "tls",
+            "If not, write redis://.",
+        ),
+        (&to_tls, Vec::new(), "unreachable", "Write rediss:// if this port expects TLS"),
+    ] {
+        let (code, object) = examined(url, &options);
+        let told = finding(&object, id)["mend"].as_str().unwrap();
+        assert!(code == 2 && told.contains(mend), "{mend}: {object:#}");
     }
-    panic!("redis-server does not listen on its TLS port");
 }
 
-/// An authority, and a certificate of localhost signed by it that lasts for so many days.
-fn certify(folder: &Path, days: &str) {
-    std::fs::write(folder.join("server.ext"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n").unwrap();
-    openssl(folder, "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 365 -subj /CN=quorumlock");
-    openssl(folder, "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost");
-    let sign = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -extfile server.ext";
-    openssl(folder, &format!("{sign} -days {days}"));
-}
-
-fn openssl(folder: &Path, words: &str) {
-    let done = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
-    let done = done.expect("openssl is there; install it (apt-get install openssl)");
-    assert!(done.status.success(), "openssl {words:?}: {}", String::from_utf8_lossy(&done.stderr));
+#[tokio::test]
+async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
+    let made = Certificates::new();
+    made.sign("server", "ca", "localhost", 90);
+    made.sign("late", "ca", "client", -1);
+    made.sign("long", "ca", "client", 90);
+    let ((_asks, asks), (_not, not)) = (made.server("server", "yes").await, made.server("server", "no").await);
+    let (asks, not) = (format!("rediss://localhost:{asks}"), format!("rediss://localhost:{not}"));
+    let options = |client: &str| {
+        let names = [("ca", "ca.pem".to_owned()), ("cert", format!("{client}.pem")), ("key", format!("{client}.key"))];
+        names.iter().flat_map(|(name, file)| [format!("--tls-{name}"), made.file(file)]).collect::<Vec<_>>()
+    };
+    for (url, client, level, what) in [
+        (&asks, "client", "warning", "This client's certificate expires in 8 days."),
+        (&asks, "late", "unsafe", "This client's certificate has expired."),
+        (&not, "late", "warning", "This client's certificate has expired."),
+    ] {
+        let (_, object) = examined(url, &options(client));
+        let found = finding(&object, "client-certificate");
+        assert_eq!((&found["level"], &found["what"]), (&level.into(), &what.into()), "{object:#}");
+    }
+    let (_, object) = examined(&asks, &options("long"));
+    assert_eq!(finding(&object, "authority")["what"], "An authority in tls_ca expires in 8 days.", "{object:#}");
+    assert!(!faults(&object).contains(&"client-certificate"), "{object:#}");
 }

@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
+use crate::direct::wire::request;
+
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -37,15 +39,6 @@ impl Probe {
     }
 }
 
-/// A command as it goes over the wire.
-pub(crate) fn request(command: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
-    for word in command {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
-    bytes
-}
-
 /// The value of a line `name:value` of INFO.
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
@@ -54,11 +47,6 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_tells_how_many_words_it_has_and_how_long_they_are() {
-        assert_eq!(request(&["SET", "key", ""]), b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n");
-    }
 
     #[test]
     fn a_field_is_found_by_its_whole_name() {

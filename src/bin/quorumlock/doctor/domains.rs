@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::exam::resolved;
-use super::target::{Place, Target, is_loopback};
+use crate::direct::login::resolved;
+use crate::direct::target::{Place, Target, is_loopback};
 
 /// What this machine is called, by whatever address.
 const HERE: &str = "this machine";

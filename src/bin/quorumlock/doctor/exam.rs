@@ -2,16 +2,14 @@
 //! reads.
 
 use std::io;
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::clock::Sample;
-use super::rights::{Lacks, Names};
-use super::target::{Place, Target};
-use super::tls::encrypted;
-use super::wire::{Reply, Wire};
+use crate::direct::login::{Failed, Open, said};
+use crate::direct::rights::{Lacks, Names};
+use crate::direct::target::Target;
+use crate::direct::wire::{Reply, Wire};
 
 /// How often the clock is read, and how long after the last time.
 const READINGS: u32 = 5;
@@ -31,17 +29,13 @@ pub(super) struct Exam {
 
 impl Exam {
     /// Asks a server; each answer may take so long. Blocks.
-    pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, String> {
-        let (mut wire, days) = connected(target, step)?;
-        for words in target.greeting() {
-            if let Reply::Refused(why) = wire.ask(&words).map_err(said)? {
-                return Err(why);
-            }
-        }
-        let info = wire.ask(&["INFO"]).map_err(said)?.text();
-        let clock = readings(&mut wire).map_err(said)?;
+    pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, Failed> {
+        let Open { mut wire, days } = Open::to(target, step)?;
+        let failed = |error: io::Error| Failed::asking(target, &error);
+        let info = wire.ask(&["INFO"]).map_err(failed)?.text();
+        let clock = readings(&mut wire).map_err(failed)?;
         // Last: a connection that has subscribed takes few other commands.
-        Ok(Self { info, clock, lacks: Lacks::ask(&mut wire, names).map_err(said), days })
+        Ok(Self { info, clock, lacks: Lacks::ask(&mut wire, names).map_err(|error| said(&error)), days })
     }
 
     /// The value of a field of INFO.
@@ -85,50 +79,6 @@ fn time(reply: &Reply) -> Option<Duration> {
     };
     let [seconds, micros] = parts.as_slice() else { return None };
     Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
-}
-
-fn connected(target: &Target, step: Duration) -> Result<(Wire, Option<u32>), String> {
-    match &target.place {
-        Place::Tcp { host, port, tls: false } => Ok((Wire::new(reached(host, *port, step)?), None)),
-        Place::Tcp { host, port, tls: true } => {
-            let (stream, days) = encrypted(&target.tls, host, reached(host, *port, step)?)?;
-            Ok((Wire::new(stream), Some(days)))
-        }
-        Place::Unix(path) => {
-            let stream = UnixStream::connect(path).map_err(said)?;
-            stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step))).map_err(said)?;
-            Ok((Wire::new(stream), None))
-        }
-    }
-}
-
-/// The first of its addresses that takes a connection.
-fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, String> {
-    let mut met = io::Error::other("its name has no address");
-    for address in (host, port).to_socket_addrs().map_err(said)? {
-        match TcpStream::connect_timeout(&address, step) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step))).map_err(said)?;
-                stream.set_nodelay(true).map_err(said)?;
-                return Ok(stream);
-            }
-            Err(error) => met = error,
-        }
-    }
-    Err(said(met))
-}
-
-/// The addresses of a host. Blocks.
-pub(super) fn resolved(host: &str) -> Vec<IpAddr> {
-    (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
-}
-
-/// A time that is over is told by sockets as what would block.
-fn said(error: io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 #[cfg(test)]

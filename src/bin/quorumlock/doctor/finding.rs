@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// How much a finding matters, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Two clients may hold a lock, or nobody can acquire one.
+    /// Two clients may hold a lock, or nobody can acquire one, and that does not pass by itself.
     Unsafe,
     /// Locks are safe. A fault takes less than it should to stop them.
     Warning,

@@ -10,11 +10,7 @@ mod domains;
 mod exam;
 mod finding;
 mod report;
-mod rights;
 mod seen;
-mod target;
-mod tls;
-mod wire;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,15 +19,17 @@ use futures::future::join_all;
 use quorumlock::Quorum;
 
 use crate::cli::Doctor;
+use crate::direct::login::Failed;
+use crate::direct::rights::Names;
+use crate::direct::target::Target;
+use crate::direct::validity::Papers;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::{self, Settings};
 use crate::status::{MAX_TTL, PROBE, nodes, wait, waits};
 use domains::Domains;
 use exam::Exam;
-use rights::Names;
 use seen::{Seen, Times};
-use target::Target;
 
 /// What the library takes unless told otherwise.
 const TTL: Duration = Duration::from_secs(30);
@@ -67,10 +65,14 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
     let times = times(settings)?;
     let names = Names::of(settings);
     let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
-    let (exams, (), domains) =
-        tokio::join!(exams, wait(quorum, settings.connect_timeout), resolved(domains.to_vec(), targets.clone()));
+    let (exams, (), domains, papers) = tokio::join!(
+        exams,
+        wait(quorum, settings.connect_timeout),
+        resolved(domains.to_vec(), targets.clone()),
+        papers(targets.clone())
+    );
     let inspected = quorum.inspect(PROBE).await?;
-    Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, domains, times })
+    Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, papers, domains, times })
 }
 
 /// Of `run`, with these settings and this environment.
@@ -83,12 +85,12 @@ fn times(settings: &Settings) -> Result<Times, Failure> {
     })
 }
 
-async fn exam(target: Target, names: Names, step: Duration) -> Result<Exam, String> {
+async fn exam(target: Target, names: Names, step: Duration) -> Result<Exam, Failed> {
     let asked = tokio::task::spawn_blocking(move || Exam::of(&target, &names, step));
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(exam)) => exam,
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("no answer in time".to_owned()),
+        Ok(Err(error)) => Err(Failed::new(error.to_string(), "")),
+        Err(_) => Err(Failed::new("no answer in time", "See whether the server hangs.")),
     }
 }
 
@@ -96,4 +98,10 @@ async fn resolved(told: Vec<String>, targets: Vec<Target>) -> Domains {
     let by_name = Domains::by_name(&told, &targets);
     let resolved = tokio::task::spawn_blocking(move || Domains::of(&told, &targets));
     tokio::time::timeout(PATIENCE, resolved).await.ok().and_then(Result::ok).unwrap_or(by_name)
+}
+
+async fn papers(targets: Vec<Target>) -> Vec<Papers> {
+    let nothing = vec![Papers::default(); targets.len()];
+    let read = tokio::task::spawn_blocking(move || targets.iter().map(Papers::of).collect());
+    tokio::time::timeout(PATIENCE, read).await.ok().and_then(Result::ok).unwrap_or(nothing)
 }

@@ -6,8 +6,10 @@ use quorumlock::{Inspected, NodeStatus};
 
 use super::domains::Domains;
 use super::exam::Exam;
-use super::rights::Lacks;
-use super::target::Target;
+use crate::direct::login::Failed;
+use crate::direct::rights::Lacks;
+use crate::direct::target::Target;
+use crate::direct::validity::Papers;
 use crate::status::verdict::Verdict;
 
 /// The settings that findings depend on.
@@ -22,8 +24,9 @@ pub(super) struct Times {
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
-    pub(super) exams: Vec<Result<Exam, String>>,
+    pub(super) exams: Vec<Result<Exam, Failed>>,
     pub(super) targets: Vec<Target>,
+    pub(super) papers: Vec<Papers>,
     pub(super) domains: Domains,
     pub(super) times: Times,
 }
@@ -33,19 +36,32 @@ pub(super) struct Seen {
 pub(super) struct Node<'a> {
     pub(super) index: usize,
     pub(super) status: &'a NodeStatus,
-    pub(super) exam: &'a Result<Exam, String>,
+    pub(super) exam: &'a Result<Exam, Failed>,
     pub(super) target: &'a Target,
+    pub(super) papers: Papers,
     pub(super) times: Times,
 }
 
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict::new(&self.nodes, &self.inspected, self.times.max_ttl)
+        let lacks = |exam: &Result<Exam, Failed>| match exam {
+            Ok(exam) => exam.lacks.as_ref().map(Lacks::to_acquire).map_err(Clone::clone),
+            Err(failed) => Err(failed.why.clone()),
+        };
+        let lacks = self.exams.iter().map(lacks).collect();
+        Verdict::new(&self.nodes, &self.inspected, self.times.max_ttl).with_rights(lacks)
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = Node<'_>> {
-        let all = self.nodes.iter().zip(&self.exams).zip(&self.targets).enumerate();
-        all.map(|(index, ((status, exam), target))| Node { index, status, exam, target, times: self.times })
+        let all = self.nodes.iter().zip(&self.exams).zip(self.targets.iter().zip(&self.papers)).enumerate();
+        all.map(|(index, ((status, exam), (target, papers)))| Node {
+            index,
+            status,
+            exam,
+            target,
+            papers: *papers,
+            times: self.times,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, NodeState, NodeStatus, Quorum};
 
 use crate::cli::Status;
+use crate::direct::rights::{Asked, asked};
 use crate::duration::exact;
 use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output;
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FAR: Duration = Duration::from_secs(10);
 /// The library's default.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
+/// The library's default.
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for rosters to be told by themselves; then they are asked for.
 const ROSTERS: Duration = Duration::from_millis(500);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
@@ -38,10 +41,10 @@ pub(crate) const PROBE: &str = "quorumlock status";
 pub(crate) async fn status(args: Status) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
-    let (asked, max_ttl) = (args.name.as_deref().unwrap_or(PROBE), settings.max_ttl.unwrap_or(MAX_TTL));
+    let name = args.name.as_deref().unwrap_or(PROBE);
     match args.wait {
         Some(time) => {
-            let votes = waiting::until_a_quorum_votes(&quorum, asked, max_ttl, time);
+            let votes = waiting::until_a_quorum_votes(&quorum, &settings, name, time);
             output::telling(votes, async { waiting::waits(&quorum, time) }).await?;
         }
         None => output::telling(wait(&quorum, settings.connect_timeout), async { waits(&quorum) }).await,
@@ -49,7 +52,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
     if args.all {
         return all::all(&quorum, args.limit, args.json).await;
     }
-    let looked = look(&quorum, args.name, max_ttl);
+    let looked = look(&quorum, &settings, args.name);
     let seen = output::telling(looked, async { waits(&quorum) }).await?;
     let code = seen.verdict().code();
     if args.json {
@@ -65,13 +68,22 @@ pub(crate) async fn status(args: Status) -> Outcome {
 }
 
 /// Asks all nodes.
-async fn look(quorum: &Quorum, name: Option<String>, max_ttl: Duration) -> Result<Seen, Error> {
-    let inspected = quorum.inspect(name.as_deref().unwrap_or(PROBE)).await?;
+async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Result<Seen, Error> {
+    let (inspected, rights) = tokio::join!(quorum.inspect(name.as_deref().unwrap_or(PROBE)), rights(quorum, settings));
+    let inspected = inspected?;
     let permits = match &name {
         Some(name) => Permits::look(quorum, name, &inspected).await?,
         None => None,
     };
-    Ok(Seen { nodes: nodes(quorum).await?, inspected, permits, name, max_ttl })
+    let max_ttl = settings.max_ttl.unwrap_or(MAX_TTL);
+    Ok(Seen { nodes: nodes(quorum).await?, inspected, permits, name, max_ttl, rights })
+}
+
+/// What acquiring needs and the users lack. To look at nodes takes fewer rights.
+async fn rights(quorum: &Quorum, settings: &Settings) -> Vec<Asked> {
+    let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
+    let worth: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted()).collect();
+    asked(settings, step, &worth).await
 }
 
 /// The nodes with their rosters. Those that have not told them by themselves are asked.

@@ -10,6 +10,7 @@ use super::holders::{cut, describe, known, left_over, line, said, says, shown, t
 use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
+use crate::direct::rights::Asked;
 use crate::duration::{exact, show};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 
@@ -24,11 +25,12 @@ pub(super) struct Seen {
     pub(super) permits: Option<Permits>,
     pub(super) name: Option<String>,
     pub(super) max_ttl: Duration,
+    pub(super) rights: Vec<Asked>,
 }
 
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict::new(&self.nodes, &self.inspected, self.max_ttl)
+        Verdict::new(&self.nodes, &self.inspected, self.max_ttl).with_rights(self.rights.clone())
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
@@ -199,6 +201,7 @@ impl Seen {
             "evicts": node.evicts,
             "out_of_memory": node.out_of_memory,
             "no_wake_ups": node.no_wake_ups,
+            "lacks": verdict.lacks(index),
             "counts": verdict.counts(index),
             "listed": node.listed,
             "roster": node.roster.as_ref().map(|roster| json!({

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quorumlock::{Counted, Inspected, Inspection, NodeState, NodeStatus};
 
+use crate::direct::rights::Asked;
 use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
 
@@ -13,6 +14,8 @@ pub(crate) struct Verdict<'a> {
     inspected: &'a Inspected,
     counted: Counted,
     max_ttl: Duration,
+    /// Which rights each user lacks that acquiring needs; empty where nobody asked.
+    rights: Vec<Asked>,
 }
 
 impl<'a> Verdict<'a> {
@@ -21,7 +24,17 @@ impl<'a> Verdict<'a> {
         // Of the votes of a server that has not told its roster, nothing is known.
         let told = (0..nodes.len()).filter(|&node| nodes[node].run.is_none() || nodes[node].roster.is_some());
         counted.nodes = counted.nodes.and(told.collect());
-        Self { nodes, inspected, counted, max_ttl }
+        Self { nodes, inspected, counted, max_ttl, rights: Vec::new() }
+    }
+
+    /// With what was found out of the users' rights, node by node.
+    pub(crate) fn with_rights(self, rights: Vec<Asked>) -> Self {
+        Self { rights, ..self }
+    }
+
+    /// The rights that acquiring needs and this node's user lacks, as far as that is known.
+    pub(super) fn lacks(&self, index: usize) -> Option<&str> {
+        self.rights.get(index)?.as_ref().ok()?.as_deref()
     }
 
     pub(crate) const fn quorum(&self) -> usize {
@@ -42,7 +55,7 @@ impl<'a> Verdict<'a> {
     /// Whether so many nodes vote that a name is known to be free if they say so. Those without
     /// memory, which grant nothing, are among them.
     pub(super) fn quorum_knows(&self) -> bool {
-        self.knowing().filter(|(node, _)| node.state == NodeState::Up).count() >= self.quorum()
+        self.knowing().filter(|(_, node)| node.state == NodeState::Up).count() >= self.quorum()
     }
 
     fn quorum_votes(&self) -> bool {
@@ -88,10 +101,11 @@ impl<'a> Verdict<'a> {
 
     /// Whether a quorum would vote, were it not for what is stored under this name.
     fn only_this_name(&self) -> bool {
-        let others = self.counting().filter(|(node, said)| {
+        let others = self.counting().filter(|(_, node, said)| {
             let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
             fine && node.state == NodeState::Up && node.unreadable.is_none() && node.out_of_memory.is_none()
         });
+        let others = others.filter(|(index, ..)| self.lacks(*index).is_none());
         others.count() >= self.quorum()
     }
 
@@ -104,8 +118,8 @@ impl<'a> Verdict<'a> {
 
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
-        let can = self.knowing().filter(|(node, _)| node.out_of_memory.is_none());
-        can.filter_map(|(node, _)| match node.state {
+        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.lacks(*index).is_none());
+        can.filter_map(|(_, node)| match node.state {
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
             _ => None,
@@ -113,14 +127,15 @@ impl<'a> Verdict<'a> {
     }
 
     /// Those of them that answer, and can read their record.
-    fn knowing(&self) -> impl Iterator<Item = (&NodeStatus, &Result<Inspection, String>)> {
-        self.counting().filter(|(node, said)| said.is_ok() && node.unreadable.is_none())
+    fn knowing(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
+        let knows = self.counting().filter(|(_, node, said)| said.is_ok() && node.unreadable.is_none());
+        knows.map(|(index, node, _)| (index, node))
     }
 
     /// The nodes whose votes count, as far as rosters go, and what they answered.
-    fn counting(&self) -> impl Iterator<Item = (&NodeStatus, &Result<Inspection, String>)> {
+    fn counting(&self) -> impl Iterator<Item = (usize, &NodeStatus, &Result<Inspection, String>)> {
         let all = self.nodes.iter().zip(&self.inspected.nodes).enumerate();
-        all.filter(|(index, _)| self.counts(*index)).map(|(_, (node, (_, said)))| (node, said))
+        all.filter(|(index, _)| self.counts(*index)).map(|(index, (node, (_, said)))| (index, node, said))
     }
 
     /// Whether a node's vote counts, as far as rosters go.
@@ -136,9 +151,15 @@ impl<'a> Verdict<'a> {
             (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
             (Err(why), _) => format!("does not answer: {why}"),
             (Ok(_), Some(why)) => format!("grants no lock: {why}"),
-            (Ok(_), None) => self.uncounted(index).or_else(|| without_memory(node))?,
+            (Ok(_), None) => {
+                self.uncounted(index).or_else(|| without_memory(node)).or_else(|| self.without_rights(index))?
+            }
         };
         Some(refused).filter(|_| node.state.is_admitted())
+    }
+
+    fn without_rights(&self, index: usize) -> Option<String> {
+        self.lacks(index).map(|rights| format!("grants this user no lock: the user lacks {rights}"))
     }
 
     /// Why its vote does not count.
@@ -176,7 +197,17 @@ impl<'a> Verdict<'a> {
             "max_ttl is 0 here: a client like that counts votes of nodes that may have forgotten who holds a lock"
                 .to_owned()
         });
-        even.into_iter().chain(unguarded).chain(self.longer()).chain(self.nodes.iter().flat_map(of_node)).collect()
+        let all = even.into_iter().chain(unguarded).chain(self.longer()).chain(self.nodes.iter().flat_map(of_node));
+        all.chain(self.untold()).collect()
+    }
+
+    /// Nodes that answer, and of whose user's rights nothing is known.
+    fn untold(&self) -> impl Iterator<Item = String> {
+        let asked = self.nodes.iter().zip(&self.rights).filter(|(node, _)| node.state.is_admitted());
+        asked.filter_map(|(node, rights)| {
+            let why = rights.as_ref().err()?;
+            Some(format!("nobody could ask {} whether its user may acquire locks: {why}", node.node))
+        })
     }
 }
 

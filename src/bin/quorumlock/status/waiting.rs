@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, NodeState, Quorum};
 use tokio::time::sleep;
 
-use super::connecting;
 use super::states::told;
 use super::verdict::Verdict;
+use super::{MAX_TTL, connecting, rights};
 use crate::duration::exact;
 use crate::output;
+use crate::settings::Settings;
 
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often to ask for rights.
+const RIGHTS: Duration = Duration::from_secs(1);
 /// How long the other nodes get once a quorum votes, so that they are shown as they are.
 const OTHERS: Duration = Duration::from_millis(500);
 
@@ -20,23 +23,25 @@ const OTHERS: Duration = Duration::from_millis(500);
 /// behind two addresses.
 pub(super) async fn until_a_quorum_votes(
     quorum: &Quorum,
+    settings: &Settings,
     name: &str,
-    max_ttl: Duration,
     time: Duration,
 ) -> Result<(), Error> {
-    let began = Instant::now();
+    let (began, max_ttl) = (Instant::now(), settings.max_ttl.unwrap_or(MAX_TTL));
     loop {
         let inspected = quorum.inspect(name).await?;
         let nodes = quorum.nodes();
         let verdict = Verdict::new(&nodes, &inspected, max_ttl);
-        if verdict.can_acquire() || verdict.duplicate() {
+        let votes = verdict.can_acquire();
+        if verdict.duplicate() || (votes && verdict.with_rights(rights(quorum, settings).await).can_acquire()) {
             break;
         }
         let left = time.saturating_sub(began.elapsed());
         if left.is_zero() {
             return Ok(());
         }
-        sleep(LOOK.min(left)).await;
+        // Servers log whom they refuse.
+        sleep(if votes { RIGHTS } else { LOOK }.min(left)).await;
     }
     let voted = Instant::now();
     while connecting(quorum) && voted.elapsed() < OTHERS {

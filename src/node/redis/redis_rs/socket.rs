@@ -17,7 +17,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::node::redis::endpoint::{Address, Endpoint};
 use crate::node::redis::tls::Tls;
-use crate::node::redis::wording::{STRANGER, handshake, plain};
+use crate::node::redis::trouble::handshake;
+use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
 /// How often a connection reads in a row. Then others in its task have their turn, also where a

@@ -25,7 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::super::probe::{Probe, request};
+use super::super::probe::Probe;
+use crate::direct::wire::request;
 
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
 const COMPARE_AND_DELETE: &str =

@@ -24,7 +24,7 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
     findings.extend(encryption::findings(node));
     let exam = match node.exam {
         Ok(exam) => exam,
-        Err(why) if node.status.state.is_admitted() => return [findings, vec![unasked(why)]].concat(),
+        Err(failed) if node.status.state.is_admitted() => return [findings, vec![unasked(&failed.why)]].concat(),
         Err(_) => return findings,
     };
     findings.extend(rights::findings(node, exam));

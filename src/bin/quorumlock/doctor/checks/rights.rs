@@ -2,12 +2,9 @@
 
 use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
-use super::super::rights::Lacks;
 use super::super::seen::Node;
 use super::unknown;
-
-/// All that SCAN is for.
-const LISTING: &str = "+scan";
+use crate::direct::rights::{Effect, Lacks};
 
 pub(super) fn findings(_: Node<'_>, exam: &Exam) -> Vec<Finding> {
     match &exam.lacks {
@@ -20,24 +17,32 @@ pub(super) fn findings(_: Node<'_>, exam: &Exam) -> Vec<Finding> {
 }
 
 fn lacking(lacks: &Lacks) -> Vec<Finding> {
-    let (listing, needed): (Vec<_>, Vec<_>) = lacks.commands.iter().cloned().partition(|right| right == LISTING);
-    let commands = (!needed.is_empty()).then(|| commands(&needed.join(" ")));
-    let listing = (!listing.is_empty()).then(scan);
+    let commands = Effect::ALL.into_iter().filter_map(|effect| Some(commands(effect, &lacks.of(effect)?)));
     let keys = lacks.keys.as_deref().map(keys);
     let channels = lacks.channels.as_deref().map(channels);
-    commands.into_iter().chain(listing).chain(keys).chain(channels).collect()
+    commands.chain(keys).chain(channels).collect()
 }
 
-fn commands(missing: &str) -> Finding {
-    Finding::new(Level::Warning, "right-command", format!("The user lacks {missing}."))
-        .why("What needs these commands fails on this node.")
+fn commands(effect: Effect, missing: &str) -> Finding {
+    let (level, id, why) = match effect {
+        Effect::Acquire => (Level::Warning, "right-command", "The node grants this user no lock."),
+        Effect::Some => (
+            Level::Warning,
+            "right-command",
+            "Some operations fail on this node, of waiting, readers, permits, queues, elections or rosters. Locks that \
+             nobody waits for work.",
+        ),
+        Effect::WakeUps => {
+            (Level::Warning, "right-command", "The node cannot notify waiters, so waiting takes longer. Locks work.")
+        }
+        Effect::Listing => (Level::Hint, "right-scan", "Only `quorumlock status --all` needs it."),
+        Effect::Nothing => {
+            (Level::Hint, "right-client-id", "Nothing fails; the server notes each refusal in its ACL LOG.")
+        }
+    };
+    Finding::new(level, id, format!("The user lacks {missing}."))
+        .why(why)
         .mend(format!("ACL SETUSER the user with {missing}, or as README, \"Access rights\", says."))
-}
-
-fn scan() -> Finding {
-    Finding::new(Level::Hint, "right-scan", format!("The user lacks {LISTING}."))
-        .why("Only `quorumlock status --all` needs it.")
-        .mend(format!("ACL SETUSER the user with {LISTING} to list the names that are held."))
 }
 
 fn keys(missing: &str) -> Finding {

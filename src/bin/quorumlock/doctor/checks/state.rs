@@ -4,8 +4,12 @@ use quorumlock::{Doubt, NodeState};
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
+use crate::direct::login::Kind;
 use crate::duration::left;
 use crate::failure::refuses_login;
+
+/// Where nothing else is known.
+const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
     let record = node.status.unreadable.as_ref().map(|why| unreadable(why));
@@ -31,33 +35,51 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Waiting { .. } => waiting(state),
         // Rosters tell why.
         NodeState::Unlisted { .. } => return None,
-        _ => unreachable(&format!("It is {state}.")),
+        _ => unreachable(&format!("It is {state}."), node.exam.as_ref().map_or_else(|failed| &*failed.mend, |_| "")),
     })
 }
 
+/// What to do is told by the doctor's own attempt to log in, where that failed too.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
-    if node.exam.as_ref().is_err_and(|why| refuses_login(why)) || refuses_login(why) {
-        return Some(
-            Finding::new(Level::Warning, "password", format!("It refuses the login: {why}."))
+    let failed = node.exam.as_ref().err();
+    let (own, mend) = failed.map_or((why, mend(node)), |failed| (&*failed.why, &*failed.mend));
+    let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
+    match if refuses_login(why) { Kind::Login } else { kind } {
+        Kind::Login => Some(password(why)),
+        Kind::Select => Some(
+            Finding::new(Level::Warning, "right-command", "The user lacks +select.")
+                .why("Its address names a database, so the node is down.")
+                .mend(mend),
+        ),
+        Kind::Tls | Kind::Client => Some(
+            Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {own}."))
                 .why("It has no vote.")
-                .mend("Correct user and password in its address, in the password file, or on the server."),
-        );
+                .mend(mend),
+        ),
+        // The missing right is a finding of its own.
+        Kind::Reaching if why.starts_with("NOPERM") && node.is_limited() => None,
+        Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), mend)),
     }
-    if why.contains("TLS failed") {
-        return Some(
-            Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {why}."))
-                .why("It has no vote.")
-                .mend("Install a certificate for this host name, or name its authority in SSL_CERT_FILE."),
-        );
-    }
-    // The missing right is a finding of its own.
-    (!why.starts_with("NOPERM") || !node.is_limited()).then(|| unreachable(&format!("It is down: {why}.")))
 }
 
-fn unreachable(what: &str) -> Finding {
+fn password(why: &str) -> Finding {
+    Finding::new(Level::Warning, "password", format!("It refuses the login: {why}."))
+        .why("It has no vote.")
+        .mend("Correct user and password in its address, in the password file, or on the server.")
+}
+
+/// What to do where the doctor reached the node and the library does not.
+fn mend(node: Node<'_>) -> &'static str {
+    match node.target.is_odd() {
+        true => "Use a user and a password without spaces and quotes, or --transport redis-rs.",
+        false => "Run the doctor again: it reached the node over a connection of its own.",
+    }
+}
+
+fn unreachable(what: &str, mend: &str) -> Finding {
     Finding::new(Level::Warning, "unreachable", what)
         .why("It has no vote, so fewer of the other nodes may fail.")
-        .mend("Start the server, and check its address, the network and firewalls.")
+        .mend(if mend.is_empty() { CHECK } else { mend })
 }
 
 fn waiting(state: &NodeState) -> Finding {

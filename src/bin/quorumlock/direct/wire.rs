@@ -2,19 +2,17 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use crate::bench::probe::request;
-
 /// More than INFO, the longest answer, ever is.
 const LONGEST: usize = 1 << 20;
 /// More than any answer that is asked for here.
 const MOST: usize = 64;
 
-pub(super) trait Stream: Read + Write {}
+pub(crate) trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Text(String),
     Integer(i64),
     Refused(String),
@@ -24,7 +22,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// Its text; or why there is none.
-    pub(super) fn text(self) -> Result<String, String> {
+    pub(crate) fn text(self) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text),
             Self::Refused(why) => Err(why),
@@ -34,22 +32,22 @@ impl Reply {
 }
 
 /// One connection.
-pub(super) struct Wire(BufReader<Box<dyn Stream>>);
+pub(crate) struct Wire(BufReader<Box<dyn Stream>>);
 
 impl Wire {
-    pub(super) fn new(stream: impl Stream + 'static) -> Self {
+    pub(crate) fn new(stream: impl Stream + 'static) -> Self {
         Self(BufReader::new(Box::new(stream)))
     }
 
     /// Sends a command, and reads its reply.
-    pub(super) fn ask(&mut self, command: &[&str]) -> io::Result<Reply> {
+    pub(crate) fn ask(&mut self, command: &[&str]) -> io::Result<Reply> {
         self.send(request(command))?;
         self.reply(0)
     }
 
     /// Sends some short commands at once, and reads their replies: to a far node each round trip
     /// takes long.
-    pub(super) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
+    pub(crate) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
         self.send(commands.iter().flat_map(|command| request(command)).collect())?;
         commands.iter().map(|_| self.reply(0)).collect()
     }
@@ -92,6 +90,15 @@ impl Wire {
     }
 }
 
+/// A command as it goes over the wire.
+pub(crate) fn request(command: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+    for word in command {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
 fn bounded(text: &str, most: usize) -> io::Result<usize> {
     text.parse().ok().filter(|count| *count <= most).ok_or_else(stranger)
 }
@@ -125,6 +132,11 @@ mod tests {
 
     fn read(said: &str) -> Option<Reply> {
         Wire::new(Says(io::Cursor::new(said.into()))).ask(&["PING"]).ok()
+    }
+
+    #[test]
+    fn a_command_tells_how_many_words_it_has_and_how_long_they_are() {
+        assert_eq!(request(&["SET", "key", ""]), b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n");
     }
 
     #[test]

@@ -11,24 +11,24 @@ use crate::tls::Tls;
 
 /// How a node is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Tcp { host: String, port: u16, tls: bool },
     Unix(PathBuf),
 }
 
 /// A node's address. No Debug: it may hold a password.
 #[derive(Clone)]
-pub(super) struct Target {
-    pub(super) place: Place,
+pub(crate) struct Target {
+    pub(crate) place: Place,
     user: Option<String>,
     password: Option<String>,
     database: String,
-    pub(super) tls: Tls,
+    pub(crate) tls: Tls,
 }
 
 impl Target {
     /// `tls`: the options of all nodes.
-    pub(super) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
+    pub(crate) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
         // The password of an address that is wrong is not repeated.
         let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;
         let given = |text: &str| (!text.is_empty()).then(|| decoded(text));
@@ -44,7 +44,7 @@ impl Target {
     }
 
     /// What a new connection is told first.
-    pub(super) fn greeting(&self) -> Vec<Vec<&str>> {
+    pub(crate) fn greeting(&self) -> Vec<Vec<&str>> {
         let user = self.user.as_deref();
         let login =
             self.password.as_deref().map(|password| ["AUTH"].into_iter().chain(user).chain([password]).collect());
@@ -52,8 +52,18 @@ impl Target {
         login.into_iter().chain(database).collect()
     }
 
+    pub(crate) const fn speaks_tls(&self) -> bool {
+        matches!(self.place, Place::Tcp { tls: true, .. })
+    }
+
+    /// Whether its login is one that the transport fred cannot send.
+    pub(crate) fn is_odd(&self) -> bool {
+        let odd = |letter: char| letter.is_whitespace() || letter.is_control() || ['"', '\''].contains(&letter);
+        [&self.user, &self.password].into_iter().flatten().any(|text| text.contains(odd))
+    }
+
     /// Whether a password crosses a network that others may read.
-    pub(super) fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         match &self.place {
             Place::Tcp { host, tls: false, .. } => !is_loopback(host),
             _ => false,
@@ -77,7 +87,7 @@ fn tcp(url: &Url) -> Place {
     Place::Tcp { host, port: url.port().unwrap_or(6379), tls: url.scheme() == "rediss" }
 }
 
-pub(super) fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

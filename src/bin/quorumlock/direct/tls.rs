@@ -1,5 +1,6 @@
 //! The certificates of a server, and for how long they will be accepted.
 
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +20,15 @@ pub(super) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
 /// Agrees on TLS as the library does, with the same options. Also for how many days the
 /// server's chain will be accepted.
-pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> Result<(Encrypted, u32), String> {
-    let told = |error: rustls::Error| error.to_string();
-    let name = tls.name(host)?;
+pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Result<(Encrypted, u32)> {
+    let name = tls.name(host).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(tls.roots()?), provider).build();
-    let verifier = verifier.map_err(|error| error.to_string())?;
-    let mut connection = ClientConnection::new(Arc::new(tls.client_config()?), name.clone()).map_err(told)?;
+    let roots = Arc::new(tls.roots().map_err(io::Error::other)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(io::Error::other)?;
+    let config = Arc::new(tls.client_config().map_err(io::Error::other)?);
+    let mut connection = ClientConnection::new(config, name.clone()).map_err(io::Error::other)?;
     while connection.is_handshaking() {
-        connection.complete_io(&mut stream).map_err(|error| error.to_string())?;
+        connection.complete_io(&mut stream)?;
     }
     let days = days(&*verifier, connection.peer_certificates().unwrap_or_default(), &name);
     Ok((StreamOwned::new(connection, stream), days))

@@ -1,0 +1,172 @@
+//! To connect and log in; and what to do where that fails.
+
+use std::io;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::target::{Place, Target};
+use super::tls::encrypted;
+use super::wire::{Reply, Wire};
+use crate::trouble::Trouble;
+
+/// Who speaks TLS answers a plain command with an alert, or ends the connection.
+const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
+
+const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://.";
+
+/// Why a server told nothing, and what to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) why: String,
+    /// Empty where that is not known.
+    pub(crate) mend: String,
+    pub(crate) kind: Kind,
+}
+
+/// At what it failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Reaching,
+    Tls,
+    /// The server refused the client's certificate, or its lack of one.
+    Client,
+    Login,
+    /// The user may not choose the database.
+    Select,
+}
+
+/// A connection that is logged in.
+pub(crate) struct Open {
+    pub(crate) wire: Wire,
+    /// For how many days its certificates will be accepted, over TLS.
+    pub(crate) days: Option<u32>,
+}
+
+impl Open {
+    /// Connects and logs in; each step may take so long. Blocks.
+    pub(crate) fn to(target: &Target, step: Duration) -> Result<Self, Failed> {
+        let mut open = Self::connect(target, step)?;
+        for words in target.greeting() {
+            let reply = open.wire.ask(&words).map_err(|error| Failed::asking(target, &error))?;
+            if let Reply::Refused(why) = reply {
+                return Err(Failed::refused(words[0], why));
+            }
+        }
+        Ok(open)
+    }
+
+    fn connect(target: &Target, step: Duration) -> Result<Self, Failed> {
+        match &target.place {
+            Place::Tcp { host, port, tls: false } => {
+                Ok(Self { wire: Wire::new(reached(host, *port, step)?), days: None })
+            }
+            Place::Tcp { host, port, tls: true } => {
+                let agreed = encrypted(&target.tls, host, reached(host, *port, step)?);
+                let (stream, days) = agreed.map_err(|error| Failed::agreeing(target, &error))?;
+                Ok(Self { wire: Wire::new(stream), days: Some(days) })
+            }
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path).map_err(|error| Failed::reaching(&error))?;
+                let limited = stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step)));
+                limited.map_err(|error| Failed::reaching(&error))?;
+                Ok(Self { wire: Wire::new(stream), days: None })
+            }
+        }
+    }
+}
+
+impl Failed {
+    pub(crate) fn new(why: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { why: why.into(), mend: mend.into(), kind: Kind::Reaching }
+    }
+
+    /// Before anything was sent.
+    fn reaching(error: &io::Error) -> Self {
+        let mend = match error.kind() {
+            io::ErrorKind::ConnectionRefused => "Start the server there, or correct the port in its address.",
+            io::ErrorKind::NotFound => "Start the server, or correct the path of its socket.",
+            io::ErrorKind::PermissionDenied => "Let this user use the server's socket (unixsocketperm).",
+            _ if is_late(error) => "See whether the machine is up, and let firewalls pass this port.",
+            _ => "Check its address, the network and firewalls.",
+        };
+        Self::new(said(error), mend)
+    }
+
+    /// While TLS was agreed on.
+    fn agreeing(target: &Target, error: &io::Error) -> Self {
+        match is_late(error) {
+            true => Self { kind: Kind::Tls, ..Self::new("no TLS connection in time", NOT_TLS) },
+            false => Self::asking(target, error),
+        }
+    }
+
+    /// Where a connection was there.
+    pub(crate) fn asking(target: &Target, error: &io::Error) -> Self {
+        let ended = !is_late(error);
+        match &target.place {
+            Place::Tcp { tls: true, .. } => match Trouble::of(&format!("{error:?}")) {
+                Some(Trouble { what, mend, refuses_client }) => {
+                    let kind = if refuses_client { Kind::Client } else { Kind::Tls };
+                    Self { why: what, mend: sentence(&mend), kind }
+                }
+                None => Self::new(said(error), "See the server's log."),
+            },
+            Place::Tcp { tls: false, .. } if ended => Self::new(said(error), TO_TLS),
+            _ if ended => Self::new(said(error), "See the server's log."),
+            _ => Self::new(said(error), "See whether the server hangs; --node-timeout waits longer for it."),
+        }
+    }
+
+    fn refused(command: &str, why: String) -> Self {
+        let (kind, mend) = match command {
+            "SELECT" if why.contains("permission") => {
+                (Kind::Select, "ACL SETUSER the user with +select, or name no database in its address.")
+            }
+            "SELECT" => (Kind::Reaching, "Name a database that the server has (its option databases), or none."),
+            _ => (Kind::Login, "Correct user and password in its address, in the password file, or on the server."),
+        };
+        Self { kind, ..Self::new(why, mend) }
+    }
+}
+
+/// The first of its addresses that takes a connection.
+fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, Failed> {
+    let unknown =
+        |error: io::Error| Failed::new(said(&error), "Correct the host in its address, or mend name resolution (DNS).");
+    let mut met = unknown(io::Error::other("its name has no address"));
+    for address in (host, port).to_socket_addrs().map_err(unknown)? {
+        match TcpStream::connect_timeout(&address, step) {
+            Ok(stream) => {
+                let limited = stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step)));
+                limited.and(stream.set_nodelay(true)).map_err(|error| Failed::reaching(&error))?;
+                return Ok(stream);
+            }
+            Err(error) => met = Failed::reaching(&error),
+        }
+    }
+    Err(met)
+}
+
+/// The addresses of a host. Blocks.
+pub(crate) fn resolved(host: &str) -> Vec<IpAddr> {
+    (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
+}
+
+/// What is told of an error.
+pub(crate) fn said(error: &io::Error) -> String {
+    if is_late(error) { "no answer in time".to_owned() } else { error.to_string() }
+}
+
+/// A time that is over is told by sockets as what would block.
+fn is_late(error: &io::Error) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", letters.as_str())
+}

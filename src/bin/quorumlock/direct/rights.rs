@@ -1,0 +1,258 @@
+//! Which rights a user lacks, command by command, without changing anything.
+//!
+//! A server checks rights before it looks at arguments. So each command is sent as what changes
+//! nothing if it is carried out: a read, the deletion of a key that is not there, or with arguments
+//! that the command itself refuses. Only `NOPERM` tells of a right that is missing; servers note it
+//! in their ACL LOG, as they do for any client.
+
+use std::io;
+use std::time::Duration;
+
+use futures::future::join_all;
+use rand::random;
+
+use super::login::{Open, said};
+use super::target::Target;
+use super::wire::{Reply, Wire};
+use crate::settings::Settings;
+
+const PREFIX: &str = "quorumlock:";
+/// How long all that is asked of one node may take, the resolution of its name included.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
+
+/// What fails without a right, as docs/rights.md has it. A test holds both to what `run` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// The node is not admitted, or nobody can be enrolled there, or claims, renewals or releases
+    /// fail: it grants no lock.
+    Acquire,
+    /// Locks that nobody waits for work.
+    Some,
+    /// Nobody is woken.
+    WakeUps,
+    /// Only names cannot be listed.
+    Listing,
+    Nothing,
+}
+
+impl Effect {
+    pub(crate) const ALL: [Self; 5] = [Self::Acquire, Self::Some, Self::WakeUps, Self::Listing, Self::Nothing];
+}
+
+/// What the library and its script send. `K` is a key that nobody has, `C` a channel that nobody
+/// listens to. SUBSCRIBE comes last: afterwards a connection takes few other commands.
+const COMMANDS: &[(Effect, &str)] = &[
+    (Effect::WakeUps, "PING"),
+    (Effect::Acquire, "TIME"),
+    (Effect::Acquire, "INFO server"),
+    (Effect::Nothing, "CLIENT ID"),
+    (Effect::Acquire, "SCRIPT LOAD )"),
+    (Effect::Some, "EVAL 0 x"),
+    (Effect::Acquire, "EVALSHA S 0"),
+    (Effect::Listing, "SCAN x"),
+    (Effect::Acquire, "GET K"),
+    (Effect::Some, "MGET K"),
+    (Effect::Some, "EXISTS K"),
+    (Effect::Some, "TYPE K"),
+    (Effect::Some, "PTTL K"),
+    (Effect::Some, "HGET K f"),
+    (Effect::Acquire, "HGETALL K"),
+    (Effect::Some, "HKEYS K"),
+    (Effect::Some, "HLEN K"),
+    (Effect::Some, "HMGET K f"),
+    (Effect::Acquire, "ZCARD K"),
+    (Effect::Some, "ZCOUNT K 0 0"),
+    (Effect::Some, "ZRANGE K 0 0"),
+    (Effect::Some, "ZRANGEBYSCORE K 0 0"),
+    (Effect::Some, "ZRANK K m"),
+    (Effect::Some, "ZREVRANGE K 0 0"),
+    (Effect::Some, "ZREVRANGEBYSCORE K 0 0"),
+    (Effect::Some, "ZSCORE K m"),
+    (Effect::Some, "DEL K"),
+    (Effect::Some, "HDEL K f"),
+    (Effect::Some, "ZREM K m"),
+    (Effect::Acquire, "SET K v NX XX"),
+    (Effect::Acquire, "SETRANGE K x v"),
+    (Effect::Acquire, "PEXPIRE K x"),
+    (Effect::Acquire, "HSET K f v g"),
+    (Effect::Some, "ZADD K x m"),
+    (Effect::Some, "ZREMRANGEBYRANK K x x"),
+    (Effect::Some, "ZREMRANGEBYSCORE K x x"),
+    (Effect::WakeUps, "PUBLISH C m"),
+    (Effect::WakeUps, "SUBSCRIBE C"),
+];
+
+/// A key and a channel of this client's locks.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    prefix: String,
+    key: String,
+    channel: String,
+}
+
+impl Names {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let prefix = settings.key_prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
+        let name = format!("quorumlock doctor {:032x}", random::<u128>());
+        let name =
+            settings.key_format.as_deref().map_or_else(|| name.clone(), |format| format.replacen("{name}", &name, 1));
+        Self {
+            key: format!("{prefix}{{{name}}}"),
+            channel: format!("{prefix}wake:doctor/{:032x}", random::<u128>()),
+            prefix,
+        }
+    }
+
+    fn words<'a>(&'a self, command: &'a str) -> Vec<&'a str> {
+        let word = |word| match word {
+            "K" => &*self.key,
+            "C" => &*self.channel,
+            "S" => NO_SCRIPT,
+            word => word,
+        };
+        command.split(' ').map(word).collect()
+    }
+}
+
+/// What a user may not do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacks {
+    /// As they are given: `+zadd`.
+    pub(crate) commands: Vec<(Effect, String)>,
+    pub(crate) keys: Option<String>,
+    pub(crate) channels: Option<String>,
+}
+
+impl Lacks {
+    /// Asks a server.
+    pub(crate) fn ask(wire: &mut Wire, names: &Names) -> io::Result<Self> {
+        Self::ask_for(COMMANDS.iter().copied(), wire, names)
+    }
+
+    /// The same, of what acquiring needs and no more.
+    pub(crate) fn ask_to_acquire(wire: &mut Wire, names: &Names) -> io::Result<Self> {
+        Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), wire, names)
+    }
+
+    fn ask_for(
+        commands: impl Iterator<Item = (Effect, &'static str)> + Clone,
+        wire: &mut Wire,
+        names: &Names,
+    ) -> io::Result<Self> {
+        let mut lacks = Self::default();
+        let words: Vec<_> = commands.clone().map(|(_, command)| names.words(command)).collect();
+        for ((effect, command), reply) in commands.zip(wire.ask_all(&words)?) {
+            if let Reply::Refused(why) = reply {
+                lacks.note(effect, command, &why, names);
+            }
+        }
+        Ok(lacks)
+    }
+
+    /// The rights without which something fails in that way.
+    pub(crate) fn of(&self, effect: Effect) -> Option<String> {
+        let rights: Vec<_> = self.commands.iter().filter(|(of, _)| *of == effect).map(|(_, right)| &**right).collect();
+        (!rights.is_empty()).then(|| rights.join(" "))
+    }
+
+    /// The rights without which the node grants this user no lock.
+    pub(crate) fn to_acquire(&self) -> Option<String> {
+        let rights: Vec<_> = self.keys.iter().cloned().chain(self.of(Effect::Acquire)).collect();
+        (!rights.is_empty()).then(|| rights.join(" "))
+    }
+
+    fn note(&mut self, effect: Effect, command: &str, why: &str, names: &Names) {
+        if !why.starts_with("NOPERM") {
+            return;
+        }
+        if why.contains("channel") {
+            self.channels = Some(format!("&{}wake:*", names.prefix));
+        } else if why.contains("access") && why.contains("key") {
+            self.keys = Some(format!("~{}*", names.prefix));
+        } else {
+            self.commands.push((effect, right(command)));
+        }
+    }
+}
+
+/// The rights that acquiring needs and a user lacks, if any; or why they could not be asked for.
+pub(crate) type Asked = Result<Option<String>, String>;
+
+/// Asks all nodes of which it is worth it; of the others nothing is known.
+pub(crate) async fn asked(settings: &Settings, step: Duration, worth: &[bool]) -> Vec<Asked> {
+    let (tls, names) = (settings.encryption.own(), Names::of(settings));
+    let nodes = settings.logged_in();
+    let each = nodes.iter().zip(worth).map(|(node, worth)| {
+        let target = Target::parse(node, &tls).ok().filter(|_| *worth);
+        ask(target, names.clone(), step)
+    });
+    join_all(each).await
+}
+
+async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
+    let Some(target) = target else { return Err("it was not asked".to_owned()) };
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut open = Open::to(&target, step).map_err(|failed| failed.why)?;
+        Lacks::ask_to_acquire(&mut open.wire, &names).map_err(|error| said(&error))
+    });
+    let lacks = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| "no answer in time".to_owned())?;
+    lacks.map_err(|error| error.to_string())?.map(|lacks| lacks.to_acquire())
+}
+
+/// `SCRIPT LOAD )` as `+script|load`.
+fn right(command: &str) -> String {
+    let words: Vec<_> = command.split(' ').collect();
+    let parts = if ["SCRIPT", "CLIENT"].contains(&words[0]) { 2 } else { 1 };
+    format!("+{}", words[..parts].join("|").to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const SCRIPT: &str = include_str!("../../../../scripts/lua/hashlock.lua");
+    /// Words in capitals that are no commands.
+    const OTHERS: [&str; 6] = ["COUNT", "LIMIT", "MATCH", "QLK", "WITHSCORES", "WRONGTYPE"];
+
+    #[test]
+    fn every_command_of_the_script_is_asked_for() {
+        let quoted = SCRIPT.split('\'').skip(1).step_by(2);
+        let capitals = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+        let called: BTreeSet<_> = SCRIPT
+            .lines()
+            .flat_map(|line| line.split('\'').filter(capitals))
+            .chain(quoted.filter(capitals))
+            .filter(|word| !OTHERS.contains(word))
+            .collect();
+        let asked: BTreeSet<_> = COMMANDS.iter().filter_map(|(_, command)| command.split(' ').next()).collect();
+        assert!(called.len() > 20, "{called:?}");
+        assert_eq!(called.difference(&asked).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
+
+    #[test]
+    fn refusals_are_told_as_the_rights_to_give() {
+        let names = Names::of(&Settings { key_prefix: Some("app:".to_owned()), ..Settings::default() });
+        let mut lacks = Lacks::default();
+        for (command, why) in [
+            ("ZADD K x m", "NOPERM this user has no permissions to run the 'zadd' command"),
+            ("SCRIPT LOAD )", "NOPERM User locks has no permissions to run the 'script|load' command"),
+            ("GET K", "NOPERM No permissions to access a key"),
+            ("PUBLISH C m", "NOPERM this user has no permissions to access one of the channels used as arguments"),
+            ("SET K v NX XX", "ERR syntax error"),
+            ("DEL K", "READONLY You can't write against a read only replica."),
+        ] {
+            lacks.note(Effect::Some, command, why, &names);
+        }
+        assert_eq!(lacks.of(Effect::Some).as_deref(), Some("+zadd +script|load"));
+        assert_eq!((lacks.keys.as_deref(), lacks.channels.as_deref()), (Some("~app:*"), Some("&app:wake:*")));
+    }
+
+    #[test]
+    fn keys_are_those_of_the_key_format() {
+        let settings = Settings { key_format: Some("acme/{name}".to_owned()), ..Settings::default() };
+        assert!(Names::of(&settings).key.starts_with("quorumlock:{acme/quorumlock doctor "));
+    }
+}

@@ -1,0 +1,250 @@
+//! Why TLS was not agreed on, from the debug form of the error, and what can be done about it.
+//!
+//! The command's own connections are told in the same words.
+
+use super::wording::{plain, words};
+
+/// What is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) what: String,
+    pub(super) mend: String,
+    /// Whether the server does not accept the client's certificate, or its lack of one.
+    pub(super) refuses_client: bool,
+}
+
+/// Why the client does not accept the server's certificate: how rustls calls it, what that is, and
+/// what to do.
+const DISTRUST: &[(&str, &str, &str)] = &[
+    ("Expired", "its certificate has expired", "renew it on the server"),
+    (
+        "NotValidYet",
+        "its certificate is not valid yet",
+        "is this machine's clock right? If it is, make the certificate anew",
+    ),
+    (
+        "Other(OtherError(UnsupportedCertVersion))",
+        "its certificate is of an X.509 version below 3, which names no host",
+        "make one of version 3: with a subjectAltName (openssl x509 -req needs -extfile for that)",
+    ),
+    (
+        "Other(OtherError(CaUsedAsEndEntity))",
+        "its certificate is that of an authority (CA:TRUE), as self-signed ones are by default",
+        "make one with basicConstraints=CA:FALSE, signed by an authority or by itself, and name who signed it (ca_file; \
+         --tls-ca)",
+    ),
+    (
+        "InvalidPurpose",
+        "its certificate is not for servers: its extendedKeyUsage lacks serverAuth",
+        "make one with extendedKeyUsage=serverAuth, or without that extension",
+    ),
+    ("Revoked", "its certificate was revoked", "install another on the server"),
+];
+
+/// Why the server ended the handshake: the alert, what it means, and what to do. The first are about
+/// this client's certificate.
+const ALERTS: &[(&str, &str, &str)] = &[
+    (
+        "CertificateRequired",
+        "the server takes only clients with a certificate",
+        "name one with its key (client_certificate; --tls-cert and --tls-key)",
+    ),
+    (
+        "UnknownCA",
+        "the server does not accept this client's certificate: it does not know the authority that signed it",
+        "name a certificate of the server's authority, or add yours to the server's tls-ca-cert-file",
+    ),
+    (
+        "UnsupportedCertificate",
+        "the server does not accept this client's certificate: it is not for clients, as its extendedKeyUsage lacks \
+         clientAuth",
+        "make one with extendedKeyUsage=clientAuth, or without that extension",
+    ),
+    (
+        "CertificateExpired",
+        "the server does not accept this client's certificate: it has expired, or is not valid yet",
+        "renew it; if it is valid here, correct the server's clock",
+    ),
+    (
+        "CertificateRevoked",
+        "the server does not accept this client's certificate: it was revoked",
+        "name another (client_certificate; --tls-cert and --tls-key)",
+    ),
+    (
+        "BadCertificate",
+        "the server does not accept this client's certificate (bad certificate)",
+        "the server's log tells why; make another",
+    ),
+    (
+        "CertificateUnknown",
+        "the server does not accept this client's certificate (certificate unknown)",
+        "the server's log tells why; make another",
+    ),
+    (
+        "DecryptError",
+        "the server does not accept this client's certificate (decrypt error)",
+        "name the authority on the server anew: another of the same name has signed the certificate",
+    ),
+];
+
+/// Alerts about TLS itself.
+const VERSIONS: &[(&str, &str, &str)] = &[
+    (
+        "ProtocolVersion",
+        "the server speaks no version of TLS that is safe; 1.2 or 1.3 is needed",
+        "set tls-protocols \"TLSv1.2 TLSv1.3\" on the server",
+    ),
+    (
+        "HandshakeFailure",
+        "the server and this client have no cipher in common",
+        "remove tls-ciphers and tls-ciphersuites from the server's configuration, or name modern ones there",
+    ),
+];
+
+/// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
+pub(super) fn handshake(debug: &str) -> String {
+    Trouble::of(debug).map_or_else(|| plain(debug), |trouble| trouble.told())
+}
+
+impl Trouble {
+    /// `None` where it is not about TLS.
+    pub(super) fn of(debug: &str) -> Option<Self> {
+        let alert = |all: &[(&str, &str, &str)]| {
+            let of = |name: &str| debug.contains(&format!("AlertReceived({name})"));
+            all.iter().find(|(name, ..)| of(name)).map(Self::known)
+        };
+        let client = alert(ALERTS).map(|trouble| Self { refuses_client: true, ..trouble });
+        client.or_else(|| alert(VERSIONS)).or_else(|| distrust(debug)).or_else(|| foreign(debug))
+    }
+
+    fn known((_, what, mend): &(&str, &str, &str)) -> Self {
+        Self::new(*what, *mend)
+    }
+
+    fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { what: what.into(), mend: mend.into(), refuses_client: false }
+    }
+
+    /// In one sentence.
+    pub(super) fn told(&self) -> String {
+        format!("TLS failed: {}; {}", self.what, self.mend)
+    }
+}
+
+/// Why the server's certificate is not accepted, if that is what happened.
+fn distrust(debug: &str) -> Option<Trouble> {
+    let (_, why) = debug.split_once("InvalidCertificate(")?;
+    if why.starts_with("NotValidForName") {
+        return Some(other_name(why));
+    }
+    let known = DISTRUST.iter().find(|(name, ..)| why.starts_with(name)).map(Trouble::known);
+    Some(known.unwrap_or_else(|| {
+        let what = format!("its certificate is not trusted here ({})", words(why));
+        Trouble::new(what, "name its authority (ca_file; --tls-ca)")
+    }))
+}
+
+/// The names that it has are in the debug form.
+fn other_name(why: &str) -> Trouble {
+    let presented = why.split_once("presented: [").and_then(|(_, rest)| rest.split_once(']')).map(|(names, _)| names);
+    match presented.map(names) {
+        Some(names) if names.is_empty() => Trouble::new(
+            "its certificate names no host: it has no subjectAltName, and a common name does not count",
+            "make one with a subjectAltName, as DNS:redis.internal or IP:10.0.0.1",
+        ),
+        names => {
+            let listed = names.map_or_else(String::new, |names| format!(" (it is for {})", names.join(", ")));
+            let what = format!("its certificate is for other host names than that of the address{listed}");
+            Trouble::new(what, "name one of them (server_name; --tls-server-name), or correct the address")
+        }
+    }
+}
+
+/// Of `"DnsName(\"eu\")", "IpAddress(10.0.0.1)"`: what is within.
+fn names(presented: &str) -> Vec<String> {
+    let name = |part: &str| {
+        let (_, name) = part.split_once('(')?;
+        Some(name.trim_end_matches(['"', ')', '\\']).trim_start_matches(['\\', '"']).to_owned())
+    };
+    presented.split("\", \"").filter_map(name).collect()
+}
+
+/// What answers speaks no TLS, if that is what happened.
+fn foreign(debug: &str) -> Option<Trouble> {
+    let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
+    if foreign {
+        return Some(Trouble::new(plain(debug), "does this port speak TLS? If not, write redis://"));
+    }
+    if debug.contains("PeerIncompatible") {
+        return VERSIONS.first().map(Trouble::known);
+    }
+    debug.contains("AlertReceived").then(|| Trouble::new(plain(debug), "the server's log tells why"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(error: &str) -> String {
+        handshake(&format!("Custom {{ kind: InvalidData, error: {error} }}"))
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_told_as_one() {
+        for (why, says) in [
+            ("UnknownIssuer", "not trusted here (unknown issuer); name its authority"),
+            ("Other(OtherError(CaUsedAsEndEntity))", "that of an authority (CA:TRUE)"),
+            ("Other(OtherError(UnsupportedCertVersion))", "X.509 version below 3"),
+            ("InvalidPurposeContext { required: ServerAuth, presented: [ClientAuth] }", "lacks serverAuth"),
+            ("ExpiredContext { time: UnixTime(2), not_after: UnixTime(1) }", "has expired; renew it on the server"),
+            ("NotValidYetContext { time: UnixTime(1) }", "is not valid yet"),
+        ] {
+            let told = told(&format!("InvalidCertificate({why})"));
+            assert!(told.starts_with("TLS failed: its certificate") && told.contains(says), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_names_are_listed_that_a_certificate_has() {
+        let error = rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForNameContext {
+            expected: rustls::pki_types::ServerName::try_from("eu").unwrap(),
+            presented: vec!["DnsName(\"*.us\")".to_owned(), "IpAddress(2001::db8)".to_owned()],
+        });
+        let other = told(&format!("{error:?}"));
+        assert!(
+            other.contains("other host names than that of the address (it is for *.us, 2001::db8); name"),
+            "{other}"
+        );
+        let none = told("InvalidCertificate(NotValidForNameContext { expected: DnsName(\"eu\"), presented: [] })");
+        assert!(none.contains("no subjectAltName") && none.contains("make one with"), "{none}");
+        assert!(told("InvalidCertificate(NotValidForName)").contains("of the address; name one"));
+    }
+
+    #[test]
+    fn what_the_server_objects_to_is_told_with_what_to_do() {
+        let refused = "the server does not accept this client's certificate";
+        for (alert, what, mend) in [
+            ("CertificateRequired", "only clients with a certificate", "--tls-cert"),
+            ("UnknownCA", refused, "tls-ca-cert-file"),
+            ("UnsupportedCertificate", refused, "clientAuth"),
+            ("CertificateExpired", refused, "renew it"),
+            ("BadCertificate", refused, "log"),
+            ("ProtocolVersion", "1.2 or 1.3 is needed", "tls-protocols"),
+            ("HandshakeFailure", "no cipher in common", "tls-ciphers"),
+            ("NoSuchThing", "alert received: no such thing", "log"),
+        ] {
+            let told = told(&format!("AlertReceived({alert})"));
+            assert!(told.starts_with("TLS failed: ") && told.contains(what) && told.contains(mend), "{told}");
+            let trouble = Trouble::of(&format!("AlertReceived({alert})")).unwrap();
+            assert_eq!(trouble.refuses_client, what == refused || alert == "CertificateRequired", "{alert}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_refuses_is_not_asked_about_tls() {
+        let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(handshake(refused), "Connection refused");
+        assert!(handshake("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }").contains("speak TLS?"));
+        assert!(told("InvalidMessage(InvalidContentType)").contains("speak TLS? If not, write redis://"));
+    }
+}

@@ -1,0 +1,174 @@
+//! What a user may not do: what `doctor`, `status` and `run` make of it, and docs/rights.md.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
+use crate::{bare, done};
+
+#[tokio::test]
+async fn fault_6_a_missing_right_is_named_command_by_command() {
+    let clinic = Clinic::open(3).await;
+    for (rights, missing) in [
+        (&["-zadd"][..], "+zadd"),
+        (&["-evalsha"], "+evalsha"),
+        (&["-script"], "+script|load"),
+        (&["-hset", "-pexpire"], "+pexpire +hset"),
+    ] {
+        user(clinic.server(0), &[&RIGHTS[..], rights].concat());
+        let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
+        assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains(missing), "{object:#}");
+    }
+    user(clinic.server(0), &[&RIGHTS[..], &["-scan"]].concat());
+    assert_eq!(finding(&finds(&mut clinic.doctor(), 0, &[]), "right-scan")["level"], "hint");
+}
+
+#[tokio::test]
+async fn what_the_user_may_not_ask_is_told_as_not_known() {
+    let clinic = Clinic::open(3).await;
+    user(clinic.server(0), &[&RIGHTS[..], &["-info"]].concat());
+    let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
+    assert_eq!(finding(&object, "info")["level"], "cannot tell");
+    assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains("+info"), "{object:#}");
+}
+
+#[tokio::test]
+async fn fault_7_missing_channels_and_keys_are_named() {
+    let clinic = Clinic::open(3).await;
+    user(clinic.server(0), &["~quorumlock:*", "resetchannels", "+@all", "-@dangerous", "+info"]);
+    let object = finds(&mut clinic.doctor(), 1, &["right-channels"]);
+    assert!(finding(&object, "right-channels")["mend"].as_str().unwrap().contains("&quorumlock:wake:*"), "{object:#}");
+    user(clinic.server(0), &["~other:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info"]);
+    let (code, object) = report(&mut clinic.doctor());
+    assert!(code == 1 && faults(&object).contains(&"right-keys"), "{object:#}");
+}
+
+/// The rights that docs/rights.md gives.
+fn least() -> Vec<&'static str> {
+    let line = include_str!("../../../docs/rights.md").lines().find(|line| line.starts_with("ACL SETUSER locks"));
+    line.unwrap().split(' ').skip(5).collect()
+}
+
+#[tokio::test]
+async fn each_of_the_least_rights_is_named_where_it_is_missing() {
+    let clinic = Clinic::open(1).await;
+    let server = clinic.server(0);
+    let all = least();
+    let lacking = |user: &str, right: &str| {
+        let mut words = vec!["ACL", "SETUSER", user, "reset", "resetchannels", "on", ">pw"];
+        words.extend(all.iter().copied().filter(|known| *known != right));
+        assert_eq!(server.command(&words), "OK");
+        report(&mut doctor(&[format!("redis://{user}:pw@127.0.0.1:{}", server.port())])).1
+    };
+    let nothing = lacking("all", "");
+    assert!(!nothing.to_string().contains("\"right-"), "{nothing:#}");
+    // A database and a name are those of users who want them, and not asked for.
+    let asked: Vec<_> = all.iter().copied().filter(|right| !["+select", "+client|setname"].contains(right)).collect();
+    assert!(asked.len() > 38, "{asked:?}");
+    std::thread::scope(|scope| {
+        for (index, part) in asked.chunks(asked.len().div_ceil(4)).enumerate() {
+            let lacking = &lacking;
+            scope.spawn(move || {
+                for right in part {
+                    let object = lacking(&format!("user{index}"), right);
+                    let findings = object["findings"].as_array().unwrap().iter();
+                    let mut named = findings.filter(|it| it["id"].as_str().unwrap().starts_with("right-"));
+                    let said = |it: &Value| it["what"].to_string() + &it["mend"].to_string();
+                    assert!(named.any(|it| said(it).contains(right)), "{right}: {object:#}");
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test]
+async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_votes() {
+    let clinic = Clinic::open(3).await;
+    let lacking = [&RIGHTS[..], &["-hset"]].concat();
+    user(clinic.server(0), &lacking);
+    let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
+    assert_eq!(finding(&object, "right-command")["why"], "The node grants this user no lock.", "{object:#}");
+    assert_eq!(asked(&clinic.urls(), "quorumlock:", &["status"]).0, 0);
+    user(clinic.server(1), &lacking);
+    let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "right-command"]);
+    assert!(finding(&object, "no-quorum")["what"].as_str().unwrap().contains("1 of 3 nodes vote"), "{object:#}");
+    let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &["status"]);
+    assert!(code == 69 && out.contains("1 of 3 nodes vote") && out.contains("the user lacks +hset"), "{out}{err}");
+    let (code, _, err) = asked(&clinic.urls(), "quorumlock:", &["run", "--connect-timeout", "1s", "job", "--", "true"]);
+    assert!(code == 69 && (err.contains("+hset") || err.contains("`quorumlock doctor` names it")), "{err}");
+    let (code, out, _) = asked(&clinic.urls(), "quorumlock:", &["status", "--wait", "1s"]);
+    assert!(code == 69 && out.contains("1 of 3 nodes vote"), "{out}");
+}
+
+/// How the command ended, and what it said.
+fn asked(urls: &[String], prefix: &str, words: &[&str]) -> (i32, String, String) {
+    done(command(urls, prefix).args(words))
+}
+
+fn command(urls: &[String], prefix: &str) -> Command {
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", urls.join(",")).env("QUORUMLOCK_KEY_PREFIX", prefix);
+    command
+}
+
+/// Without which `run` acquires nothing, by trying; docs/rights.md says the same.
+const TO_ACQUIRE: [&str; 10] =
+    ["+script|load", "+evalsha", "+info", "+time", "+get", "+hgetall", "+hset", "+pexpire", "+set", "+setrange"];
+
+#[tokio::test]
+async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
+    let clinic = Clinic::open(1).await;
+    let server = clinic.server(0);
+    let all: Vec<_> = least().into_iter().filter(|right| right.starts_with('+')).collect();
+    let tried = |index: usize| {
+        let (right, name) = (all[index], format!("user{index}"));
+        let mut words = vec!["ACL", "SETUSER", &name, "reset", "resetchannels", "on", ">pw", "~*", "&*"];
+        words.extend(all.iter().copied().filter(|known| *known != right));
+        assert_eq!(server.command(&words), "OK");
+        // Each begins with a roster of its own.
+        let (urls, prefix) = ([format!("redis://{name}:pw@127.0.0.1:{}", server.port())], format!("{name}:"));
+        // Longer than a third of its lease, after which it is renewed.
+        let job = ["run", "--ttl", "3s", "--timeout", "3s", "--connect-timeout", "3s", "job", "--", "sleep", "2"];
+        let (run, _, said) = asked(&urls, &prefix, &job);
+        let (status, ..) = asked(&urls, &prefix, &["status"]);
+        let (doctor, object) = report(command(&urls, &prefix).args(["doctor", "--connect-timeout", "3s"]));
+        // What waits, and who looks, needs to count who waits.
+        let counts = right == "+zcard";
+        let votes = !TO_ACQUIRE.contains(&right);
+        // 75: a claim that was refused midway is in its own way until its lease has expired.
+        let refused = [69, 75].contains(&run);
+        assert!(if votes { run == 0 } else { refused }, "{right}: {run} {said}");
+        assert_eq!(status, if votes && !counts { 0 } else { 69 }, "{right}");
+        assert_eq!(doctor, if votes && !counts { 1 } else { 2 }, "{right}: {object:#}");
+    };
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let (tried, last) = (&tried, all.len());
+            scope.spawn(move || (first..last).step_by(8).for_each(tried));
+        }
+    });
+}
+
+#[test]
+fn the_documentation_names_the_rights_that_acquiring_needs() {
+    let page = include_str!("../../../docs/rights.md");
+    let row = page.lines().find(|line| line.contains("grants no lock")).unwrap();
+    let named = row.split('`').skip(1).step_by(2).map(|right| right.replace("\\|", "|"));
+    let named: Vec<_> = named.filter(|right| right.starts_with('+')).collect();
+    let said = |right: &&str| named.iter().any(|named| named == right);
+    assert!(TO_ACQUIRE.iter().chain(&["+zcard"]).all(said), "{named:?}");
+    assert_eq!(named.len(), TO_ACQUIRE.len() + 1);
+}
+
+#[test]
+fn the_containers_give_the_least_rights_and_no_others() {
+    let file = include_str!("../../../docker/redis.conf");
+    let line = file.lines().find(|line| line.starts_with("user locks ")).unwrap();
+    let given: Vec<_> = line.split(' ').filter(|word| word.starts_with(['+', '~', '&'])).collect();
+    let sorted = |mut rights: Vec<&'static str>| {
+        rights.sort_unstable();
+        rights
+    };
+    assert_eq!(sorted(given), sorted(least()));
+}
