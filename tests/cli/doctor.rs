@@ -122,10 +122,8 @@ async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
     let clinic = Clinic::open(1).await;
     let port = clinic.server(0).port();
     let command = |words: &[&str]| assert_eq!(clinic.server(0).command(words), "OK");
-    command(&["ACL", "SETUSER", "odd", "on", ">a word", "~quorumlock:*", "&*", "+@all"]);
     command(&["ACL", "SETUSER", "narrow", "on", ">pw", "~quorumlock:*", "&*", "+@all", "-select"]);
     for (url, id, mend) in [
-        (format!("redis://odd:a%20word@127.0.0.1:{port}"), "unreachable", "without spaces and quotes, or --transport"),
         (format!("redis://narrow:pw@127.0.0.1:{port}/2"), "right-command", "ACL SETUSER the user with +select"),
         (format!("redis://locks:pw@127.0.0.1:{port}/99"), "unreachable", "Name a database that the server has"),
         ("redis://127.0.0.1:1".to_owned(), "unreachable", "Start the server there, or correct the port"),
@@ -135,6 +133,17 @@ async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
         let (code, object) = report(doctor(&[url]).args(["--connect-timeout", "1s", "--transport", "fred"]));
         let told = finding(&object, id)["mend"].as_str().unwrap();
         assert!(code == 2 && told.contains(mend), "{mend}: {object:#}");
+    }
+}
+
+/// Before anything is asked.
+#[test]
+fn a_password_that_the_transport_cannot_send_is_refused_and_not_shown() {
+    for arguments in [&["doctor"][..], &["status"], &["run", "job", "--", "true"]] {
+        let mut command = bare();
+        command.env("QUORUMLOCK_NODES", "redis://odd:a%20word@127.0.0.1:1").env("QUORUMLOCK_TRANSPORT", "fred");
+        let (code, out, err) = done(command.args(arguments));
+        assert!(code == 64 && err.contains("may have spaces") && !format!("{out}{err}").contains("word@"), "{err}");
     }
 }
 
