@@ -1,5 +1,5 @@
-//! Draws panels of a dashboard as one SVG. Reads them as JSON from standard input: `[{"title", "unit", "series": [{"name",
-//! "points": [[seconds, value], ..]}]}]`. `panels FILE`. See scripts/panels.
+//! Draws panels of a dashboard as one SVG, for scripts/panels: `panels FILE`. Reads them as JSON from
+//! standard input: `[{"title", "unit", "series": [{"name", "points": [[seconds, value], ..]}]}]`.
 
 use std::error::Error;
 use std::ops::Range;
