@@ -1,17 +1,14 @@
 //! What the library logs, kept for tests to read.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Dispatch, Event, Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 
-/// Somebody else who listens, to nothing. With one listener alone, tracing asks the thread that is
-/// first at a place in the code whether anybody wants what is logged there, and never again: that
-/// may be another test's, which has none.
-static BESIDE: OnceLock<Dispatch> = OnceLock::new();
+use super::beside::listens;
 
 /// All that is logged by this thread while this lives, down to trace level and from every crate.
 pub struct Logs {
@@ -22,9 +19,8 @@ pub struct Logs {
 impl Logs {
     /// Starts to listen, on this thread.
     pub fn capture() -> Self {
-        BESIDE.get_or_init(|| Dispatch::new(Listener(Arc::default())));
         let lines = Arc::<Mutex<String>>::default();
-        let _default = tracing::subscriber::set_default(Listener(lines.clone()));
+        let _default = listens(Listener(lines.clone()));
         Self { lines, _default }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 pub mod asked;
+pub mod beside;
 pub mod certificates;
 pub mod clockwork;
 pub mod fake;

@@ -6,6 +6,8 @@
 mod answers;
 #[path = "../common/asked.rs"]
 mod asked;
+#[path = "../common/beside.rs"]
+mod beside;
 mod callers;
 mod closing;
 mod doubts;

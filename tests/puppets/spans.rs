@@ -13,6 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::answers::{Answer, fault, held, released};
+use crate::beside::listens;
 use crate::stage::{MS, SECOND, Stage};
 
 #[derive(Clone, Debug)]
@@ -155,7 +156,7 @@ async fn section(stage: &Stage) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn each_part_of_a_section_is_a_span_within_what_it_belongs_to() {
     let spans = Spans::up_to(LevelFilter::TRACE);
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let _seen = listens(spans.clone());
     let token = section(&stage(LockOptions::default())).await.to_string();
     assert_eq!(spans.field("acquire", "quorum").as_deref(), Some("orders"));
     assert_eq!(spans.field("round", "outcome").as_deref(), Some("won"));
@@ -186,7 +187,7 @@ async fn each_part_of_a_section_is_a_span_within_what_it_belongs_to() {
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_for_it_has_the_names_in_the_spans() {
     let spans = Spans::up_to(LevelFilter::DEBUG);
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let _seen = listens(spans.clone());
     section(&stage(LockOptions::default().trace_name(true))).await;
     for name in ["acquire", "renew", "release"] {
         assert_eq!(spans.field(name, "name").as_deref(), Some("\"it\""), "{name}");
@@ -197,7 +198,7 @@ async fn whoever_asks_for_it_has_the_names_in_the_spans() {
 #[tokio::test(start_paused = true)]
 async fn a_span_says_how_an_acquisition_ended_and_ends_with_it() {
     let spans = Spans::up_to(LevelFilter::TRACE);
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let _seen = listens(spans.clone());
     let stage = stage(LockOptions::default());
     let trying = stage.try_acquire();
     stage.round(Verb::Claim, |node, _| if node == 0 { fault(FaultKind::Timeout) } else { held(60) }).await;
@@ -216,7 +217,7 @@ async fn a_span_says_how_an_acquisition_ended_and_ends_with_it() {
 #[tokio::test(start_paused = true)]
 async fn nobody_who_did_not_ask_for_spans_gets_any() {
     let spans = Spans::up_to(LevelFilter::INFO);
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let _seen = listens(spans.clone());
     section(&stage(LockOptions::default())).await;
     assert!(spans.seen().is_empty(), "{:#?}", spans.seen());
 }
@@ -226,7 +227,7 @@ async fn nobody_who_did_not_ask_for_spans_gets_any() {
 async fn a_subscriber_that_panics_keeps_no_lock_from_being_renewed_and_no_node_from_being_asked() {
     for what in ["renew", "release", "node_call", "record", "close"] {
         let spans = Spans::up_to(LevelFilter::TRACE);
-        let _seen = tracing::subscriber::set_default(spans.clone());
+        let _seen = listens(spans.clone());
         let stage = stage(LockOptions::default());
         let (guard, _) = stage.won().await;
         spans.panics_at(what);

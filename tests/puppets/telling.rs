@@ -14,6 +14,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Subscriber};
 
 use crate::answers::{Answer, fault, granted, released};
+use crate::beside::listens;
 use crate::stage::{MS, SECOND, Stage};
 
 /// Does something for each metric that is recorded, and each line that is logged.
@@ -144,7 +145,7 @@ struct Watched {
 impl Watched {
     fn new() -> Self {
         let watcher = Watcher::default();
-        let _log = tracing::subscriber::set_default(watcher.clone());
+        let _log = listens(watcher.clone());
         let stage = metrics::with_local_recorder(&watcher, || Stage::with(3, true, |builder| builder.ttl(3 * SECOND)));
         Self { stage, watcher, _log }
     }
