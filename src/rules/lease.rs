@@ -235,7 +235,7 @@ impl Tenure {
                 // It may rest on nodes that came into doubt since they answered.
                 self.doubted(heard.doubted, auto_renew, from).or(next)
             }
-            Renewed::Unclear { failures } => Some(pace.again(failures)),
+            Renewed::Unclear { failures } => Some(pace.again(failures, self.deadline)),
             Renewed::Lost(_) | Renewed::Over => None,
         };
         (renewed, due)

@@ -61,8 +61,11 @@ impl<R: FnOnce() -> u64> Pace<R> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }
 
-    /// When a renewal is repeated that came to nothing, as `failures` before it.
-    pub(super) fn again(self, failures: u32) -> Due {
-        Due::Alone(self.from + self.backoff.pause(failures, self.round_trip, (self.random)()))
+    /// When a renewal is repeated that came to nothing, as `failures` before it: at half of the time
+    /// until `deadline` at the latest, since behind it none helps.
+    pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
+        let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
+        let left = deadline.since(self.from) / 2;
+        Due::Alone(self.from + pause.min(left.max(self.backoff.min)))
     }
 }

@@ -211,6 +211,20 @@ fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner(
 }
 
 #[test]
+fn what_came_to_nothing_is_sent_again_before_the_deadline_whatever_pauses_may_be() {
+    let mut tenure = tenure(None);
+    let long = Backoff { min: ms(5), max: ms(60_000) };
+    let (mut now, mut times, none) = (at(300), 0, votes(&[]));
+    while now < at(980) {
+        let heard = Heard { t0: now, renewal: Renewal::Unclear, votes: &none, doubted: NodeSet::first(3) };
+        let pace = Pace { auto_renew: true, backoff: long, round_trip: ms(600), phase: 0, from: now, random: || u64::MAX };
+        let (_, Some(due)) = tenure.renewed(heard, pace, now) else { panic!("it is held") };
+        (now, times) = (due.at(), times + 1);
+    }
+    assert!((6..10).contains(&times), "it is tried {times} times");
+}
+
+#[test]
 fn its_deadlines_timer_is_set_again_where_the_deadline_has_moved() {
     let mut tenure = tenure(None);
     renewed(&mut tenure, 300, Renewal::Extended, &extended(2), 320);
