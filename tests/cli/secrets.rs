@@ -102,6 +102,34 @@ fn a_password_that_is_not_percent_encoded_is_not_told_either() {
     }
 }
 
+/// Where a name, an option or nothing at all belongs.
+#[test]
+fn a_password_of_an_address_at_the_wrong_place_is_not_told() {
+    let address = format!("rediss://locks:{ENCODED}@eu:6380");
+    let as_name: [&[&str]; 6] = [
+        &["status", &address],
+        &["watch", &address],
+        &["release", "--force", &address],
+        &["run", "job", &address, "--", "true"],
+        &["elect", &address, "--", "true"],
+        &["run", "--log-format=json", &address, "--", "true"],
+    ];
+    for line in as_name {
+        let (code, said) = silent(bare().args(line).args(["--nodes", "redis://127.0.0.1:1"]));
+        assert!(code == 64 && said.contains("rediss://***") && said.contains("--nodes"), "{line:?}: {said}");
+    }
+    for line in [
+        &["status", "job", &address] as &[&str],
+        &["doctor", &address],
+        &["status", "--connect-timeout", &address],
+        &["run", "job", &format!("--node={address}"), "--", "true"],
+        &[&address],
+    ] {
+        let (code, said) = silent(bare().args(line));
+        assert!(code == 64 && said.contains("error:"), "{line:?}: {said}");
+    }
+}
+
 #[test]
 fn a_broken_file_is_refused_without_its_words() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,6 +89,18 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The names of locks that were given.
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            Self::Run(run) => &run.names,
+            Self::Elect(elect) => &elect.run.names,
+            Self::Status(status) => status.name.as_slice(),
+            Self::Watch(watch) => watch.name.as_slice(),
+            Self::Release(release) => std::slice::from_ref(&release.name),
+            _ => &[],
+        }
+    }
+
     /// Whether -v is heeded: a log on the terminal would spoil what is drawn there.
     pub(crate) fn may_log(&self) -> bool {
         !matches!(self, Self::Watch(_)) || !io::stderr().is_terminal()

@@ -28,6 +28,7 @@ mod histogram;
 mod hold;
 mod latency;
 mod members;
+mod misplaced;
 mod output;
 mod packaging;
 // Read in one way by the library and the command.
@@ -76,12 +77,23 @@ fn main() -> ExitCode {
         Err(told) => {
             // Help and the version are told as errors too.
             let code = if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
-            let _ = told.print();
+            tell(&told);
             return code;
         }
     };
     output::log(cli.log_format, cli.verbose && cli.command.may_log(), cli.command.default_level());
-    started(cli).unwrap_or_else(|failure| failure.told())
+    misplaced::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
+}
+
+/// In colour, unless something in it must not be shown.
+fn tell(told: &clap::Error) {
+    let plain = told.render().to_string();
+    let hidden = misplaced::hidden(&plain, std::env::args_os());
+    if hidden == plain {
+        let _ = told.print();
+    } else {
+        eprint!("{hidden}");
+    }
 }
 
 /// Everything happens on the main thread: what is started from it is tied to its life (see

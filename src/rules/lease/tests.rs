@@ -217,7 +217,8 @@ fn what_came_to_nothing_is_sent_again_before_the_deadline_whatever_pauses_may_be
     let (mut now, mut times, none) = (at(300), 0, votes(&[]));
     while now < at(980) {
         let heard = Heard { t0: now, renewal: Renewal::Unclear, votes: &none, doubted: NodeSet::first(3) };
-        let pace = Pace { auto_renew: true, backoff: long, round_trip: ms(600), phase: 0, from: now, random: || u64::MAX };
+        let pace =
+            Pace { auto_renew: true, backoff: long, round_trip: ms(600), phase: 0, from: now, random: || u64::MAX };
         let (_, Some(due)) = tenure.renewed(heard, pace, now) else { panic!("it is held") };
         (now, times) = (due.at(), times + 1);
     }
