@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -21,6 +23,7 @@ pub(super) struct Screen {
     keyboard: File,
     terminal: OwnedFd,
     shown: Arc<Mutex<Shown>>,
+    gone: Arc<AtomicBool>,
 }
 
 /// What was written, and what it looks like.
@@ -31,17 +34,18 @@ struct Shown {
 
 impl Screen {
     pub(super) fn start(command: &Command, columns: u16, rows: u16) -> Self {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let path = ptsname(&keyboard, Vec::new()).unwrap();
-        let terminal: OwnedFd = open(path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let terminal: OwnedFd = open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         tcsetwinsize(&terminal, size(columns, rows)).unwrap();
         let shown = Shown { parser: vt100::Parser::new(rows, columns, 0), written: Vec::new() };
         let (keyboard, shown) = (File::from(keyboard), Arc::new(Mutex::new(shown)));
-        read(keyboard.try_clone().unwrap(), shown.clone());
+        let gone = Arc::new(AtomicBool::new(false));
+        read(keyboard.try_clone().unwrap(), shown.clone(), gone.clone());
         let command = Some(Background::start(&mut with_terminal(command, &terminal)));
-        Self { command, keyboard, terminal, shown }
+        Self { command, keyboard, terminal, shown, gone }
     }
 
     /// Presses keys.
@@ -95,6 +99,14 @@ impl Screen {
         code
     }
 
+    /// Closes both ends of it here, as a window does. The exit code.
+    pub(super) fn goes(mut self) -> i32 {
+        let command = self.command.take().unwrap();
+        self.gone.store(true, Ordering::Relaxed);
+        drop(self);
+        command.done().0
+    }
+
     /// Whether it is drawn on, rather than written to.
     pub(super) fn is_taken_over(&self) -> bool {
         let raw = !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON);
@@ -122,10 +134,14 @@ fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
 }
 
 /// Reads what is written to the terminal, until that has gone.
-fn read(mut terminal: File, shown: Arc<Mutex<Shown>>) {
+fn read(mut terminal: File, shown: Arc<Mutex<Shown>>, gone: Arc<AtomicBool>) {
     std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+        let (mut bytes, now_and_then) = ([0; 4096], Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
+        while !gone.load(Ordering::Relaxed) {
+            if let Ok(0) = poll(&mut [PollFd::new(&terminal, PollFlags::IN)], Some(&now_and_then)) {
+                continue;
+            }
+            let Ok(count @ 1..) = terminal.read(&mut bytes) else { return };
             let mut shown = shown.lock().unwrap();
             shown.written.extend_from_slice(&bytes[..count]);
             shown.parser.process(&bytes[..count]);

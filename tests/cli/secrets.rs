@@ -128,6 +128,23 @@ fn a_password_of_an_address_at_the_wrong_place_is_not_told() {
         let (code, said) = silent(bare().args(line));
         assert!(code == 64 && said.contains("error:"), "{line:?}: {said}");
     }
+    for line in [
+        &["status", "--config", &address] as &[&str],
+        &["status", "--nodes", "rediss://127.0.0.1:1", "--tls-ca", &address],
+        &["run", "--nodes", "redis://127.0.0.1:1", "--metrics", &address, "job", "--", "true"],
+        &["run", "--nodes", "redis://127.0.0.1:1", "--metrics-textfile", &address, "job", "--", "true"],
+        &["manpage", "--into", &address],
+        &["doctor", &format!("locks:{ENCODED}@eu")],
+    ] {
+        let (code, said) = silent(bare().args(line));
+        assert!(code != 0 && said.contains("***@eu"), "{line:?}: {code} {said}");
+    }
+    let (code, _) = silent(bare().args(["status"]).env("QUORUMLOCK_CONFIG", &address));
+    assert_eq!(code, 64);
+    // Where nobody reads it.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = bare().args(["doctor", &address]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(64));
 }
 
 #[test]

@@ -131,7 +131,7 @@ async fn a_holder_that_dies_loses_the_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 80, 24);
     screen.shows("job is free");
-    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "1s"], "exec sleep 1000", folder.path()));
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "4s"], "exec sleep 1000", folder.path()));
     screen.shows("job taken by");
     holder.send(Signal::KILL);
     screen.shows("job lost by");
@@ -199,6 +199,45 @@ async fn passwords_are_never_drawn() {
     assert!(!screen.written().contains(secret));
     screen.types("q");
     assert_eq!(screen.ends(), 0);
+}
+
+/// Each user may look at locks, and two may acquire none.
+#[tokio::test]
+async fn a_quorum_that_lacks_rights_is_told() {
+    let servers = servers(3).await;
+    let user =
+        |rights: &str| format!("ACL SETUSER locks on >pw ~quorumlock:* &quorumlock:* +@all -@dangerous +info{rights}");
+    for (server, rights) in servers.iter().zip(["", " -setrange", " -setrange"]) {
+        let user = user(rights);
+        assert_eq!(server.command(&user.split(' ').collect::<Vec<_>>()), "OK");
+    }
+    let nodes: Vec<_> = servers.iter().map(|server| format!("redis://locks:pw@127.0.0.1:{}", server.port())).collect();
+    let mut command = watching(&servers, &["job", "--every", "200ms"]);
+    command.env("QUORUMLOCK_NODES", nodes.join(","));
+    let mut screen = Screen::start(&command, 200, 30);
+    screen.shows("no lock can be acquired");
+    screen.comes_to("which right", |text| text.contains("+setrange"));
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[test]
+fn a_name_that_is_none_is_refused() {
+    let long = "x".repeat(1_025);
+    for name in ["", &long] {
+        let screen = Screen::start(super::bare().args(["watch", "--nodes", "redis://127.0.0.1:1", name]), 80, 24);
+        screen.comes_to("what is wrong", |text| text.contains("name"));
+        assert_eq!(screen.ends(), 64, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_that_goes_ends_it_without_a_panic() {
+    let servers = servers(3).await;
+    let screen = Screen::start(&watching(&servers, &["job"]), 80, 24);
+    screen.shows("job is free");
+    let code = screen.goes();
+    assert!([129, 70].contains(&code), "{code}");
 }
 
 #[tokio::test]

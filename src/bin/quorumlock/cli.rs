@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Status(Status),
     /// Shows nodes, holders and events on a terminal, as they change, until you press q.
     ///
-    /// It only reads: it acquires nothing and casts no vote. Without NAME it shows all names that are
+    /// It changes no lock: it acquires nothing and casts no vote. Without NAME it shows all names that are
     /// held, found as `status --all` finds them, once in 5 seconds at most. Where standard output is no
     /// terminal, use `status --json` or `status --wait`. -v is ignored where standard error is one.
     Watch(Watch),

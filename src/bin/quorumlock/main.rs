@@ -61,6 +61,7 @@ mod wording;
 #[path = "../../words.rs"]
 mod words;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -88,11 +89,11 @@ fn main() -> ExitCode {
 /// In colour, unless something in it must not be shown.
 fn tell(told: &clap::Error) {
     let plain = told.render().to_string();
-    let hidden = misplaced::hidden(&plain, std::env::args_os());
+    let hidden = misplaced::hidden(&plain);
     if hidden == plain {
         let _ = told.print();
     } else {
-        eprint!("{hidden}");
+        let _ = write!(io::stderr(), "{hidden}");
     }
 }
 

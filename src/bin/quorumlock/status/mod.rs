@@ -32,7 +32,7 @@ const FAR: Duration = Duration::from_secs(10);
 /// The library's default.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The library's default.
-const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for rosters to be told by themselves; then they are asked for.
 const ROSTERS: Duration = Duration::from_millis(500);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.

@@ -6,6 +6,9 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
+/// Little is left of a time where this part of it is: whoever renews never has so little.
+const LITTLE: u32 = 4;
+
 /// What happened to a node.
 pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     let event = |text: String, mood| Event { kind: Kind::Node, subject: now.label.clone(), text, mood };
@@ -63,10 +66,14 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Option<(String, Mood)
     Some(match (who(before), who(now)) {
         (None, Some(_)) => (format!("taken by {}", taker(now)), Mood::Good),
         (Some(_), None) => ended(before, elapsed),
-        (Some(from), Some(_)) if ran_out(before, elapsed) => {
-            (format!("lost by {from}, whose time was over, and taken by {}", taker(now)), Mood::Bad)
+        (Some(_), Some(readers)) if before.readers.is_some() && now.readers.is_some() => {
+            (format!("held by {readers}"), Mood::Good)
         }
-        (Some(from), Some(_)) => (format!("handed over by {from} to {}", taker(now)), Mood::Good),
+        (Some(from), Some(_)) => match fate(before, elapsed) {
+            Fate::Lost => (format!("lost by {from}, whose time was over, and taken by {}", taker(now)), Mood::Bad),
+            Fate::Unknown => (format!("no longer held by {from}, and taken by {}", taker(now)), Mood::Doubtful),
+            Fate::Kept => (format!("handed over by {from} to {}", taker(now)), Mood::Good),
+        },
         (None, None) => return None,
     })
 }
@@ -74,16 +81,39 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Option<(String, Mood)
 /// How a hold ended that nobody took over.
 fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     let from = who(before).unwrap_or_default();
-    match (before.revoked, ran_out(before, elapsed)) {
-        (true, _) => (format!("no longer held by {from}, from whom it was revoked"), Mood::Doubtful),
-        (false, true) => (format!("lost by {from}: it was not renewed in time"), Mood::Bad),
-        (false, false) => (format!("released by {from}"), Mood::Good),
+    match fate(before, elapsed) {
+        _ if before.revoked => (format!("no longer held by {from}, from whom it was revoked"), Mood::Doubtful),
+        Fate::Lost => (format!("lost by {from}: it was not renewed in time"), Mood::Bad),
+        Fate::Unknown => (format!("no longer held by {from}"), Mood::Doubtful),
+        Fate::Kept => (format!("released by {from}"), Mood::Good),
     }
 }
 
-/// Whether its validity ended before anybody looked again.
-fn ran_out(before: &Hold, elapsed: Duration) -> bool {
-    before.left.is_some_and(|left| left <= elapsed)
+/// What became of a hold that is over.
+enum Fate {
+    /// It ended before its time.
+    Kept,
+    /// It had not been renewed for long when its time ended.
+    Lost,
+    /// When its time ended nobody had looked for long: it may have been renewed and released.
+    Unknown,
+}
+
+/// Whoever lives renews before half of the time is over. So it is lost only if nodes have told that
+/// little was left.
+fn fate(before: &Hold, elapsed: Duration) -> Fate {
+    match (before.left, before.told, before.most) {
+        (Some(left), ..) if left > elapsed => Fate::Kept,
+        (Some(_), Some(told), Some(most)) if told < most / LITTLE => Fate::Lost,
+        (Some(_), ..) => Fate::Unknown,
+        (None, ..) => Fate::Kept,
+    }
+}
+
+/// What is known of a hold from before, if it goes on.
+pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
+    let same = before.holder.is_some() && before.holder == now.holder;
+    Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
 /// Whom a hold belongs to. Nodes name one reader of all, and not always the same.
@@ -116,8 +146,8 @@ mod tests {
     use super::*;
 
     fn held(holder: &str, left: u64) -> Hold {
-        let left = Some(Duration::from_secs(left));
-        Hold { agreed: true, holder: Some(holder.to_owned()), left, ..Hold::default() }
+        let (left, most) = (Some(Duration::from_secs(left)), Some(Duration::from_secs(10)));
+        Hold { agreed: true, holder: Some(holder.to_owned()), left, told: left, most, ..Hold::default() }
     }
 
     fn free() -> Hold {
@@ -139,6 +169,24 @@ mod tests {
         assert_eq!(told(&held("a", 9), &held("a", 7)), Vec::<String>::new(), "a renewal is no event");
     }
 
+    /// Where nobody looked for long it may have been renewed, and released then.
+    #[test]
+    fn nobody_is_said_to_have_lost_what_may_have_been_released() {
+        let unseen = Hold { left: Some(Duration::ZERO), ..held("a", 9) };
+        assert_eq!(told(&unseen, &free()), ["no longer held by a"]);
+        assert_eq!(told(&unseen, &held("b", 9)), ["no longer held by a, and taken by b"]);
+        let first = Hold { most: Some(Duration::from_secs(1)), ..held("a", 1) };
+        assert_eq!(told(&first, &free()), ["no longer held by a"], "it may have a short ttl");
+    }
+
+    #[test]
+    fn the_longest_time_that_a_holder_had_is_kept_while_it_holds() {
+        let most = |before: &Hold, now| goes_on(before, now).most.unwrap().as_secs();
+        assert_eq!(most(&held("a", 9), held("a", 3)), 10);
+        assert_eq!(most(&held("a", 9), held("b", 3)), 3);
+        assert_eq!(most(&free(), held("b", 3)), 3);
+    }
+
     #[test]
     fn a_revocation_is_told_and_so_is_its_end() {
         let revoked = Hold { revoked: true, ..held("a", 9) };
@@ -152,6 +200,8 @@ mod tests {
         assert_eq!(told(&readers("a", 2), &readers("b", 2)), Vec::<String>::new());
         assert_eq!(told(&free(), &readers("b", 1)), ["taken by 1 reader"]);
         assert_eq!(told(&readers("b", 2), &free()), ["released by 2 readers"]);
+        assert_eq!(told(&readers("a", 1), &readers("a", 2)), ["held by 2 readers"]);
+        assert_eq!(told(&readers("a", 2), &held("w", 9)), ["handed over by 2 readers to w"]);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use quorumlock::{Inspected, Inspection, Quorum};
 
 use super::convert::{self, Pace};
 use super::seen::Seen;
+use crate::direct::rights::Asked;
+use crate::status::verdict::Verdict;
 
 /// The latest answer of each node.
 pub(super) struct Collected {
@@ -14,6 +16,7 @@ pub(super) struct Collected {
     /// Answers that came before those of all nodes.
     early: Vec<Option<Result<Inspection, String>>>,
     paces: Vec<Pace>,
+    rights: Vec<Asked>,
     max_ttl: Duration,
     named: bool,
 }
@@ -22,7 +25,7 @@ impl Collected {
     pub(super) fn new(quorum: Quorum, max_ttl: Duration, named: bool) -> Self {
         let nodes = quorum.nodes().len();
         let (early, paces) = (vec![None; nodes], vec![Pace::default(); nodes]);
-        Self { quorum, inspected: None, early, paces, max_ttl, named }
+        Self { quorum, inspected: None, early, paces, rights: Vec::new(), max_ttl, named }
     }
 
     pub(super) fn asked(&mut self, node: usize) {
@@ -46,11 +49,18 @@ impl Collected {
         self.inspected = Some(inspected);
     }
 
+    pub(super) fn rights(&mut self, rights: Vec<Asked>) {
+        self.rights = rights;
+    }
+
     /// The nodes and the name as they are now.
     pub(super) fn seen(&self) -> Seen {
         let nodes = self.quorum.nodes();
         match &self.inspected {
-            Some(inspected) => convert::seen(&nodes, inspected, &self.paces, self.max_ttl, self.named),
+            Some(inspected) => {
+                let verdict = Verdict::new(&nodes, inspected, self.max_ttl).with_rights(self.rights.clone());
+                convert::seen(&verdict, &nodes, inspected, &self.paces, self.named)
+            }
             None => convert::unasked(&nodes),
         }
     }

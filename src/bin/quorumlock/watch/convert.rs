@@ -37,19 +37,20 @@ impl Pace {
 
 /// The nodes and the name that is watched, where one is.
 pub(super) fn seen(
+    verdict: &Verdict<'_>,
     nodes: &[NodeStatus],
     inspected: &Inspected,
     paces: &[Pace],
-    max_ttl: Duration,
     named: bool,
 ) -> Seen {
-    let (now, verdict) = (Instant::now(), Verdict::new(nodes, inspected, max_ttl));
+    let now = Instant::now();
     let rows = labels(nodes).into_iter().enumerate();
-    let rows = rows.map(|(index, label)| node(&verdict, nodes, inspected, index, label, &paces[index], now)).collect();
+    let rows = rows.map(|(index, label)| node(verdict, nodes, inspected, index, label, &paces[index], now)).collect();
     let ages: Vec<_> = paces.iter().map(|pace| pace.age(now)).collect();
     let hold = named.then(|| Hold {
-        agreed: agreed(&verdict, nodes, inspected),
+        agreed: agreed(verdict, nodes, inspected),
         left: quorum_left(inspected, &ages, verdict.quorum()),
+        told: quorum_left(inspected, &vec![Duration::ZERO; ages.len()], verdict.quorum()),
         ..hold(inspected)
     });
     Seen { nodes: rows, verdict: verdict.sentence(), can_acquire: verdict.can_acquire(), hold }
@@ -152,7 +153,7 @@ fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Optio
 
 /// Who holds a name, as the nodes said when they were asked.
 fn hold(inspected: &Inspected) -> Hold {
-    let told = inspected.description();
+    let (told, left) = (inspected.description(), left(inspected));
     Hold {
         agreed: inspected.agreed().is_some(),
         holder: inspected.holder().map(str::to_owned),
@@ -161,7 +162,9 @@ fn hold(inspected: &Inspected) -> Hold {
         note: told.map(|told| told.says.to_string()).unwrap_or_default(),
         held_for: told.map(|told| told.since),
         fence: inspected.fence(),
-        left: left(inspected),
+        left,
+        told: left,
+        most: left,
         waiting: waiting(inspected),
         turn: turn(inspected).map(str::to_owned),
         permits: inspected.permits(),

@@ -113,11 +113,11 @@ impl Watching {
             Answer::Asked { node } => self.collected.asked(node),
             Answer::Told { node, said, took } => self.collected.told(node, said, took),
             Answer::All(inspected) => self.collected.all(*inspected),
+            Answer::Rights(rights) => self.collected.rights(rights),
             Answer::Names(names) => self.model.see_names(Instant::now(), names),
         }
     }
 
-    /// Where the terminal has another size by now, that one counts.
     fn draw(&mut self) -> std::io::Result<()> {
         let model = &mut self.model;
         self.screen.draw(|frame| draw::draw(frame, model, Instant::now()))

@@ -47,11 +47,12 @@ impl Model {
     }
 
     /// The names that are held now.
-    pub(super) fn see_names(&mut self, now: Instant, names: Names) {
+    pub(super) fn see_names(&mut self, now: Instant, mut names: Names) {
         if let Some((then, before)) = &self.names {
             for event in between(before, &names, now.saturating_duration_since(*then)) {
                 self.log.add(now, event);
             }
+            go_on(before, &mut names);
         }
         self.names = Some((now, names));
     }
@@ -82,7 +83,8 @@ impl Model {
         if hold.agreed {
             let events = changes::of_hold(&name, &sure.hold, hold, now.saturating_duration_since(sure.at));
             events.into_iter().for_each(|event| self.log.add(now, event));
-            self.sure = Some(Sure { at: now, hold: hold.clone(), unsure: None, told: false });
+            let hold = changes::goes_on(&sure.hold, hold.clone());
+            self.sure = Some(Sure { at: now, hold, unsure: None, told: false });
             return;
         }
         let since = now.saturating_duration_since(*sure.unsure.get_or_insert(now));
@@ -108,6 +110,16 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     });
     // How many wait is no news where a name comes or goes.
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
+}
+
+/// What is known of those that are held still.
+fn go_on(before: &Names, now: &mut Names) {
+    let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
+    for (name, hold) in &mut now.held {
+        if let Some(before) = old.get(name) {
+            *hold = changes::goes_on(before, std::mem::take(hold));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -155,9 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn time_that_ran_out_unseen_is_a_loss() {
-        let holds = [held("a")].into_iter().chain((0..10).map(|_| Hold::default())).chain([free()]);
-        assert_eq!(told(holds)[0], "lost by a: it was not renewed in time");
+    fn time_that_runs_out_in_sight_is_a_loss_and_otherwise_nobody_knows() {
+        let aged = |told: u64, age: u64| Hold {
+            left: Some(SECOND * (told - age) as u32),
+            told: Some(SECOND * told as u32),
+            ..held("a")
+        };
+        let seen = (0..10).map(|age| aged(9 - age, 0)).chain([free()]);
+        assert_eq!(told(seen), ["lost by a: it was not renewed in time"]);
+        let unseen = (0..10).map(|age| aged(9, age)).chain([free()]);
+        assert_eq!(told(unseen), ["no longer held by a"]);
     }
 
     fn names(held: &[(&str, &str)], whole: bool) -> Names {

@@ -5,17 +5,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use quorumlock::{Inspected, Inspection, Quorum};
+use futures::{Stream, StreamExt};
+use quorumlock::{Inspected, Inspection, Leadership, Quorum};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::convert;
 use super::seen::Names;
+use crate::direct::rights::{Asked, asked};
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::status::{PROBE, gather};
+use crate::status::{NODE_TIMEOUT, PROBE, gather};
 
 /// How long nodes get to connect before they are asked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ANSWERS: usize = 256;
 /// However much is pushed, a node rests for so long between two questions.
 const REST: Duration = Duration::from_millis(50);
+/// How often to look for nodes that came up.
+const RIGHTS: Duration = Duration::from_millis(500);
 /// How long nodes rest at least between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
 /// A search that took long rests this many times as long.
@@ -38,6 +41,8 @@ pub(super) enum Answer {
     Told { node: usize, said: Result<Inspection, String>, took: Duration },
     /// What all nodes said when they were asked together, once.
     All(Box<Inspected>),
+    /// The rights that acquiring needs and the users lack, node by node.
+    Rights(Vec<Asked>),
     /// The names that are held.
     Names(Names),
 }
@@ -64,10 +69,11 @@ impl Polls {
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
         }
+        tasks.spawn(rights(settings.clone(), quorum.clone(), told.clone()));
         tasks.spawn(tick(round.clone(), every));
         tasks.spawn(together(quorum.clone(), asked, told.clone()));
         match name {
-            Some(name) => drop(tasks.spawn(pushed(quorum.clone(), name.to_owned(), round))),
+            Some(name) => drop(tasks.spawn(pushed(quorum.election(name).observe()?, round))),
             None => drop(tasks.spawn(search(quorum.clone(), every, told))),
         }
         Ok(Self { answers, _tasks: tasks })
@@ -95,8 +101,7 @@ async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
 
 /// Begins a round whenever nodes push that the name may have changed. Where that cannot be had, the
 /// other rounds do.
-async fn pushed(quorum: Quorum, name: String, round: Arc<watch::Sender<()>>) {
-    let Ok(changes) = quorum.election(name).observe() else { return };
+async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch::Sender<()>>) {
     let mut changes = pin!(changes);
     while changes.next().await.is_some() {
         round.send_replace(());
@@ -132,6 +137,20 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
     let _ = quorum.ready(PATIENCE).await;
     if let Ok(inspected) = quorum.inspect(&name).await {
         let _ = told.send(Answer::All(Box::new(inspected))).await;
+    }
+}
+
+/// Asks for the rights of the users of all nodes that are up, and again when one comes up.
+async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
+    let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
+    loop {
+        let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted()).collect();
+        let news = up.iter().enumerate().any(|(node, up)| *up && known.get(node) != Some(&true));
+        if news && told.send(Answer::Rights(asked(&settings, step, &up).await)).await.is_err() {
+            return;
+        }
+        known = up;
+        sleep(RIGHTS).await;
     }
 }
 

@@ -49,6 +49,10 @@ pub(super) struct Hold {
     pub(super) fence: u64,
     /// How long a quorum of nodes lets the holder have it still.
     pub(super) left: Option<Duration>,
+    /// How long that was when they told it.
+    pub(super) told: Option<Duration>,
+    /// The longest that was told of this holder.
+    pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
     /// Who may acquire it next.
     pub(super) turn: Option<String>,

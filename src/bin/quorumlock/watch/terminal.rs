@@ -1,18 +1,28 @@
 //! The terminal while it is drawn on: taken over at the beginning, and given back however that ends.
 
 use std::io::{self, Stdout, stdout};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::Show;
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::backend::CrosstermBackend;
-use ratatui::{Frame, Terminal};
+use ratatui::layout::{Rect, Size};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+
+/// On a larger terminal no more than this is drawn on: each cell is kept twice.
+const LARGEST: Size = Size { width: 1_000, height: 500 };
+
+static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The whole terminal. Dropping it gives the terminal back, and so does a panic before it tells of
 /// itself.
-pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+///
+/// Ratatui's own end writes to standard error and panics where that has gone too: it never comes.
+pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
@@ -21,12 +31,21 @@ impl Screen {
         let entered = || {
             enable_raw_mode()?;
             execute!(stdout(), EnterAlternateScreen)?;
-            Terminal::new(CrosstermBackend::new(stdout()))
+            let viewport = Viewport::Fixed(room(crossterm::terminal::size()?.into()));
+            Terminal::with_options(CrosstermBackend::new(stdout()), TerminalOptions { viewport })
         };
-        entered().map(Self).inspect_err(|_| give_back())
+        entered().map(ManuallyDrop::new).map(Self).inspect_err(|_| give_back())
     }
 
+    /// Where the terminal has another size by now, that one counts.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if PANICKED.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a part of it panicked, as told above"));
+        }
+        let room = room(self.0.size()?);
+        if self.0.get_frame().area() != room {
+            self.0.resize(room)?;
+        }
         self.0.draw(content).map(drop)
     }
 }
@@ -35,6 +54,10 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn room(size: Size) -> Rect {
+    Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
 
 /// A terminal that has gone needs nothing back.
@@ -49,6 +72,8 @@ fn give_back_on_panic() {
     ONCE.call_once(|| {
         let told = panic::take_hook();
         panic::set_hook(Box::new(move |what| {
+            // Some panics are caught, and drawing would go on.
+            PANICKED.store(true, Ordering::Relaxed);
             give_back();
             told(what);
         }));
@@ -67,6 +92,13 @@ mod tests {
     use rustix::termios::{LocalModes, tcgetattr};
 
     use super::*;
+
+    #[test]
+    fn a_huge_terminal_takes_little_memory() {
+        let drawn = room(Size::new(u16::MAX, u16::MAX));
+        assert_eq!((drawn.width, drawn.height), (1_000, 500));
+        assert_eq!(room(Size::new(80, 24)), Rect::new(0, 0, 80, 24));
+    }
 
     #[test]
     #[ignore = "another test runs it, in a terminal"]
