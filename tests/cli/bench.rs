@@ -98,6 +98,10 @@ fn the_keys_that_names_leave_behind_are_counted() {
     assert!((1.0..=360.0).contains(&names), "no more than asked for: {kept}");
     assert!((names..=4.0 * names).contains(&keys) && number(&kept, "keys") <= keys, "fences outlast locks: {kept}");
     assert!(number(&kept, "used_memory_highest") > number(&kept, "used_memory_empty"), "{kept}");
+    assert!(number(&kept, "client_memory") > 0.0 && kept["keys_growth"].is_null(), "too short to say: {kept}");
+    let arguments = ["bench", "keys", "--rate", "50", "--minutes", "0.01", "--masters", "1", "--ttl", "1s"];
+    let (code, out, _) = done(bare().args(arguments));
+    assert!(code == 0 && out.lines().count() == 5 && out.contains("too short to say whether it grows"), "{out}");
     assert_eq!(done(bare().args(["bench", "keys", "--minutes", "0"])).0, 64);
 }
 

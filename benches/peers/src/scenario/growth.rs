@@ -50,46 +50,7 @@ pub async fn tasks(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
 
 pub async fn of_ours(share: f64, report: &mut Report) -> Result<()> {
     sets(share, report).await?;
-    names(share, report).await?;
     waiters(report).await
-}
-
-/// Names that are used once, as those of orders are: whether this process keeps anything of them.
-async fn names(share: f64, report: &mut Report) -> Result<()> {
-    println!("Names: each used once, this library alone");
-    let stage = Stage::set(5)?;
-    let quorum = Quorums::builder(&stage.ports()).connect().await?;
-    let half = part(500, share);
-    let mut used = Vec::new();
-    for turn in 0..2 {
-        let mut tasks = JoinSet::new();
-        for task in 0..256 {
-            let quorum = quorum.clone();
-            tasks.spawn(async move {
-                for number in 0..half {
-                    quorum.lock(format!("order/{turn}/{task}/{number}")).acquire(TIMEOUT).await?.release().await?;
-                }
-                Ok::<_, quorumlock::Error>(())
-            });
-        }
-        while let Some(task) = tasks.join_next().await {
-            task??;
-        }
-        used.push(memory()?);
-    }
-    quorum.shutdown(Duration::from_secs(1)).await;
-    let (growth, count) = (used[1] / used[0], f64::from(2 * 256 * half));
-    report.add_once("names", None, Kind::Ours.name(), &[("client_growth", growth), ("names", count)]);
-    print(&["names", "memory at the end, to that at half"], &[vec![count.to_string(), short(growth)]]);
-    Ok(())
-}
-
-/// The memory of this process that is in use, in KiB.
-fn memory() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let resident =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    Ok(resident.ok_or("the system does not tell how much memory is in use")?)
 }
 
 async fn sets(share: f64, report: &mut Report) -> Result<()> {

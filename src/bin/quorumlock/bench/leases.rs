@@ -202,7 +202,7 @@ impl Grown {
 }
 
 /// The memory of this process that is in use, in bytes, where the system says it.
-fn memory() -> Option<u64> {
+pub(super) fn memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status
         .lines()

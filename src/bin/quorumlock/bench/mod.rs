@@ -4,6 +4,7 @@ mod contention;
 mod cost;
 mod distance;
 mod faults;
+mod flat;
 mod keys;
 mod leases;
 pub(crate) mod probe;

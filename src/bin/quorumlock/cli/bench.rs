@@ -29,7 +29,7 @@ pub(crate) enum Bench {
     /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET
     /// NX and compare-and-delete
     Cost(Cost),
-    /// What nodes keep of names that are used once
+    /// What nodes and this process keep of names that are used once, and whether it grows
     Keys(Keys),
 }
 
@@ -181,6 +181,10 @@ pub(crate) struct Keys {
     /// For how long; part of a minute will do
     #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
     pub(crate) minutes: Duration,
+    /// For how long a name is acquired. Nodes keep it for 105 s more: a run that is to show whether
+    /// they keep more and more takes over twice that
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
     /// How many servers
     #[arg(long, alias = "nodes", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) masters: u8,
