@@ -2,7 +2,8 @@
 //! with what is recorded in `benches/cost.toml`.
 //!
 //! `lone N` makes N pairs of an acquisition and its release over five nodes in memory, and
-//! `crowd N` N pairs of each of 256 tasks over five servers that answer at once. Both do the same
+//! `crowd N` N pairs of each of 256 tasks (`crowd N TASKS`: of each of so many) over five servers
+//! that answer at once. Both do the same
 //! in each run: one thread, a clock that stands still, and random numbers from a fixed seed. The
 //! script runs them under valgrind with two numbers, and what both have in common falls out. `crowd`
 //! prints how many script calls there were at all nodes.
@@ -53,10 +54,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let what = arguments.next();
-    let pairs = arguments.next().map_or(100, |number| number.parse().expect("how many pairs"));
+    let mut number = |usual| arguments.next().map_or(usual, |number| number.parse().expect("a number"));
+    let (pairs, tasks) = (number(100), number(TASKS));
     match what.as_deref() {
         Some("lone") => still(lone(pairs)),
-        Some("crowd") => still(crowd(pairs)),
+        Some("crowd") => still(crowd(pairs, tasks)),
         Some("held") => still(held(pairs)),
         Some("alone") => real(alone(pairs)),
         Some("together") => real(together(pairs)),
@@ -65,7 +67,7 @@ fn main() {
         // As `cargo bench` calls it: each of them once.
         None => {
             still(lone(pairs));
-            still(crowd(1));
+            still(crowd(1, TASKS));
             still(held(1));
             real(alone(pairs));
             real(together(1));
@@ -93,19 +95,19 @@ async fn lone(pairs: usize) {
     again(&quorum, "lone", pairs).await;
 }
 
-async fn crowd(pairs: usize) {
+async fn crowd(pairs: usize, tasks: usize) {
     let (quorum, calls) = instant().await;
-    tasks(&quorum, pairs).await;
+    each_of(tasks, &quorum, pairs).await;
     println!("{}", calls.load(Ordering::Relaxed));
 }
 
-/// So many pairs of each task.
-async fn tasks(quorum: &Quorum, pairs: usize) {
+/// So many pairs of each of these tasks.
+async fn each_of(tasks: usize, quorum: &Quorum, pairs: usize) {
     let task = |number| {
         let quorum = quorum.clone();
         tokio::spawn(async move { again(&quorum, &format!("crowd/{number}"), pairs).await })
     };
-    let ended = join_all((0..TASKS).map(task)).await;
+    let ended = join_all((0..tasks).map(task)).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
@@ -129,7 +131,7 @@ async fn together(pairs: usize) {
     let servers = common::servers(NODES).await;
     let quorum = common::unguarded(&servers).connect().await.unwrap();
     quorum.ready(PATIENCE).await.unwrap();
-    tasks(&quorum, pairs).await;
+    each_of(TASKS, &quorum, pairs).await;
 }
 
 /// A quorum over servers that answer at once, and how many script calls they carry out.

@@ -101,14 +101,23 @@ fn healthy(report: &Report) -> Vec<Line> {
 fn far(report: &Report) -> Vec<Line> {
     let figure = |name: &str| report.figure("far", None, OURS, name);
     // Fred's floor waits for all nodes; 160 ms is the round trip to the farthest.
-    let connect = figure("connect_ms").zip(report.figure("far", None, FRED, "connect_ms"));
-    let connect = connect.map(|(ours, fred)| ours / (fred + 160.0));
+    let fred = report.figure("far", None, FRED, "connect_ms");
+    let connect = |name: &str| figure(name).zip(fred).map(|(ours, fred)| ours / (fred + 160.0));
     vec![
         line("far: acquire p50, to the third-smallest round trip", figure("acquire_p50_to_trip"), Bound::AtMost(1.005)),
         line("far: acquire p99", figure("acquire_p99_to_trip"), Bound::AtMost(1.02)),
         line("far: release p50", figure("release_p50_to_trip"), Bound::AtMost(1.005)),
         line("far: release p99", figure("release_p99_to_trip"), Bound::AtMost(1.02)),
-        line("far: connecting, to fred's to all nodes and one more round trip", connect, Bound::AtMost(1.05)),
+        line(
+            "far: the first of all clients connects, to fred's to all nodes and one more round trip",
+            connect("connect_ms"),
+            Bound::AtMost(1.05),
+        ),
+        line(
+            "far: another one connects, to fred's to all nodes and one more round trip",
+            connect("connect_beside_ms"),
+            Bound::AtMost(1.05),
+        ),
     ]
 }
 

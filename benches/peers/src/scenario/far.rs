@@ -43,13 +43,26 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
             ("release_p99_to_trip", of("release_p99_ms")),
             ("acquire_p50_ms", of("acquire_p50_ms") * third),
             ("connect_ms", connected.as_secs_f64() * 1e3),
+            ("connect_beside_ms", beside(kind, &ports, &stage).await?.as_secs_f64() * 1e3),
         ];
         report.add_once("far", None, kind.name(), &figures);
         rows.push([kind.name().to_owned()].into_iter().chain(figures.iter().map(|(_, value)| short(*value))).collect());
         close(lock).await;
     }
-    print(&["contender", "acquire p50", "p99", "release p50", "p99", "acquire p50, ms", "connect, ms"], &rows);
+    print(
+        &["contender", "acquire p50", "p99", "release p50", "p99", "acquire p50, ms", "connect, ms", "beside another"],
+        &rows,
+    );
     Ok(())
+}
+
+/// How long it takes to connect while another client of the same nodes runs.
+async fn beside(kind: Kind, ports: &[u16], stage: &Stage) -> Result<Duration> {
+    let began = Instant::now();
+    let lock = Arc::new(kind.connect(ports, &stage.scripts, PATIENCE).await?);
+    let connected = began.elapsed();
+    close(lock).await;
+    Ok(connected)
 }
 
 /// In milliseconds.

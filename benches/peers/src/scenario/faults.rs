@@ -14,6 +14,8 @@ use crate::turn::{Figures, during, first};
 const NODES: usize = 5;
 /// How long each state is measured.
 const LENGTH: Duration = Duration::from_millis(1_500);
+/// For how long the servers are used by who starts before a contender does.
+const USED: Duration = Duration::from_millis(500);
 /// How long a contender may take to connect while nodes fail.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// By how much a slow node's round trip is longer than that of loopback's relays: a hundred times.
@@ -51,18 +53,19 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
     println!("Faults: of five nodes; multiples of the same contender's healthy run just before, acquisitions alone");
     let stage = Stage::set(NODES)?;
     let length = LENGTH.mul_f64(share);
+    let places = Places::of(&stage, kinds)?;
     for failing in [1, 2] {
         for fault in [Fault::BlackHole, Fault::Dead, Fault::Slow] {
             let some: Vec<_> = OURS.into_iter().filter(|kind| kinds.contains(kind)).collect();
             let kinds = if matches!(fault, Fault::BlackHole) { kinds } else { &some };
             let scenario = format!("{failing} {} after the start", fault.name());
             for &kind in kinds {
-                let turn = afterwards(&stage, kind, fault, failing, length).await;
+                let turn = afterwards(&stage, places.of_kind(kind), kind, fault, failing, length).await;
                 add(report, &scenario, kind, turn);
             }
         }
         let scenario = format!("{failing} black-holed before the start");
-        for (kind, turn) in before(&stage, kinds, failing, length).await? {
+        for (kind, turn) in before(&stage, &places, kinds, failing, length).await? {
             add(report, &scenario, kind, turn);
         }
     }
@@ -80,18 +83,46 @@ fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
     }
 }
 
-fn relays(stage: &Stage) -> Result<(Vec<Relay>, Vec<u16>)> {
-    let relays = stage.ports().into_iter().map(|port| Relay::start(port, Duration::ZERO));
-    let relays = relays.collect::<std::io::Result<Vec<_>>>()?;
-    let ports = relays.iter().map(Relay::port).collect();
-    Ok((relays, ports))
+/// The relays of each contender: like all clients of a service it finds its nodes where they were.
+struct Places(Vec<(Kind, Place)>);
+
+struct Place(Vec<Relay>);
+
+impl Places {
+    fn of(stage: &Stage, kinds: &[Kind]) -> Result<Self> {
+        let place = |&kind: &Kind| {
+            let relays = stage.ports().into_iter().map(|port| Relay::start(port, Duration::ZERO));
+            Ok((kind, Place(relays.collect::<std::io::Result<Vec<_>>>()?)))
+        };
+        Ok(Self(kinds.iter().map(place).collect::<Result<_>>()?))
+    }
+
+    fn of_kind(&self, kind: Kind) -> &Place {
+        let place = self.0.iter().find(|(other, _)| *other == kind);
+        &place.expect("each contender has one").1
+    }
 }
 
-async fn afterwards(stage: &Stage, kind: Kind, fault: Fault, failing: usize, length: Duration) -> Turn {
-    let (relays, ports) = relays(stage)?;
-    let lock = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await?);
+impl Place {
+    fn ports(&self) -> Vec<u16> {
+        self.0.iter().map(Relay::port).collect()
+    }
+
+    /// All nodes are well again; what was connected is not.
+    fn heal(&self) {
+        for relay in &self.0 {
+            relay.switch(Way::Dead);
+            relay.delay(Duration::ZERO);
+            relay.switch(Way::Open);
+        }
+    }
+}
+
+async fn afterwards(stage: &Stage, place: &Place, kind: Kind, fault: Fault, failing: usize, length: Duration) -> Turn {
+    place.heal();
+    let lock = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await?);
     let healthy = during(&lock, length).await?;
-    relays.iter().take(failing).for_each(|relay| fault.strikes(relay));
+    place.0.iter().take(failing).for_each(|relay| fault.strikes(relay));
     let failing = during(&lock, length).await?;
     close(lock).await;
     compared(&healthy, &failing)
@@ -99,22 +130,25 @@ async fn afterwards(stage: &Stage, kind: Kind, fault: Fault, failing: usize, len
 
 /// The peers connect at the same time: most of them never start, and most of that is waiting. What
 /// is compared by its start has the machine for itself.
-async fn before(stage: &Stage, kinds: &[Kind], failing: usize, length: Duration) -> Result<Vec<(Kind, Turn)>> {
+async fn before(
+    stage: &Stage,
+    places: &Places,
+    kinds: &[Kind],
+    failing: usize,
+    length: Duration,
+) -> Result<Vec<(Kind, Turn)>> {
     let (apart, together): (Vec<_>, Vec<_>) = kinds.iter().copied().partition(|kind| OURS.contains(kind));
     let mut started = Vec::new();
     for kind in apart {
-        started.push((kind, connected(stage, kind, failing).await));
+        started.push((kind, connected(stage, places.of_kind(kind), kind, failing).await));
     }
-    let others = join_all(together.iter().map(|&kind| connected(stage, kind, failing))).await;
+    let others = together.iter().map(|&kind| connected(stage, places.of_kind(kind), kind, failing));
+    let others = join_all(others).await;
     started.extend(together.into_iter().zip(others));
     let mut turns = Vec::new();
     for (kind, connected) in started {
         let turn = match connected {
-            Ok((lock, _relays, start)) => {
-                let turn = beforehand(stage, kind, &lock, start, length).await;
-                close(lock).await;
-                turn
-            }
+            Ok((lock, start)) => beforehand(stage, places.of_kind(kind), kind, lock, start, length).await,
             Err(error) => Err(error),
         };
         turns.push((kind, turn));
@@ -122,21 +156,33 @@ async fn before(stage: &Stage, kinds: &[Kind], failing: usize, length: Duration)
     Ok(turns)
 }
 
-async fn connected(stage: &Stage, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Vec<Relay>, Duration)> {
-    let (relays, ports) = relays(stage)?;
-    relays.iter().take(failing).for_each(|relay| relay.switch(Way::BlackHole));
+/// Beside servers that another client of the same list has just used.
+async fn connected(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
+    place.heal();
+    let other = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await?);
+    during(&other, USED).await?;
+    close(other).await;
+    place.0.iter().take(failing).for_each(|relay| relay.switch(Way::BlackHole));
     let began = Instant::now();
-    let lock = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await.map_err(|_| "never starts")?);
+    let lock = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await.map_err(|_| "never starts")?);
     // Some connect with the first lock.
     tokio::time::timeout(PATIENCE, first(&lock)).await.map_err(|_| "never starts")??;
-    Ok((lock, relays, began.elapsed()))
+    Ok((lock, began.elapsed()))
 }
 
-async fn beforehand(stage: &Stage, kind: Kind, lock: &Arc<Lock>, start: Duration, length: Duration) -> Turn {
-    let failing = during(lock, length).await?;
-    let (_relays, ports) = relays(stage)?;
+async fn beforehand(
+    stage: &Stage,
+    place: &Place,
+    kind: Kind,
+    lock: Arc<Lock>,
+    start: Duration,
+    length: Duration,
+) -> Turn {
+    let failing = during(&lock, length).await?;
+    close(lock).await;
+    place.heal();
     let began = Instant::now();
-    let other = Arc::new(kind.connect(&ports, &stage.scripts, PATIENCE).await?);
+    let other = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await?);
     first(&other).await?;
     let usual = began.elapsed();
     let healthy = during(&other, length).await?;
