@@ -34,6 +34,7 @@ mod revoke;
 mod run;
 mod scenes;
 mod server;
+mod sessions;
 mod stops;
 mod storage;
 mod transport;

@@ -28,6 +28,7 @@ use crate::process::Quorums;
 use crate::revoke::Revoking;
 use crate::scenes::Parts;
 use crate::server::Server;
+use crate::sessions::Sessions;
 
 /// What happens at a moment.
 pub enum Event {
@@ -136,6 +137,7 @@ pub struct World {
     pub parts: Parts,
     pub revoking: Revoking,
     pub elections: Elections,
+    pub sessions: Sessions,
     /// Clients that will begin nothing more.
     pub finished: AtomicU64,
 }
@@ -213,6 +215,7 @@ impl World {
             parts: Parts::default(),
             revoking: Revoking::default(),
             elections: Elections::default(),
+            sessions: Sessions::default(),
             finished: AtomicU64::new(0),
         })
     }
