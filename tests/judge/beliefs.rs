@@ -129,7 +129,8 @@ impl Beliefs {
     /// Another caller has it too.
     pub fn shared(&self, number: u32, verdict: &mut Verdict) {
         if self.leases.get(&number).is_none_or(|lease| lease.over.is_some()) {
-            verdict.broken(Rule::HeldAmiss, format!("lease {number} is over, and another caller was told that it has it"));
+            verdict
+                .broken(Rule::HeldAmiss, format!("lease {number} is over, and another caller was told that it has it"));
         }
     }
 

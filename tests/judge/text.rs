@@ -14,7 +14,8 @@ impl Line<'_> {
     fn op(&self, f: &mut fmt::Formatter<'_>, op: &Op) -> fmt::Result {
         let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
         let verb = format!("{:?}", op.verb).to_lowercase();
-        write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
+        let names: String = op.each().map(|op| name(op.name)).collect();
+        write!(f, "{verb} {names} owner {owner} [{}] ballot {}", op.owner, op.ballot)?;
         f.write_str(if op.waits { " in line" } else { "" })
     }
 }

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
 use quorumlock::{Error, LockOptions, LostReason, Quorum, Released, Session};
+use tokio_util::sync::CancellationToken;
 
 use crate::clients::{Client, Manner, Watch, is_kept_out, watched};
 use crate::judge::history::What;
@@ -21,6 +22,8 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often a client shares the session of another of its process, where there is one.
 const SHARES: f64 = 0.5;
+/// How often a task of its own waits for the loss of a session, and its clients do not.
+const APART: f64 = 0.4;
 
 /// What a session holds, as all its clients know it.
 #[derive(Debug)]
@@ -34,12 +37,19 @@ struct Book {
     gone: Mutex<Vec<Watch>>,
     /// How many clients have a handle.
     handles: AtomicU32,
+    /// A task of its own waits for its loss.
+    apart: bool,
+    /// It has been lost, and somebody was told.
+    lost: AtomicBool,
+    /// Cancelled when nobody has a handle.
+    over: CancellationToken,
 }
 
 impl Book {
-    fn new(id: &str, round: Duration) -> Self {
+    fn new(id: &str, round: Duration, apart: bool) -> Self {
         let (held, gone, handles) = (Mutex::default(), Mutex::default(), AtomicU32::new(1));
-        Self { id: id.into(), round, held, gone, handles }
+        let (lost, over) = (AtomicBool::new(false), CancellationToken::new());
+        Self { id: id.into(), round, held, gone, handles, apart, lost, over }
     }
 
     fn held(&self) -> Vec<Watch> {
@@ -167,7 +177,12 @@ impl Client {
     pub async fn some_session(&mut self) {
         let Some(hand) = self.some_handle().await else { return };
         let mut inner = self.another();
-        if watched(inner.uses(&hand), hand.session.lost(), || self.all_lost(&hand)).await {
+        if hand.book.apart {
+            inner.uses(&hand).await;
+        } else {
+            watched(inner.uses(&hand), hand.session.lost(), || self.all_lost(&hand.book)).await;
+        }
+        if hand.book.lost.load(Ordering::Relaxed) {
             return self.keeps_ended(hand).await;
         }
         let end = self.dice.weighed(&[(4, End::Revoke), (1, End::Abandon), (4, End::Drop)]);
@@ -191,7 +206,8 @@ impl Client {
         let options = part.options(self.ttl());
         let Some(hand) = self.granted(&options, round, SECOND, Manner::Wait, true).await else { return };
         let mut inner = self.another();
-        let told = watched(inner.plays(&hand, does, part.timeout), hand.session.lost(), || self.all_lost(&hand)).await;
+        let plays = inner.plays(&hand, does, part.timeout);
+        let told = watched(plays, hand.session.lost(), || self.all_lost(&hand.book)).await;
         if told && part.must_keep {
             self.world.record(What::Unfinished { clients: 1 });
         }
@@ -271,14 +287,27 @@ impl Client {
         match self.or_goes(manner, builder.grant(timeout)).await {
             Some(Ok(session)) => {
                 self.tell_each(&asked, |process, ask, _| What::Begun { process, ask });
-                let book = Arc::new(Book::new(session.id(), round));
-                self.world.sessions.add(self.process, &book);
-                return Some(Hand { session, book });
+                return Some(self.begins(session, round));
             }
             Some(Err(error)) => self.refused_all(&asked, &error),
             None => self.tell_each(&asked, |process, ask, name| What::Cancelled { process, ask, name }),
         }
         None
+    }
+
+    fn begins(&mut self, session: Session, round: Duration) -> Hand {
+        let book = Arc::new(Book::new(session.id(), round, self.dice.chance(APART)));
+        self.world.sessions.add(self.process, &book);
+        if book.apart {
+            let (client, token, book) = (self.another(), session.cancellation(), book.clone());
+            let told = async move {
+                if book.over.run_until_cancelled(token.cancelled()).await.is_some() {
+                    client.all_lost(&book);
+                }
+            };
+            self.world.exec.spawn(self.process, Box::pin(told));
+        }
+        Hand { session, book }
     }
 
     /// Some steps, until the faults end; whoever finds that it is over may try on.
@@ -345,7 +374,9 @@ impl Client {
         let (text, lease) = (self.text(name).into(), self.world.leases.count.fetch_add(1, Ordering::Relaxed));
         let locked = Locked { quorum: self.quorum.clone(), id: hand.book.id.clone(), text, token };
         let watch = Watch::of_session(self.process, name, lease, locked);
-        let (until, shared, owner) = (watch.until(&self.world), false, None);
+        let (until, shared) = (watch.until(&self.world), false);
+        let owner = hand.session.owner(&self.text(name));
+        let owner = owner.map(|owner| self.world.core.lock().unwrap().history.owner(self.process as u16, &owner));
         self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared, owner });
         self.world.leases.watched.lock().unwrap().push(watch.clone());
         hand.book.held.lock().unwrap().insert(name, watch);
@@ -418,8 +449,9 @@ impl Client {
     }
 
     /// It is told that the session is lost, if no other of its clients was before.
-    fn all_lost(&self, hand: &Hand) {
-        hand.book.end(|_| true).iter().for_each(|watch| self.lost(watch));
+    fn all_lost(&self, book: &Book) {
+        book.lost.store(true, Ordering::Relaxed);
+        book.end(|_| true).iter().for_each(|watch| self.lost(watch));
     }
 
     /// Lost is final, however long a handle is kept.
@@ -447,6 +479,7 @@ impl Client {
             return;
         }
         self.world.sessions.remove(self.process, &book);
+        book.over.cancel();
         book.held().iter().for_each(|watch| self.sample(watch));
         book.end(|_| true).iter().for_each(|watch| self.released(watch));
         drop(session);

@@ -136,6 +136,7 @@ pub static SCENES: &[Scene] = &[
     scene!(permits::waits_with_fewer_permits_than_there_are),
     scene!(sessions::one_of_three_names_is_unlocked_while_a_renewal_is_under_way),
     scene!(sessions::a_renewal_comes_behind_the_release_of_a_part),
+    scene!(sessions::a_node_offers_what_was_asked_for_with_a_part_that_was_given_up),
     scene!(sessions::revoked_with_a_waiter_under_each_name),
     scene!(sessions::all_names_of_a_session_are_renewed_together),
     scene!(sessions::two_names_of_a_session_are_with_other_nodes),
