@@ -12,9 +12,9 @@ use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
 use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, PermitsLease, Quorum, QuorumLock};
 
+use crate::book::Locked;
 use crate::dice::Dice;
 use crate::judge::history::{Micros, What};
-use crate::sessions::Locked;
 use crate::storage::Write;
 use crate::world::{World, micros};
 

@@ -8,6 +8,7 @@
 
 #[path = "../common/asked.rs"]
 mod asked;
+mod book;
 mod calls;
 mod changes;
 mod clients;

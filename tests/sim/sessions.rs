@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::FutureExt;
-use quorumlock::{Error, LockOptions, LostReason, Quorum, Released, Session};
-use tokio_util::sync::CancellationToken;
+use quorumlock::{Error, LockOptions, Released, Session};
 
+use crate::book::{Book, Hand, Locked};
 use crate::clients::{Client, Manner, Watch, is_kept_out, watched};
 use crate::judge::history::What;
 use crate::scenes::part::Part;
@@ -24,111 +23,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const SHARES: f64 = 0.5;
 /// How often a task of its own waits for the loss of a session, and its clients do not.
 const APART: f64 = 0.4;
-
-/// What a session holds, as all its clients know it.
-#[derive(Debug)]
-struct Book {
-    id: Arc<str>,
-    /// The longest round of its locks.
-    round: Duration,
-    /// By name; the judge knows each as a lease of its own.
-    held: Mutex<BTreeMap<u8, Watch>>,
-    /// What it held before.
-    gone: Mutex<Vec<Watch>>,
-    /// How many clients have a handle.
-    handles: AtomicU32,
-    /// A task of its own waits for its loss.
-    apart: bool,
-    /// It has been lost, and somebody was told.
-    lost: AtomicBool,
-    /// Cancelled when nobody has a handle.
-    over: CancellationToken,
-}
-
-impl Book {
-    fn new(id: &str, round: Duration, apart: bool) -> Self {
-        let (held, gone, handles) = (Mutex::default(), Mutex::default(), AtomicU32::new(1));
-        let (lost, over) = (AtomicBool::new(false), CancellationToken::new());
-        Self { id: id.into(), round, held, gone, handles, apart, lost, over }
-    }
-
-    fn held(&self) -> Vec<Watch> {
-        self.held.lock().unwrap().values().cloned().collect()
-    }
-
-    fn lease(&self, name: u8) -> Option<u32> {
-        self.held.lock().unwrap().get(&name).map(|watch| watch.number)
-    }
-
-    /// How much it has held that is over.
-    fn over(&self) -> usize {
-        self.gone.lock().unwrap().len()
-    }
-
-    /// Whether it has held this and given it up since so much was over.
-    fn gave_up(&self, name: u8, since: usize) -> bool {
-        self.gone.lock().unwrap()[since..].iter().flat_map(Watch::names).any(|gone| gone == name)
-    }
-
-    /// From now on it holds those no more that are chosen.
-    fn end(&self, which: impl Fn(u8) -> bool) -> Vec<Watch> {
-        let mut held = self.held.lock().unwrap();
-        let names: Vec<_> = held.keys().copied().filter(|&name| which(name)).collect();
-        let ended: Vec<_> = names.iter().filter_map(|name| held.remove(name)).collect();
-        self.gone.lock().unwrap().extend(ended.iter().cloned());
-        ended
-    }
-}
-
-/// The sessions of each process.
-#[derive(Debug, Default)]
-pub struct Sessions(Mutex<BTreeMap<usize, Vec<Arc<Book>>>>);
-
-impl Sessions {
-    fn add(&self, process: usize, book: &Arc<Book>) {
-        self.0.lock().unwrap().entry(process).or_default().push(book.clone());
-    }
-
-    fn of(&self, process: usize) -> Vec<Arc<Book>> {
-        self.0.lock().unwrap().get(&process).cloned().unwrap_or_default()
-    }
-
-    fn remove(&self, process: usize, book: &Arc<Book>) {
-        self.0.lock().unwrap().entry(process).or_default().retain(|other| !Arc::ptr_eq(other, book));
-    }
-
-    pub fn forget(&self, process: usize) {
-        let gone = self.0.lock().unwrap().remove(&process);
-        drop(gone);
-    }
-}
-
-/// A name that a session holds, for whoever only looks: it is no handle of the session.
-#[derive(Clone, Debug)]
-pub struct Locked {
-    quorum: Quorum,
-    id: Arc<str>,
-    text: Arc<str>,
-    pub token: u64,
-}
-
-impl Locked {
-    pub fn remaining(&self) -> Duration {
-        let session = self.quorum.join_session(&self.id);
-        let held = session.filter(|session| session.token(&self.text) == Some(self.token));
-        held.map_or(Duration::ZERO, |session| session.remaining())
-    }
-
-    pub fn lost(&self) -> Option<LostReason> {
-        self.quorum.join_session(&self.id)?.lost().now_or_never()
-    }
-}
-
-/// A handle of a session.
-struct Hand {
-    session: Session,
-    book: Arc<Book>,
-}
 
 /// What was asked for.
 struct Asked {
@@ -154,10 +48,13 @@ enum End {
     Drop,
 }
 
-/// What a session of a scene does. What it locks it must get.
+/// What a session of a scene does.
 #[derive(Clone, Copy, Debug)]
 pub enum Does {
+    /// It must get these.
     Locks(&'static [u8]),
+    /// It need not.
+    Tries(&'static [u8]),
     Unlocks(&'static [u8]),
     /// For so many milliseconds, and up to so many more.
     Holds(u64, u64),
@@ -177,12 +74,7 @@ impl Client {
     pub async fn some_session(&mut self) {
         let Some(hand) = self.some_handle().await else { return };
         let mut inner = self.another();
-        if hand.book.apart {
-            inner.uses(&hand).await;
-        } else {
-            watched(inner.uses(&hand), hand.session.lost(), || self.all_lost(&hand.book)).await;
-        }
-        if hand.book.lost.load(Ordering::Relaxed) {
+        if self.until_lost(&hand, inner.uses(&hand)).await {
             return self.keeps_ended(hand).await;
         }
         let end = self.dice.weighed(&[(4, End::Revoke), (1, End::Abandon), (4, End::Drop)]);
@@ -206,9 +98,8 @@ impl Client {
         let options = part.options(self.ttl());
         let Some(hand) = self.granted(&options, round, SECOND, Manner::Wait, true).await else { return };
         let mut inner = self.another();
-        let plays = inner.plays(&hand, does, part.timeout);
-        let told = watched(plays, hand.session.lost(), || self.all_lost(&hand.book)).await;
-        if told && part.must_keep {
+        let lost = self.until_lost(&hand, inner.plays(&hand, does, part.timeout)).await;
+        if lost && part.must_keep {
             self.world.record(What::Unfinished { clients: 1 });
         }
         let end = if matches!(does.last(), Some(Does::Revokes)) { End::Revoke } else { End::Drop };
@@ -218,8 +109,8 @@ impl Client {
     async fn plays(&mut self, hand: &Hand, does: &[Does], timeout: Duration) {
         for &what in does {
             match what {
-                Does::Locks(names) => {
-                    let asked = self.asks_session(hand, names, timeout, true);
+                Does::Locks(names) | Does::Tries(names) => {
+                    let asked = self.asks_session(hand, names, timeout, matches!(what, Does::Locks(_)));
                     let got = hand.session.lock(self.texts(names), timeout).await;
                     self.came(hand, &asked, Some(got));
                 }
@@ -293,6 +184,16 @@ impl Client {
             None => self.tell_each(&asked, |process, ask, name| What::Cancelled { process, ask, name }),
         }
         None
+    }
+
+    /// Runs `body` to its end; whether the session was lost by then.
+    async fn until_lost(&self, hand: &Hand, body: impl Future<Output = ()>) -> bool {
+        if hand.book.apart {
+            body.await;
+        } else {
+            watched(body, hand.session.lost(), || self.all_lost(&hand.book)).await;
+        }
+        hand.book.lost.load(Ordering::Relaxed)
     }
 
     fn begins(&mut self, session: Session, round: Duration) -> Hand {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::book::Sessions;
 use crate::clients::Leases;
 use crate::commands::Names;
 use crate::cue::Cues;
@@ -28,7 +29,6 @@ use crate::process::Quorums;
 use crate::revoke::Revoking;
 use crate::scenes::Parts;
 use crate::server::Server;
-use crate::sessions::Sessions;
 
 /// What happens at a moment.
 pub enum Event {

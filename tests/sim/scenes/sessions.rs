@@ -1,10 +1,10 @@
 //! Sessions: several locks that are renewed, lost and given up together.
 
 use super::part::Part;
-use super::script::{NEVER, Script, millis};
+use super::script::{NEVER, Script, millis, suspend};
 use crate::cue::Cue;
 use crate::sessions::Does;
-use Does::{Drops, Holds, Locks, Revokes, Together, Unlocks};
+use Does::{Drops, Holds, Locks, Revokes, Together, Tries, Unlocks};
 
 /// Three names, of locks that last for 3 s.
 fn names(script: &mut Script, processes: usize) {
@@ -102,6 +102,15 @@ pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     // Before the next renewal, by which what was healed would count.
     script.hold_back(0, &[0], 1_010..NEVER, NEVER);
     script.asks(5, 0, session(&[Locks(&[0]), Holds(300, 0), Locks(&[1]), Holds(5_000, 0), Revokes]));
+}
+
+/// A machine stands still when a session has asked for one more name, until the time of the first is
+/// over. It hears that the other was granted before any timer has said that the session is lost.
+pub fn granted_when_the_time_of_the_session_is_over(script: &mut Script) {
+    names(script, 1);
+    script.hold_one_way(0, &[0, 1, 2], 1, 2_600..2_900, 3_000);
+    script.at(2_760, suspend(0, 400));
+    script.asks(0, 0, Part { renewed: false, ..session(&[Locks(&[0]), Holds(2_690, 30), Tries(&[1])]) });
 }
 
 /// Somebody takes one name of a session away: with it the session is lost, and all others enter,
