@@ -70,7 +70,12 @@ impl Kept {
     }
 
     pub(super) fn token(&self, name: &Name) -> Option<u64> {
-        Some(self.grant(*self.names.get(name)?)?.token())
+        self.grant_of(name).map(Grant::token)
+    }
+
+    /// What it was granted this name by.
+    pub(super) fn grant_of(&self, name: &Name) -> Option<&Grant> {
+        self.grant(*self.names.get(name)?)
     }
 
     /// Takes these names out, which are held. The others of their grants stay.

@@ -135,6 +135,12 @@ impl Locks {
         self.state().kept.token(name)
     }
 
+    /// Whose one name is on the nodes, if it is held.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn owner(&self, name: &Name) -> Option<String> {
+        self.state().kept.grant_of(name).map(|grant| grant.owner().to_owned())
+    }
+
     /// For how long all is held at least.
     pub(crate) fn remaining(&self) -> Duration {
         self.state().kept.tenancy.remaining(self.now())

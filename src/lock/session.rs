@@ -99,7 +99,8 @@ impl Session {
     /// [`MAX_NAMES`](crate::MAX_NAMES) in one call. `timeout` is as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session holds already are held, and nodes are not asked for them. The others
+    /// Names that the session holds already are held, and nodes are not asked for them: one that
+    /// another caller unlocks while this waits for the others is not held in the end. The others
     /// are one claim, as those of [`Quorum::lock_all`](crate::Quorum::lock_all): they have one
     /// token, greater than each that was dealt before for any of them. Callers of one session that
     /// ask for the same name wait for each other's result.
@@ -173,6 +174,14 @@ impl Session {
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u64> {
         self.core.locks.token(&self.inner.name(name).ok()?)
+    }
+
+    /// Whose `name` is on the nodes, where the session holds it: for simulations.
+    #[cfg(feature = "unstable")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<String> {
+        self.core.locks.owner(&self.inner.name(name).ok()?)
     }
 
     /// Ends the session for all its handles: frees all locks, on every node, and waits until a

@@ -326,6 +326,25 @@ async fn callers_of_one_session_that_want_the_same_names_share_them(world: impl 
     assert_eq!(held(&session), ["a", "b", "c"]);
 }
 
+/// A call asks for what is missing when it begins.
+async fn what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let session = session(&client).await;
+    session.lock(["a"], SECOND).await.unwrap();
+    let guard = other.lock("b").acquire(SECOND).await.unwrap();
+    let waiting = session.clone();
+    let locking = tokio::spawn(async move { waiting.lock(["a", "b"], 60 * SECOND).await });
+    eventually("it waits", async || {
+        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().unwrap().waiting > 0)
+    })
+    .await;
+    session.unlock(["a"]).await.unwrap();
+    guard.release().await.unwrap();
+    locking.await.unwrap().unwrap();
+    assert_eq!((held(&session), session.token("a")), (vec!["b".to_owned()], None));
+    eventually("a is free", async || is_free(&other, "a").await).await;
+}
+
 async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
@@ -496,6 +515,7 @@ both! {
         each_lock_has_a_token_above_all_earlier_ones_of_its_names,
         what_is_held_is_locked_again_without_asking_nodes,
         callers_of_one_session_that_want_the_same_names_share_them,
+        what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held,
         who_stops_locking_leaves_nothing_and_the_next_caller_asks,
         a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing,
         other_code_joins_a_session_by_its_id,

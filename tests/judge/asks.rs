@@ -43,7 +43,7 @@ impl Asks {
         self.answered(now, ask, processes, verdict);
     }
 
-    fn answered(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
+    pub fn answered(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
         let Some(ask) = self.open.remove(&ask) else { return };
         let pauses = processes.stood_still(ask.process) - ask.stood_still;
         if now > ask.by + Processes::lateness(pauses) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::history::{Micros, Owner};
 use super::processes::Processes;
+use super::rounds::Try;
 use super::rule::{Rule, Verdict};
 
 /// Clocks are read in whole microseconds.
@@ -57,6 +58,11 @@ impl Lease {
 
     pub const fn of(self, owner: Option<Owner>, shared: bool) -> Self {
         Self { owner, shared, ..self }
+    }
+
+    /// As nodes know it.
+    pub fn of_nodes(&self) -> Option<Try> {
+        Some((self.owner?, self.name))
     }
 }
 
@@ -115,9 +121,17 @@ impl Beliefs {
         self.live.push(number);
     }
 
-    /// Whose claims a lease came from, if that is known.
-    pub fn owner(&self, number: u32) -> Option<Owner> {
-        self.leases.get(&number)?.owner
+    /// As what nodes know a lease, if that is known.
+    pub fn of_nodes(&self, number: u32) -> Option<Try> {
+        self.leases.get(&number)?.of_nodes()
+    }
+
+    /// Another caller has it too.
+    pub fn shared(&self, number: u32, verdict: &mut Verdict) {
+        if self.leases.get(&number).is_none_or(|lease| lease.over.is_some()) {
+            verdict
+                .broken(Rule::HeldAmiss, format!("lease {number} is over, and another caller was told that it has it"));
+        }
     }
 
     /// The reader was this writer, until that ended: nobody else writes since.
@@ -198,12 +212,12 @@ impl Beliefs {
         &mut self,
         now: Micros,
         processes: &Processes,
-        deadline: impl Fn(Owner) -> Option<Micros>,
+        deadline: impl Fn(Try) -> Option<Micros>,
         verdict: &mut Verdict,
     ) {
         for number in &self.live {
             let Some(lease) = self.leases.get_mut(number).filter(|lease| !lease.late) else { continue };
-            let Some(deadline) = lease.owner.and_then(&deadline) else { continue };
+            let Some(deadline) = lease.of_nodes().and_then(&deadline) else { continue };
             if processes.awake(lease.process).is_some_and(|awake| now > deadline.max(awake)) {
                 lease.late = true;
                 let ago = now - deadline;

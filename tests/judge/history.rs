@@ -164,6 +164,29 @@ pub enum What {
         lease: u32,
         permits: u32,
     },
+    /// It got it as another caller of the same session, which has it as this lease.
+    Shares {
+        process: u16,
+        ask: u32,
+        name: u8,
+        lease: u32,
+    },
+    /// It was granted a session, which holds nothing yet.
+    Begun {
+        process: u16,
+        ask: u32,
+    },
+    /// The session of this process does not hold this name as it should, or does and should not.
+    HeldAmiss {
+        process: u16,
+        name: u8,
+    },
+    /// Nothing has gone wrong for longer than a ttl: what is held by both was renewed at one moment.
+    Together {
+        process: u16,
+        lease: u32,
+        other: u32,
+    },
     /// It did not.
     Failed {
         process: u16,
@@ -189,6 +212,12 @@ pub enum What {
     },
     /// The holder gives it up.
     Released {
+        process: u16,
+        name: u8,
+        lease: u32,
+    },
+    /// The holder is told that a quorum of nodes has freed what it gave up.
+    Freed {
         process: u16,
         name: u8,
         lease: u32,

@@ -19,14 +19,14 @@ struct Stand {
 
 #[derive(Debug, Default)]
 pub struct Line {
-    /// By acquisition and node.
-    stands: BTreeMap<(Owner, u8), Stand>,
+    /// By acquisition, name and node.
+    stands: BTreeMap<(Owner, u8, u8), Stand>,
 }
 
 impl Line {
     pub fn submitted(&mut self, op: Op) {
         if op.verb == Verb::Release && !op.waits {
-            self.stand(op.process, op.acquisition, op.node).left = op.sent;
+            self.stand(op).left = op.sent;
         }
     }
 
@@ -36,7 +36,7 @@ impl Line {
         if op.verb == Verb::Revoke {
             return;
         }
-        let stand = self.stand(op.process, op.acquisition, op.node);
+        let stand = self.stand(op);
         match answer {
             Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
             Answer::Granted | Answer::Apart => stand.left = op.sent.max(stand.left),
@@ -47,12 +47,12 @@ impl Line {
     /// Its places are gone. Who gave one up has done so: a message from before, sent again to the
     /// process that answers now, may take it once more.
     pub fn forgot(&mut self, node: u8) {
-        self.stands.iter_mut().filter(|((_, at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
+        self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }
 
     /// At the end.
     pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
-        for ((acquisition, node), stand) in &self.stands {
+        for ((acquisition, _, node), stand) in &self.stands {
             if !processes.is_dead(stand.process) && stand.taken.is_some_and(|taken| taken > stand.left) {
                 let why = format!("acquisition number {acquisition} never left the line of n{node}");
                 verdict.broken(Rule::LeftBehind, why);
@@ -60,7 +60,8 @@ impl Line {
         }
     }
 
-    fn stand(&mut self, process: u16, acquisition: Owner, node: u8) -> &mut Stand {
-        self.stands.entry((acquisition, node)).or_insert(Stand { process, ..Stand::default() })
+    fn stand(&mut self, op: Op) -> &mut Stand {
+        let new = Stand { process: op.process, ..Stand::default() };
+        self.stands.entry((op.acquisition, op.name, op.node)).or_insert(new)
     }
 }

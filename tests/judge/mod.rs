@@ -24,14 +24,14 @@ pub use trial::judge_the_judge;
 
 use asks::Asks;
 use beliefs::{Beliefs, Lease};
-use history::{Answer, Event, Memory, Micros, Op, Owner, Verb, What};
+use history::{Answer, Event, Memory, Micros, Op, Verb, What};
 use line::Line;
 use newcomers::Newcomers;
 use nodes::Nodes;
 use observers::Observers;
 use periods::{DRIFT, First, Periods};
 use processes::Processes;
-use rounds::Rounds;
+use rounds::{Rounds, Try};
 use rule::Verdict;
 use storage::Storage;
 
@@ -138,7 +138,7 @@ impl Judge {
             }
             What::Saw { observer, name, owner, token, value, .. } => {
                 self.observers.saw(observer, name, (owner, token), value, verdict);
-                self.led(owner);
+                self.led((owner, name));
             }
             What::Unseen { observer, .. } => {
                 verdict.broken(Rule::Unseen, format!("observer {observer} has not seen what was proclaimed last"));
@@ -150,6 +150,15 @@ impl Judge {
                 }
             }
             What::Counted { lease, permits, .. } => self.beliefs.counted(lease, permits),
+            What::Shares { ask, lease, .. } => {
+                asks.acquired(now, ask, processes, verdict);
+                self.beliefs.shared(lease, verdict);
+            }
+            What::Begun { ask, .. } => asks.answered(now, ask, processes, verdict),
+            What::HeldAmiss { process, .. } => {
+                verdict.broken(Rule::HeldAmiss, format!("a session of p{process} does not hold what it locked"));
+            }
+            What::Together { lease, other, .. } => self.together(lease, other),
             What::Failed { ask, kept_out, .. } => asks.failed(now, ask, kept_out, processes, verdict),
             What::Cancelled { ask, .. } => {
                 tally.cancelled += 1;
@@ -157,6 +166,11 @@ impl Judge {
             }
             What::Sample { lease, held: true, until, .. } => self.held(now, lease, until),
             What::Released { lease, .. } => self.ended(now, lease, false),
+            What::Freed { lease, .. } => {
+                if let (Some(rounds), Some(of)) = (&self.rounds, self.beliefs.of_nodes(lease)) {
+                    rounds.freed(of, verdict);
+                }
+            }
             What::LostTold { lease, expired, .. } => {
                 tally.losses += 1;
                 self.ended(now, lease, expired);
@@ -178,7 +192,8 @@ impl Judge {
             What::Submitted(op) => op.each().for_each(|op| self.submitted(op)),
             What::Did(op, answer) => op.each().for_each(|op| self.did(now, op, answer)),
             What::Delivered(op, answer) => {
-                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.delivered(now, op, answer));
+                let rounds = self.rounds.as_mut();
+                rounds.into_iter().for_each(|rounds| op.each().for_each(|op| rounds.delivered(now, op, answer)));
             }
             What::HandedOver(op) => {
                 let at = self.verdict.at;
@@ -199,20 +214,20 @@ impl Judge {
         let (now, rounds) = (lease.from, self.rounds.as_ref());
         let known = lease.owner.filter(|_| rounds.is_some());
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
-        let owner = lease.owner;
+        let of = lease.of_nodes();
         self.observers.acquired(&lease);
         self.beliefs.acquired(number, lease, &mut self.verdict);
-        if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
-            rounds.acquired(owner);
+        if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
+            rounds.acquired(of);
         }
         self.bounded(now, number);
     }
 
     fn first(&mut self, now: Micros, name: u8, lease: u32, period: Micros) {
-        let (owner, rounds) = (self.beliefs.owner(lease), self.rounds.as_ref());
-        let asked = owner.zip(rounds).and_then(|(owner, rounds)| rounds.first_asked(owner));
-        let first = First::new(lease, owner, (now, asked), period);
-        let remembered = |owner| rounds.is_none_or(|rounds| rounds.is_remembered(owner));
+        let (of, rounds) = (self.beliefs.of_nodes(lease), self.rounds.as_ref());
+        let asked = of.zip(rounds).and_then(|(of, rounds)| rounds.first_asked(of));
+        let first = First::new(lease, of.map(|(owner, _)| owner), (now, asked), period);
+        let remembered = |owner| rounds.is_none_or(|rounds| rounds.is_remembered((owner, name)));
         self.periods.first(now, name, first, remembered, &mut self.verdict);
     }
 
@@ -225,16 +240,25 @@ impl Judge {
     }
 
     /// An observer was told that this owner leads.
-    fn led(&mut self, owner: Owner) {
-        if self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(owner)) {
+    fn led(&mut self, of: Try) {
+        if self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of)) {
             self.verdict.broken(Rule::SeenAmiss, "no quorum has had it for this leader");
         }
     }
 
     /// What this lease came from is to stay with the nodes.
     fn keeps(&mut self, lease: u32, keeps: bool) {
-        if let (Some(rounds), Some(owner)) = (&mut self.rounds, self.beliefs.owner(lease)) {
-            rounds.keeps(owner, keeps);
+        if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(lease)) {
+            rounds.keeps(of, keeps);
+        }
+    }
+
+    fn together(&mut self, lease: u32, other: u32) {
+        let Some(rounds) = &self.rounds else { return };
+        let renewed = |lease| self.beliefs.of_nodes(lease).and_then(|of| rounds.deadline(of));
+        if renewed(lease) != renewed(other) {
+            let why = format!("lease {lease} was renewed at another moment than lease {other}");
+            self.verdict.broken(Rule::RenewedApart, why);
         }
     }
 
@@ -246,22 +270,22 @@ impl Judge {
 
     fn bounded(&mut self, now: Micros, number: u32) {
         if let (Some(rounds), Some(lease)) = (&self.rounds, self.beliefs.get(number)) {
-            let deadline = lease.owner.and_then(|owner| rounds.deadline(owner));
+            let deadline = lease.of_nodes().and_then(|of| rounds.deadline(of));
             self.beliefs.bounded(now, number, deadline, &mut self.verdict);
         }
     }
 
     fn ended(&mut self, now: Micros, number: u32, expired: bool) {
         self.beliefs.ended(now, self.verdict.at, number, expired);
-        let owner = self.beliefs.get(number).and_then(|lease| lease.owner);
-        if let (Some(rounds), Some(owner)) = (&mut self.rounds, owner) {
-            rounds.ended(owner);
+        if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
+            rounds.ended(now, of);
         }
     }
 
     fn overdue(&mut self, now: Micros) {
-        if let Some(rounds) = &self.rounds {
-            self.beliefs.overdue(now, &self.processes, |owner| rounds.deadline(owner), &mut self.verdict);
+        if let Some(rounds) = &mut self.rounds {
+            rounds.left(now, &self.processes, &mut self.verdict);
+            self.beliefs.overdue(now, &self.processes, |of| rounds.deadline(of), &mut self.verdict);
         }
     }
 
@@ -282,6 +306,7 @@ impl Judge {
             }
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op, self.verdict.at),
+            (Verb::Release, Answer::Released(_)) => rounds.released(op),
             _ => {}
         }
         self.line.did(op, answer);

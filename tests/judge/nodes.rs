@@ -20,8 +20,8 @@ pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
     /// When the claims were sent by which readers read.
     reads: HashMap<(u8, u8, Owner), Micros>,
-    /// The ballot up to which an owner's claims were released.
-    tombs: HashMap<(u8, Owner), u64>,
+    /// The ballot up to which an owner's claims of a name were released.
+    tombs: HashMap<(u8, u8, Owner), u64>,
     /// Which readers of a name were released, the last of them last.
     gone: HashMap<(u8, u8), VecDeque<Owner>>,
     /// Who was granted a name with a ballot.
@@ -42,12 +42,12 @@ impl Nodes {
             }
             Answer::Healed => {
                 // A renewal that comes after the release takes the name again until it expires.
-                self.tombs.remove(&(op.node, op.owner));
+                self.tombs.remove(&(op.node, op.name, op.owner));
                 self.hold(op);
             }
             Answer::Extended | Answer::Apart => self.hold(op),
             Answer::Released(held) => {
-                let tomb = self.tombs.entry((op.node, op.owner)).or_default();
+                let tomb = self.tombs.entry((op.node, op.name, op.owner)).or_default();
                 *tomb = op.ballot.max(*tomb);
                 if op.shared {
                     self.reader_gone(op);
@@ -63,7 +63,7 @@ impl Nodes {
     pub fn forgot(&mut self, node: u8) {
         self.holds.retain(|&(at, _), _| at != node);
         self.reads.retain(|&(at, ..), _| at != node);
-        self.tombs.retain(|&(at, _), _| at != node);
+        self.tombs.retain(|&(at, ..), _| at != node);
         self.gone.retain(|&(at, _), _| at != node);
         self.ballots.retain(|&(at, ..), _| at != node);
         self.revoked.retain(|&(at, ..)| at != node);
@@ -84,7 +84,7 @@ impl Nodes {
         if gone.len() > RELEASED
             && let Some(oldest) = gone.pop_front()
         {
-            self.tombs.remove(&(op.node, oldest));
+            self.tombs.remove(&(op.node, op.name, oldest));
         }
     }
 
@@ -119,7 +119,7 @@ impl Nodes {
     }
 
     fn late_claim(&self, op: Op, verdict: &mut Verdict) {
-        if self.tombs.get(&(op.node, op.owner)).is_some_and(|ballot| op.ballot <= *ballot) {
+        if self.tombs.get(&(op.node, op.name, op.owner)).is_some_and(|ballot| op.ballot <= *ballot) {
             verdict.broken(Rule::LateClaim, format!("n{} granted a claim whose release it had seen", op.node));
         }
     }

@@ -1,14 +1,21 @@
-//! What was asked of nodes for each owner, what a quorum of them allows it, and whether all of it
-//! was given back.
+//! What was asked of nodes for each owner and name, what a quorum of them allows it, and whether all
+//! of it was given back: of several names that one owner asked for, each by itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Configured;
 use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
-/// What is known of an owner: one try to hold a name.
+/// One try to hold a name: whose, and which name.
+pub type Try = (Owner, u8);
+
+/// How much later than its holder gave it up, or was told that it is lost, all nodes have been asked
+/// to release it.
+const SOON: Micros = 1_000;
+
+/// What is known of one try to hold a name.
 #[derive(Debug, Default)]
 struct Claimed {
     process: u16,
@@ -32,6 +39,8 @@ struct Claimed {
     acquired: bool,
     granted: u64,
     released: u64,
+    /// The nodes that have carried a release out.
+    freed: u64,
     /// The nodes that have had it at some time, and those whose clock was set forward since it
     /// asked.
     had: u64,
@@ -48,6 +57,16 @@ struct Vote {
 }
 
 impl Claimed {
+    /// Whether a node may hold it that was not asked to release it, and is not to keep it.
+    fn is_kept(&self, processes: &Processes) -> bool {
+        self.granted & !self.released != 0 && !self.keeps && !processes.is_dead(self.process)
+    }
+
+    fn never_released(&self, (owner, _): Try) -> String {
+        let nodes = listed(self.granted & !self.released);
+        format!("owner number {owner} was granted by n{nodes:?} what it never released")
+    }
+
     /// It may believe until then, if it did not have to end before.
     fn believes(&mut self, now: Micros, deadline: Micros) {
         let alive = self.deadline.is_none_or(|known| now <= known);
@@ -60,7 +79,9 @@ impl Claimed {
 #[derive(Debug)]
 pub struct Rounds {
     clients: Vec<Configured>,
-    owners: HashMap<Owner, Claimed>,
+    tries: HashMap<Try, Claimed>,
+    /// What has ended a moment ago, and when.
+    leaving: VecDeque<(Micros, Try)>,
     by_ballot: HashMap<(u16, u8, u64), Owner>,
     /// When a quorum has last been known to have one owner, by name; or to have readers: the nodes
     /// that have had some.
@@ -72,8 +93,8 @@ pub struct Rounds {
 
 impl Rounds {
     pub fn new(clients: Vec<Configured>) -> Self {
-        let (owners, by_ballot) = (HashMap::new(), HashMap::new());
-        Self { clients, owners, by_ballot, had: HashMap::new(), read: HashMap::new(), set_back: false }
+        let (tries, by_ballot, leaving) = (HashMap::new(), HashMap::new(), VecDeque::new());
+        Self { clients, tries, leaving, by_ballot, had: HashMap::new(), read: HashMap::new(), set_back: false }
     }
 
     fn quorum(&self, process: u16) -> usize {
@@ -85,19 +106,49 @@ impl Rounds {
         self.by_ballot.get(&(process, name, token)).copied()
     }
 
-    pub fn deadline(&self, owner: Owner) -> Option<Micros> {
-        self.owners.get(&owner)?.deadline
+    pub fn deadline(&self, of: Try) -> Option<Micros> {
+        self.tries.get(&of)?.deadline
     }
 
-    pub fn acquired(&mut self, owner: Owner) {
-        if let Some(claimed) = self.owners.get_mut(&owner) {
+    pub fn acquired(&mut self, of: Try) {
+        if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.acquired = true;
         }
     }
 
-    pub fn ended(&mut self, owner: Owner) {
-        if let Some(claimed) = self.owners.get_mut(&owner) {
+    pub fn ended(&mut self, now: Micros, of: Try) {
+        if let Some(claimed) = self.tries.get_mut(&of).filter(|claimed| !claimed.ended) {
             claimed.ended = true;
+            self.leaving.push_back((now, of));
+        }
+    }
+
+    /// Whoever ends asks all nodes at once to release what they may hold, whether or not it waits for
+    /// what comes of that.
+    pub fn left(&mut self, now: Micros, processes: &Processes, verdict: &mut Verdict) {
+        while let Some(&(ended, of)) = self.leaving.front()
+            && ended + SOON < now
+        {
+            self.leaving.pop_front();
+            let Some(claimed) = self.tries.get(&of).filter(|claimed| claimed.is_kept(processes)) else { continue };
+            verdict.broken(Rule::NeverReleased, claimed.never_released(of));
+        }
+    }
+
+    /// Its holder was told that a quorum of nodes has freed it.
+    pub fn freed(&self, of: Try, verdict: &mut Verdict) {
+        let Some(claimed) = self.tries.get(&of) else { return };
+        if !self.is_quorum(claimed, claimed.freed) {
+            let nodes = listed(claimed.freed);
+            let why = format!("its holder was told that it is free, and only n{nodes:?} have released it");
+            verdict.broken(Rule::NotFreed, why);
+        }
+    }
+
+    /// A node has carried a release out.
+    pub fn released(&mut self, op: Op) {
+        if let Some(claimed) = self.tries.get_mut(&of(op)) {
+            claimed.freed |= bit(op);
         }
     }
 
@@ -109,7 +160,7 @@ impl Rounds {
         if op.verb == Verb::Revoke {
             return;
         }
-        let claimed = self.owners.entry(op.owner).or_default();
+        let claimed = self.tries.entry(of(op)).or_default();
         claimed.process = op.process;
         match op.verb {
             Verb::Claim => {
@@ -135,7 +186,7 @@ impl Rounds {
 
     /// The node has refused it, or called it stale: it holds nothing there.
     pub fn refused(&mut self, op: Op, event: usize) {
-        if let Some(claimed) = self.owners.get_mut(&op.owner) {
+        if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.granted &= !bit(op);
             claimed.refused.insert((op.node, op.sent), event);
         }
@@ -144,13 +195,13 @@ impl Rounds {
     /// With a release of another.
     pub fn handed_over(&mut self, op: Op, event: usize) {
         self.granted(op);
-        if let Some(claimed) = self.owners.get_mut(&op.owner) {
+        if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.handed.insert(op.node, event);
         }
     }
 
     pub fn granted(&mut self, op: Op) {
-        if let Some(claimed) = self.owners.get_mut(&op.owner) {
+        if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.granted |= bit(op);
         }
     }
@@ -158,7 +209,7 @@ impl Rounds {
     /// A node has the name for this owner from now on, or for longer.
     pub fn has(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
-        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         claimed.had |= bit(op);
         // Each node names one reader of all: who looks takes them for one.
         let read = self.read.entry(op.name).or_default();
@@ -170,8 +221,8 @@ impl Rounds {
     }
 
     /// Whether a quorum of nodes has had it, at one time or another.
-    pub fn was_had(&self, owner: Owner) -> bool {
-        self.owners.get(&owner).is_some_and(|claimed| self.is_quorum(claimed, claimed.had))
+    pub fn was_had(&self, of: Try) -> bool {
+        self.tries.get(&of).is_some_and(|claimed| self.is_quorum(claimed, claimed.had))
     }
 
     /// Whether a quorum of nodes can have had the name for somebody at that time or later.
@@ -180,9 +231,9 @@ impl Rounds {
     }
 
     /// Whether a quorum of nodes knows of its grants still, and has seen no less time pass since.
-    pub fn is_remembered(&self, owner: Owner) -> bool {
+    pub fn is_remembered(&self, of: Try) -> bool {
         let known = |claimed: &Claimed| claimed.granted & !claimed.set_forward;
-        self.owners.get(&owner).is_some_and(|claimed| self.is_quorum(claimed, known(claimed)))
+        self.tries.get(&of).is_some_and(|claimed| self.is_quorum(claimed, known(claimed)))
     }
 
     fn is_quorum(&self, claimed: &Claimed, nodes: u64) -> bool {
@@ -190,25 +241,25 @@ impl Rounds {
     }
 
     /// When its first claim was sent.
-    pub fn first_asked(&self, owner: Owner) -> Option<Micros> {
-        self.owners.get(&owner)?.first
+    pub fn first_asked(&self, of: Try) -> Option<Micros> {
+        self.tries.get(&of)?.first
     }
 
     /// A node's clock was stepped.
     pub fn stepped(&mut self, node: u8, by_ms: i64) {
         self.set_back |= by_ms < 0;
         if by_ms > 0 {
-            self.owners.values_mut().for_each(|claimed| claimed.set_forward |= 1 << node);
+            self.tries.values_mut().for_each(|claimed| claimed.set_forward |= 1 << node);
         }
     }
 
     pub fn forgot(&mut self, node: u8) {
-        self.owners.values_mut().for_each(|claimed| claimed.granted &= !(1 << node));
+        self.tries.values_mut().for_each(|claimed| claimed.granted &= !(1 << node));
     }
 
     /// An answer reached its process: a quorum of votes within the validity lets it believe.
     pub fn delivered(&mut self, now: Micros, op: Op, answer: Answer) {
-        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         match (op.verb, answer) {
             (Verb::Claim, Answer::Granted) => {
                 claimed.registered.remove(&op.node);
@@ -243,7 +294,7 @@ impl Rounds {
     /// as long as that says.
     pub fn pushed(&mut self, now: Micros, op: Op) {
         self.asked_with(op);
-        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         let Some(&sent) = claimed.registered.get(&op.node) else {
             claimed.early.insert(op.node, op);
             return;
@@ -256,7 +307,7 @@ impl Rounds {
     /// What a quorum of votes with one ballot carries.
     fn counted(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
-        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         let Some(last) = claimed.votes.get(&op.node).copied() else { return };
         let mut ends: Vec<_> =
             claimed.votes.values().filter(|vote| vote.ballot == last.ballot).map(|vote| vote.ends).collect();
@@ -269,7 +320,7 @@ impl Rounds {
     fn extended(&mut self, now: Micros, op: Op) {
         let deadline = ends(&self.clients, op.process, op.sent, op.ttl);
         let quorum = self.quorum(op.process);
-        let Some(claimed) = self.owners.get_mut(&op.owner) else { return };
+        let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         let votes = claimed.renewals.entry(op.sent).or_default();
         *votes |= bit(op);
         if votes.count_ones() as usize >= quorum {
@@ -278,23 +329,28 @@ impl Rounds {
     }
 
     /// What it was granted is to stay with the nodes, or not any more.
-    pub fn keeps(&mut self, owner: Owner, keeps: bool) {
-        self.owners.entry(owner).or_default().keeps = keeps;
+    pub fn keeps(&mut self, of: Try, keeps: bool) {
+        self.tries.entry(of).or_default().keeps = keeps;
     }
 
     /// At the end: whatever was granted has been released.
     pub fn never_released(&self, processes: &Processes, verdict: &mut Verdict) {
-        let kept = |(_, claimed): &(&Owner, &Claimed)| {
-            claimed.granted & !claimed.released != 0 && !claimed.keeps && !processes.is_dead(claimed.process)
-        };
-        let mut forgotten: Vec<_> = self.owners.iter().filter(kept).collect();
-        forgotten.sort_unstable_by_key(|(owner, _)| **owner);
-        for (owner, Claimed { granted, released, .. }) in forgotten {
-            let nodes: Vec<_> = (0..64).filter(|node| granted & !released & 1 << node != 0).collect();
-            let why = format!("owner number {owner} was granted by n{nodes:?} what it never released");
-            verdict.broken(Rule::NeverReleased, why);
+        let kept = |(_, claimed): &(&Try, &Claimed)| claimed.is_kept(processes);
+        let mut forgotten: Vec<_> = self.tries.iter().filter(kept).collect();
+        forgotten.sort_unstable_by_key(|(of, _)| **of);
+        for (of, claimed) in forgotten {
+            verdict.broken(Rule::NeverReleased, claimed.never_released(*of));
         }
     }
+}
+
+const fn of(op: Op) -> Try {
+    (op.owner, op.name)
+}
+
+/// The nodes of a set.
+fn listed(nodes: u64) -> Vec<u64> {
+    (0..64).filter(|node| nodes >> node & 1 == 1).collect()
 }
 
 const fn bit(op: Op) -> u64 {

@@ -35,8 +35,14 @@ pub enum Rule {
     ToldLate,
     /// After it was lost or released, it was held or renewed again.
     NotFinal,
-    /// What a node had granted was never released.
+    /// What a node had granted was never released, or not as soon as its holder gave it up.
     NeverReleased,
+    /// Its holder was told that it is free, and no quorum of nodes had freed it.
+    NotFreed,
+    /// A session does not hold what it locked, or holds what it did not.
+    HeldAmiss,
+    /// Of one session some names were renewed, and others were not.
+    RenewedApart,
     /// A claim was granted after its own release.
     LateClaim,
     /// A release freed what was granted after it was sent.
@@ -71,6 +77,9 @@ impl Rule {
             Self::ToldLate => "told_late",
             Self::NotFinal => "not_final",
             Self::NeverReleased => "never_released",
+            Self::NotFreed => "not_freed",
+            Self::HeldAmiss => "held_amiss",
+            Self::RenewedApart => "renewed_apart",
             Self::LateClaim => "late_claim",
             Self::NewerUndone => "newer_undone",
             Self::StolenOnNode => "stolen_on_node",

@@ -14,7 +14,8 @@ impl Line<'_> {
     fn op(&self, f: &mut fmt::Formatter<'_>, op: &Op) -> fmt::Result {
         let owner = self.history.texts.get(op.owner as usize).map_or("?", String::as_str);
         let verb = format!("{:?}", op.verb).to_lowercase();
-        write!(f, "{verb} {} owner {owner} [{}] ballot {}", name(op.name), op.owner, op.ballot)?;
+        let names: String = op.each().map(|op| name(op.name)).collect();
+        write!(f, "{verb} {names} owner {owner} [{}] ballot {}", op.owner, op.ballot)?;
         f.write_str(if op.waits { " in line" } else { "" })
     }
 }
@@ -65,6 +66,16 @@ impl fmt::Display for Line<'_> {
             What::Counted { process, lease, permits } => {
                 write!(f, "p{process}  lease {lease} is one of {permits} permits")
             }
+            What::Shares { process, ask, name: n, lease } => {
+                write!(f, "p{process}  has {} (#{ask}) as lease {lease} of its session", name(n))
+            }
+            What::Begun { process, ask } => write!(f, "p{process}  is granted a session (#{ask})"),
+            What::HeldAmiss { process, name: n } => {
+                write!(f, "p{process}  has a session that holds {}, or does not, and should not, or should", name(n))
+            }
+            What::Together { process, lease, other } => {
+                write!(f, "p{process}  leases {lease} and {other} are of one session, where all is well for long")
+            }
             What::Failed { process, ask, name: n, unavailable, kept_out } => {
                 let why = match unavailable {
                     _ if kept_out => "kept out",
@@ -80,6 +91,9 @@ impl fmt::Display for Line<'_> {
             }
             What::Released { process, name: n, lease } => {
                 write!(f, "p{process}  RELEASES lease {lease} on {}", name(n))
+            }
+            What::Freed { process, name: n, lease } => {
+                write!(f, "p{process}  is told that lease {lease} on {} is free", name(n))
             }
             What::LostTold { process, name: n, lease, expired } => {
                 let why = if expired { "LOST by its deadline" } else { "LOST" };

@@ -43,6 +43,7 @@ const fn event(at: Micros, what: What) -> Event {
 pub fn judge_the_judge() {
     of_holders();
     of_nodes();
+    of_sessions();
     of_newcomers();
     of_lists();
     of_readers();
@@ -170,6 +171,41 @@ fn of_nodes() {
     finds(&[&took, &dies], None, "a place of who died, and from whom another took the name");
     let dies = [&did(30, claim, Answer::Granted)[..], &[event(40, What::Killed { process: 0 })]].concat();
     finds(&[&[asked(claim), asked(Op { sent: 35, ..revoke })], &dies], None, "the same, of who held it");
+}
+
+/// Two names that one owner was granted together: each is given up by itself.
+fn of_sessions() {
+    let claim = Op { also: 0b10, ..op(Verb::Claim, 0, 10) };
+    let (token, until, owner) = (1, 97_010, Some(0));
+    let lease = |name: u8| {
+        let (process, ask, shared) = (0, 0, false);
+        event(20, What::Acquired { process, ask, name, lease: name.into(), token, until, shared, owner })
+    };
+    let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[lease(0), lease(1)]].concat();
+    let released = |name: u8, at| event(at, What::Released { process: 0, name, lease: name.into() });
+    let release = |name, at| Op { name, ..op(Verb::Release, 0, at) };
+    let gives = |name: u8, at| [released(name, at), asked(release(name, at))];
+    let renew = |name, also, at| Op { name, also, ..op(Verb::Renew, 0, at) };
+    let freed = event(2_500, What::Freed { process: 0, name: 0, lease: 0 });
+    let finds = |parts: &[&[Event]], rule, why: &str| {
+        finds(Some(watched([0; 2])), &[&held[..], &parts.concat(), &gives(1, 9_000)].concat(), rule, why);
+    };
+    finds(&[&gives(0, 1_000), &[asked(renew(1, 0, 2_000))]], None, "the rest is renewed");
+    finds(&[&gives(0, 1_000), &[asked(renew(0, 0b10, 2_000))]], Some(Rule::NotFinal), "so is what was given up");
+    finds(&[&[released(0, 1_000)], &[asked(release(0, 2_500))]], Some(Rule::NeverReleased), "a millisecond late");
+    let done = did(2_000, release(0, 1_000), Answer::Released(true));
+    finds(&[&gives(0, 1_000), &done, &[freed]], None, "a quorum has freed it");
+    finds(&[&gives(0, 1_000), &[freed]], Some(Rule::NotFreed), "no quorum has freed it");
+    let together = event(2_500, What::Together { process: 0, lease: 0, other: 1 });
+    let renewed = |renew: Op| [&[asked(renew)][..], &did(2_000, renew, Answer::Extended)].concat();
+    let apart = Some(Rule::RenewedApart);
+    finds(&[&renewed(renew(0, 0b10, 1_500)), &[together], &gives(0, 8_000)], None, "both are renewed");
+    finds(&[&renewed(renew(1, 0, 1_500)), &[together], &gives(0, 8_000)], apart, "only one is renewed");
+    let shares = event(2_500, What::Shares { process: 0, ask: 0, name: 0, lease: 0 });
+    finds(&[&[shares], &gives(0, 8_000)], None, "another caller has it");
+    finds(&[&gives(0, 1_000), &[shares]], Some(Rule::HeldAmiss), "another caller is told that it has it");
+    let amiss = event(2_500, What::HeldAmiss { process: 0, name: 0 });
+    finds(&[&[amiss], &gives(0, 8_000)], Some(Rule::HeldAmiss), "it does not hold what it locked");
 }
 
 /// Who takes a name away and cannot know that a clock was set forward.

@@ -12,6 +12,7 @@ use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
 use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, PermitsLease, Quorum, QuorumLock};
 
+use crate::book::Locked;
 use crate::dice::Dice;
 use crate::judge::history::{Micros, What};
 use crate::storage::Write;
@@ -37,6 +38,7 @@ pub struct Watch {
 pub enum Held {
     Lock(Lease),
     Permits(PermitsLease),
+    Session(Locked),
 }
 
 impl Held {
@@ -48,6 +50,7 @@ impl Held {
         match self {
             Self::Lock(lease) => lease.remaining(),
             Self::Permits(lease) => lease.remaining(),
+            Self::Session(locked) => locked.remaining(),
         }
     }
 
@@ -55,6 +58,7 @@ impl Held {
     fn token(&self, name: u8) -> u64 {
         match self {
             Self::Lock(lease) => lease.token(),
+            Self::Session(locked) => locked.token,
             Self::Permits(lease) => {
                 let mut permits = lease.permits().iter();
                 permits.find(|permit| permit.number + 1 == u32::from(name)).expect("it is held").token
@@ -66,6 +70,7 @@ impl Held {
         match self {
             Self::Lock(lease) => lease.lost().now_or_never(),
             Self::Permits(lease) => lease.lost().now_or_never(),
+            Self::Session(locked) => locked.lost(),
         }
     }
 }
@@ -112,6 +117,15 @@ impl Watch {
         Self { process, number: parts[0].1, parts, lease: Held::Permits(lease), shared: false }
     }
 
+    /// Of one of the names of a session.
+    pub fn of_session(process: usize, name: u8, number: u32, locked: Locked) -> Self {
+        Self { process, number, parts: vec![(name, number)], lease: Held::Session(locked), shared: false }
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = u8> {
+        self.parts.iter().map(|&(name, _)| name)
+    }
+
     /// Its names, each with its token.
     pub fn tokens(&self) -> impl Iterator<Item = (u8, u32, u64)> {
         self.parts.iter().map(|&(name, lease)| (name, lease, self.lease.token(name)))
@@ -130,7 +144,7 @@ impl Watch {
         world.now() + micros(self.lease.remaining()) * 1_000_000 / rate
     }
 
-    fn is_on(&self, names: &[(u8, u32)]) -> bool {
+    pub fn is_on(&self, names: &[(u8, u32)]) -> bool {
         self.parts.iter().any(|(name, _)| names.iter().any(|(other, _)| other == name))
     }
 }
@@ -155,6 +169,7 @@ enum Face {
     Office,
     /// To write, and to read then.
     Downgrade,
+    Session,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +232,7 @@ impl Client {
             Face::Once => self.some_period().await,
             Face::Office => self.some_office().await,
             Face::Downgrade => self.writes_and_reads().await,
+            Face::Session => self.some_session().await,
         }
     }
 
@@ -227,6 +243,7 @@ impl Client {
             (core.plan.once, Face::Once),
             (core.plan.elections, Face::Office),
             (core.plan.downgrades, Face::Downgrade),
+            (core.plan.sessions, Face::Session),
         ];
         drop(core);
         let has = |&(share, face): &(f64, Face)| (share > 0.0 && self.dice.chance(share)).then_some(face);
@@ -285,6 +302,9 @@ impl Client {
         }
         if self.world.core.lock().unwrap().plan.once > 0.0 {
             return self.last_period(patience).await;
+        }
+        if self.has_sessions() && self.dice.chance(0.5) {
+            return self.last_session(patience).await;
         }
         let ask = self.ask(patience, true);
         match ask.lock.acquire(patience).await {
@@ -412,7 +432,7 @@ impl Client {
 
     pub fn failed(&self, ask: &Ask, error: &Error) {
         let unavailable = error.is_unavailable();
-        let kept_out = unavailable && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "));
+        let kept_out = is_kept_out(error);
         self.record_each(ask, |process, name, ask| What::Failed { process, ask, name, unavailable, kept_out });
     }
 
@@ -627,6 +647,11 @@ impl Client {
     pub fn record(&self, what: impl FnOnce(u16) -> What) {
         self.world.record(what(self.process as u16));
     }
+}
+
+/// Whether clients of another list, or another protocol, have the nodes.
+pub fn is_kept_out(error: &Error) -> bool {
+    error.is_unavailable() && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "))
 }
 
 /// Runs `body` to its end; calls `tell` the moment `lost` ends. Returns whether it did.

@@ -8,6 +8,7 @@
 
 #[path = "../common/asked.rs"]
 mod asked;
+mod book;
 mod calls;
 mod changes;
 mod clients;
@@ -34,6 +35,7 @@ mod revoke;
 mod run;
 mod scenes;
 mod server;
+mod sessions;
 mod stops;
 mod storage;
 mod transport;

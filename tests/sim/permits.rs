@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use quorumlock::{Error, LockOptions, PermitsGuard, QuorumSemaphore};
 
-use crate::clients::{Client, Ending, Manner, Watch, watched};
+use crate::clients::{Client, Ending, Manner, Watch, is_kept_out, watched};
 use crate::judge::history::What;
 use crate::scenes::part::Part;
 use crate::world::micros;
@@ -146,7 +146,7 @@ impl Client {
 
     fn refused_permits(&self, ask: &Ask, error: &Error) {
         let unavailable = error.is_unavailable();
-        let kept_out = unavailable && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "));
+        let kept_out = is_kept_out(error);
         self.each(ask, |process, ask| What::Failed { process, ask, name: GATE, unavailable, kept_out });
     }
 

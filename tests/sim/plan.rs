@@ -117,6 +117,8 @@ pub struct Plan {
     pub readers: f64,
     /// How often a writer becomes a reader.
     pub downgrades: f64,
+    /// How often a client has a session.
+    pub sessions: f64,
     /// How often something is to be done once in a period, and how long that is.
     pub once: f64,
     pub period: Duration,
@@ -177,6 +179,7 @@ impl Plan {
             sets: 0.0,
             readers: 0.0,
             downgrades: 0.0,
+            sessions: 0.0,
             once: 0.0,
             period: Duration::ZERO,
             elections: 0.0,
@@ -233,6 +236,7 @@ impl Plan {
             sets: 0.0,
             readers: 0.0,
             downgrades: 0.0,
+            sessions: 0.0,
             once: 0.0,
             period: Duration::ZERO,
             elections: 0.0,
@@ -392,6 +396,14 @@ impl Plan {
     /// The same, where writers become readers.
     pub fn with_downgrades(self) -> Self {
         Self { readers: self.readers.max(0.3), downgrades: 0.5, ..self }
+    }
+
+    /// The same, where clients have sessions, on more names.
+    pub fn with_sessions(mut self, dice: &mut Dice) -> Self {
+        self.sessions = dice.pick(&[0.5, 0.8, 1.0]);
+        self.names = dice.between(2, 6) as u8;
+        self.checking.resize(5, true);
+        self
     }
 
     /// The same, where something is done once in each period.

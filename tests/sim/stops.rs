@@ -102,6 +102,7 @@ impl World {
         drop(core);
         self.exec.kill(process);
         self.leases.forget(process);
+        self.sessions.forget(process);
         process::bury(self, process);
         // In a scene nobody begins anew.
         if clients > 0 {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::book::Sessions;
 use crate::clients::Leases;
 use crate::commands::Names;
 use crate::cue::Cues;
@@ -136,6 +137,7 @@ pub struct World {
     pub parts: Parts,
     pub revoking: Revoking,
     pub elections: Elections,
+    pub sessions: Sessions,
     /// Clients that will begin nothing more.
     pub finished: AtomicU64,
 }
@@ -213,6 +215,7 @@ impl World {
             parts: Parts::default(),
             revoking: Revoking::default(),
             elections: Elections::default(),
+            sessions: Sessions::default(),
             finished: AtomicU64::new(0),
         })
     }

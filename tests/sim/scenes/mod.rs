@@ -12,6 +12,7 @@ mod proxies;
 mod readers;
 mod retired;
 pub mod script;
+mod sessions;
 mod sets;
 mod tokens;
 mod turns;
@@ -133,6 +134,14 @@ pub static SCENES: &[Scene] = &[
     scene!(permits::whoever_has_the_gate_dies),
     scene!(permits::there_are_more_permits_than_before),
     scene!(permits::waits_with_fewer_permits_than_there_are),
+    scene!(sessions::one_of_three_names_is_unlocked_while_a_renewal_is_under_way),
+    scene!(sessions::a_renewal_comes_behind_the_release_of_a_part),
+    scene!(sessions::a_node_offers_what_was_asked_for_with_a_part_that_was_given_up),
+    scene!(sessions::revoked_with_a_waiter_under_each_name),
+    scene!(sessions::all_names_of_a_session_are_renewed_together),
+    scene!(sessions::two_names_of_a_session_are_with_other_nodes),
+    scene!(sessions::granted_when_the_time_of_the_session_is_over),
+    scene!(sessions::one_name_of_a_session_is_taken_away),
     scene!(once::done_before_others_come_whose_clocks_differ),
     scene!(once::renewed_before_it_is_done),
     scene!(once::many_claim_a_period_at_once),

@@ -8,6 +8,7 @@ use quorumlock::{LockGuard, LockOptions};
 
 use crate::clients::{Client, Ending, Watch};
 use crate::judge::history::{Micros, What};
+use crate::sessions::Does;
 use crate::world::{World, micros};
 
 /// One ask. By default it waits for a minute, is renewed, and holds until it is lost.
@@ -38,6 +39,8 @@ pub struct Part {
     pub proclaims: Option<(u32, Duration)>,
     /// As a writer, which reads behind that; `hold` is for how long it does either.
     pub downgrades: bool,
+    /// It has a session, which does this, one after the other; it asks for no lock then.
+    pub session: Option<&'static [Does]>,
 }
 
 impl Default for Part {
@@ -59,6 +62,7 @@ impl Default for Part {
             once_per: None,
             proclaims: None,
             downgrades: false,
+            session: None,
         }
     }
 }
@@ -140,6 +144,9 @@ impl Client {
         }
         if let Some((values, apart)) = part.proclaims {
             return self.play_office(part, values, apart, round).await;
+        }
+        if let Some(does) = part.session {
+            return self.play_session(part, does, round).await;
         }
         if part.downgrades {
             return self.play_downgrade(part, round).await;

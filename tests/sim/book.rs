@@ -1,0 +1,117 @@
+//! The sessions of each process, as those clients know them that have a handle.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use quorumlock::{LostReason, Quorum, Session};
+use tokio_util::sync::CancellationToken;
+
+use crate::clients::Watch;
+
+/// What a session holds, as all its clients know it.
+#[derive(Debug)]
+pub struct Book {
+    pub id: Arc<str>,
+    /// The longest round of its locks.
+    pub round: Duration,
+    /// By name; the judge knows each as a lease of its own.
+    pub held: Mutex<BTreeMap<u8, Watch>>,
+    /// What it held before.
+    pub gone: Mutex<Vec<Watch>>,
+    /// How many clients have a handle.
+    pub handles: AtomicU32,
+    /// A task of its own waits for its loss.
+    pub apart: bool,
+    /// It has been lost, and somebody was told.
+    pub lost: AtomicBool,
+    /// Cancelled when nobody has a handle.
+    pub over: CancellationToken,
+}
+
+impl Book {
+    pub fn new(id: &str, round: Duration, apart: bool) -> Self {
+        let (held, gone, handles) = (Mutex::default(), Mutex::default(), AtomicU32::new(1));
+        let (lost, over) = (AtomicBool::new(false), CancellationToken::new());
+        Self { id: id.into(), round, held, gone, handles, apart, lost, over }
+    }
+
+    pub fn held(&self) -> Vec<Watch> {
+        self.held.lock().unwrap().values().cloned().collect()
+    }
+
+    pub fn lease(&self, name: u8) -> Option<u32> {
+        self.held.lock().unwrap().get(&name).map(|watch| watch.number)
+    }
+
+    /// How much it has held that is over.
+    pub fn over(&self) -> usize {
+        self.gone.lock().unwrap().len()
+    }
+
+    /// Whether it has held this and given it up since so much was over.
+    pub fn gave_up(&self, name: u8, since: usize) -> bool {
+        self.gone.lock().unwrap()[since..].iter().flat_map(Watch::names).any(|gone| gone == name)
+    }
+
+    /// From now on it holds those no more that are chosen.
+    pub fn end(&self, which: impl Fn(u8) -> bool) -> Vec<Watch> {
+        let mut held = self.held.lock().unwrap();
+        let names: Vec<_> = held.keys().copied().filter(|&name| which(name)).collect();
+        let ended: Vec<_> = names.iter().filter_map(|name| held.remove(name)).collect();
+        self.gone.lock().unwrap().extend(ended.iter().cloned());
+        ended
+    }
+}
+
+/// The sessions of each process.
+#[derive(Debug, Default)]
+pub struct Sessions(Mutex<BTreeMap<usize, Vec<Arc<Book>>>>);
+
+impl Sessions {
+    pub fn add(&self, process: usize, book: &Arc<Book>) {
+        self.0.lock().unwrap().entry(process).or_default().push(book.clone());
+    }
+
+    pub fn of(&self, process: usize) -> Vec<Arc<Book>> {
+        self.0.lock().unwrap().get(&process).cloned().unwrap_or_default()
+    }
+
+    pub fn remove(&self, process: usize, book: &Arc<Book>) {
+        self.0.lock().unwrap().entry(process).or_default().retain(|other| !Arc::ptr_eq(other, book));
+    }
+
+    pub fn forget(&self, process: usize) {
+        let gone = self.0.lock().unwrap().remove(&process);
+        drop(gone);
+    }
+}
+
+/// A name that a session holds, for whoever only looks: it is no handle of the session.
+#[derive(Clone, Debug)]
+pub struct Locked {
+    pub quorum: Quorum,
+    pub id: Arc<str>,
+    pub text: Arc<str>,
+    pub token: u64,
+}
+
+impl Locked {
+    pub fn remaining(&self) -> Duration {
+        let session = self.quorum.join_session(&self.id);
+        let held = session.filter(|session| session.token(&self.text) == Some(self.token));
+        held.map_or(Duration::ZERO, |session| session.remaining())
+    }
+
+    pub fn lost(&self) -> Option<LostReason> {
+        self.quorum.join_session(&self.id)?.lost().now_or_never()
+    }
+}
+
+/// A handle of a session.
+pub struct Hand {
+    pub session: Session,
+    pub book: Arc<Book>,
+}

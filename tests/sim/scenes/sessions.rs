@@ -1,0 +1,129 @@
+//! Sessions: several locks that are renewed, lost and given up together.
+
+use super::part::Part;
+use super::script::{NEVER, Script, millis, suspend};
+use crate::cue::Cue;
+use crate::sessions::Does;
+use Does::{Drops, Holds, Locks, Revokes, Together, Tries, Unlocks};
+
+/// Three names, of locks that last for 3 s.
+fn names(script: &mut Script, processes: usize) {
+    script.world(3, processes, 3_000, 4_000);
+    (script.plan.names, script.plan.checking, script.plan.sessions) = (3, vec![true; 3], 1.0);
+}
+
+fn session(does: &'static [Does]) -> Part {
+    Part { session: Some(does), ..Part::default() }
+}
+
+/// Who waits for a name, and must have it within so many milliseconds.
+fn must(names: &'static [u8], timeout: u64, hold: u64) -> Part {
+    Part { names, timeout: millis(timeout), hold: millis(hold), must: true, ..Part::default() }
+}
+
+/// Whoever waits for the name that is unlocked has it long before it would expire, and keeps it; and
+/// the session keeps the others, which a renewal extends that names all three.
+pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut Script) {
+    names(script, 2);
+    script.hold_one_way(0, &[0, 1, 2], 1, 750..1_400, 1_450);
+    let does: &[Does] = &[Locks(&[0, 1, 2]), Holds(1_050, 150), Unlocks(&[1]), Holds(5_000, 500), Together, Revokes];
+    script.asks(0, 0, Part { must_keep: true, ..session(does) });
+    script.asks(300, 1, Part { must_keep: true, ..must(&[1], 1_500, 4_000) });
+}
+
+/// The same, where the renewal reaches some nodes behind the release, on a connection that was
+/// replaced: they have the name for another, or for nobody.
+pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
+    names(script, 2);
+    let late = [&[0][..], &[1, 2], &[0, 1, 2]][script.dice.index(3)];
+    script.hold_one_way(0, late, 0, 750..1_030, 1_700);
+    late.iter().for_each(|&node| script.at(1_030, Cue::Replace { process: 0, node }));
+    let does: &[Does] = &[Locks(&[0, 1, 2]), Holds(1_150, 150), Unlocks(&[1]), Holds(5_000, 500), Revokes];
+    script.asks(0, 0, Part { must_keep: true, ..session(does) });
+    if script.dice.chance(0.7) {
+        script.asks(300, 1, Part { must_keep: true, ..must(&[1], 1_500, 4_000) });
+    }
+}
+
+/// Another has n2 for one of two names, and gives it back when the session, which holds both by the
+/// others, has given the other one up. What n2 offers then is both names: the session does not take
+/// it.
+pub fn a_node_offers_what_was_asked_for_with_a_part_that_was_given_up(script: &mut Script) {
+    names(script, 2);
+    script.hold_one_way(1, &[0, 1], 0, 0..100, NEVER);
+    script.asks(0, 1, Part { timeout: millis(0), round_timeout: Some(millis(600)), names: &[1], ..Part::default() });
+    let does: &[Does] = &[Locks(&[0, 1]), Holds(100, 200), Unlocks(&[0]), Holds(3_000, 500), Revokes];
+    script.asks(50, 0, Part { must_keep: true, ..session(does) });
+}
+
+/// One waits for each name: all enter long before the locks would expire.
+pub fn revoked_with_a_waiter_under_each_name(script: &mut Script) {
+    names(script, 3);
+    let revoked: &[Does] = &[Locks(&[0]), Holds(20, 60), Locks(&[2, 1]), Holds(500, 200), Revokes];
+    let dropped: &[Does] = &[Locks(&[0]), Holds(20, 60), Locks(&[2, 1]), Holds(500, 200), Drops];
+    let does = if script.dice.chance(0.7) { revoked } else { dropped };
+    script.asks(0, 0, Part { must_keep: true, ..session(does) });
+    for (nth, name) in [&[0], &[1], &[2]].into_iter().enumerate() {
+        script.asks(200, 1 + nth % 2, must(name, 1_000, 50));
+    }
+}
+
+/// Names that were locked one after the other are renewed at one moment, as long as all is well.
+pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
+    names(script, 1);
+    let does: &[Does] = &[
+        Locks(&[0]),
+        Holds(50, 400),
+        Locks(&[1]),
+        Holds(50, 400),
+        Locks(&[2]),
+        Holds(2_500, 1_000),
+        Together,
+        Unlocks(&[1]),
+        Holds(50, 400),
+        Locks(&[1]),
+        Holds(3_000, 1_000),
+        Together,
+        Revokes,
+    ];
+    script.asks(0, 0, Part { must_keep: true, ..session(does) });
+}
+
+/// Two nodes have one name, and two have the other; the one that has both is cut off. Each name is
+/// extended by one node, and no quorum has extended either.
+pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
+    names(script, 1);
+    script.jitter = 2;
+    script.hold_one_way(0, &[2], 0, 0..100, NEVER);
+    script.at(150, Cue::Replace { process: 0, node: 2 });
+    script.hold_one_way(0, &[0], 0, 280..480, NEVER);
+    script.at(500, Cue::Replace { process: 0, node: 0 });
+    script.hold_back(0, &[1], 750..NEVER, NEVER);
+    // Before the next renewal, by which what was healed would count.
+    script.hold_back(0, &[0], 1_010..NEVER, NEVER);
+    script.asks(5, 0, session(&[Locks(&[0]), Holds(300, 0), Locks(&[1]), Holds(5_000, 0), Revokes]));
+}
+
+/// A machine stands still when a session has asked for one more name, until the time of the first is
+/// over. It hears that the other was granted before any timer has said that the session is lost.
+pub fn granted_when_the_time_of_the_session_is_over(script: &mut Script) {
+    names(script, 1);
+    script.hold_one_way(0, &[0, 1, 2], 1, 2_600..2_900, 3_000);
+    script.at(2_760, suspend(0, 400));
+    script.asks(0, 0, Part { renewed: false, ..session(&[Locks(&[0]), Holds(2_690, 30), Tries(&[1])]) });
+}
+
+/// Somebody takes one name of a session away: with it the session is lost, and all others enter,
+/// long before the locks would expire.
+pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
+    names(script, 3);
+    let apart: &[Does] = &[Locks(&[0]), Holds(10, 20), Locks(&[1]), Holds(10, 20), Locks(&[2]), Holds(8_000, 0)];
+    let whole: &[Does] = &[Locks(&[0, 1, 2]), Holds(8_000, 0)];
+    let does = if script.dice.chance(0.5) { apart } else { whole };
+    script.asks(0, 0, session(does));
+    let at = script.about(300, 200);
+    script.at(at, Cue::Revokes { process: 1, name: 1 });
+    for (nth, name) in [&[0], &[1], &[2]].into_iter().enumerate() {
+        script.asks(200, 1 + nth % 2, must(name, 1_200, 50));
+    }
+}
