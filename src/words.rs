@@ -48,6 +48,18 @@ pub(crate) fn left(time: Duration) -> String {
     }
 }
 
+/// What a server said, so that none of it does anything to a terminal.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_debug()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
 /// How many of several names are shown.
 const SHOWN: usize = 3;
 

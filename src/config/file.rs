@@ -172,7 +172,7 @@ impl Config {
     /// Whether the transport can log in by what the file says now.
     fn taken(&self, file: &Named) -> Result<()> {
         let takes = self.transport.unwrap_or_default().takes(&file.line().map_err(Error::config)?);
-        takes.map_err(|why| Error::config(format!("{}: {why}", self.password_by.unwrap_or("password_file"))))
+        takes.map_err(|why| Error::config(format!("{}: {why}", file.by())))
     }
 }
 

@@ -31,6 +31,12 @@ impl PasswordFile {
         Self { by: by.into(), path: folder.join(given), is_path: given.is_absolute() }
     }
 
+    /// The option, variable or key that names it.
+    pub(crate) fn by(&self) -> &str {
+        &self.by
+    }
+
+    #[allow(dead_code, reason = "for the library")]
     pub(crate) fn read(&self) -> Result<Password, String> {
         self.line().map(|line| Password::new(&line))
     }
@@ -97,7 +103,7 @@ fn first_line(bytes: Vec<u8>) -> Result<String, &'static str> {
 pub(crate) struct Password(String);
 
 impl Password {
-    fn new(line: &str) -> Self {
+    pub(crate) fn new(line: &str) -> Self {
         Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
     }
 

@@ -11,7 +11,7 @@ use super::permits::{Holding, PermitsGuard, PermitsLease};
 use super::pool::Pool;
 use super::quorum::Quorum;
 use super::scoped::under;
-use super::taking::Taking;
+use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -230,8 +230,7 @@ impl QuorumSemaphore {
     fn guard(&self, many: u32, holding: Holding) -> Result<PermitsGuard> {
         let guard = PermitsGuard::new(&self.inner.0, self.pool()?, holding);
         if guard.permits().len() < many as usize {
-            let message = "their validity ended before this process took note of the grant";
-            return Err(self.explained(many, Error::new(ErrorKind::Unavailable, message)));
+            return Err(self.explained(many, Error::new(ErrorKind::Unavailable, TOO_LATE)));
         }
         Ok(guard)
     }

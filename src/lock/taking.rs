@@ -24,6 +24,9 @@ use crate::rules::Tick;
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
+/// Why permits are of no use that were granted.
+pub(super) const TOO_LATE: &str = "their validity ended before this process took note of the grant";
+
 /// One acquisition of permits.
 pub(super) struct Taking<'a> {
     pub(super) inner: &'a Arc<Inner>,
@@ -92,7 +95,7 @@ impl Taking<'_> {
         let (grant, open) = self.granted(&names, self.rules, self.gate(), Patience::Once).await?;
         let holding = self.begin();
         self.add(&holding, grant, open)?;
-        holding.locks.free(std::slice::from_ref(&self.pool.gate))?;
+        holding.locks.free(std::slice::from_ref(&self.pool.gate)).map_err(too_late)?;
         Ok(holding)
     }
 
@@ -278,6 +281,26 @@ fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// What was granted was over before anybody had it: nothing was lost that was begun under it.
+fn too_late(error: Error) -> Error {
+    match error.is_lost() {
+        true => Error::new(ErrorKind::Unavailable, TOO_LATE).with_nodes(error.nodes().to_vec()),
+        false => error,
+    }
+}
+
 fn few() -> Error {
     Error::new(ErrorKind::Timeout, "too few of them are free, or others are before this caller")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_that_were_over_before_anybody_had_them_were_not_lost() {
+        let of = |kind| too_late(Error::new(kind, "why"));
+        assert!(of(ErrorKind::Lost).is_unavailable() && of(ErrorKind::Lost).to_string().contains(TOO_LATE));
+        assert!(of(ErrorKind::Closed).is_closed() && of(ErrorKind::Config).is_config());
+    }
 }

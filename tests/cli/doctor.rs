@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::unwell::{without_a_disk, without_replicas};
 use super::{Background, bare, done, over};
+use crate::common::fake::{Fake, well};
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use clinic::{Clinic, doctor, faults, finding, finds, report};
@@ -232,6 +234,83 @@ async fn fault_13_another_lists_roster_and_another_protocol_are_told_apart() {
         assert_eq!(clinic.server(index).command(&["HSET", roster, "p", "1"]), "0");
     }
     finds(&mut clinic.doctor(), 2, &["no-quorum", "protocol"]);
+}
+
+#[tokio::test]
+async fn fault_14_a_server_that_refuses_writes_is_told() {
+    let clinic = Clinic::open(3).await;
+    without_replicas(clinic.server(0));
+    let object = finds(&mut clinic.doctor(), 1, &["no-replicas"]);
+    assert!(
+        finding(&object, "no-replicas")["mend"].as_str().unwrap().contains("min-replicas-to-write 0"),
+        "{object:#}"
+    );
+    without_replicas(clinic.server(1));
+    finds(&mut clinic.doctor(), 2, &["no-quorum", "no-replicas"]);
+    for index in [0, 1] {
+        assert_eq!(clinic.server(index).command(&["CONFIG", "SET", "min-replicas-to-write", "0"]), "OK");
+    }
+    // It refuses PING too, which follows a subscription: that is no missing right.
+    without_a_disk(clinic.server(2));
+    let object = finds(&mut clinic.doctor(), 1, &["write-error"]);
+    assert!(
+        finding(&object, "write-error")["what"].as_str().unwrap().contains("refuses writes: MISCONF"),
+        "{object:#}"
+    );
+}
+
+/// What it says to each command.
+type Says = fn(&[String]) -> Vec<u8>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_nothing_to_do_with_the_password_is_not_blamed_on_it() {
+    let says: [(Says, &str); 6] = [
+        (|_| b"-DENIED Redis is running in protected mode because ..\r\n".to_vec(), "protected-mode no"),
+        (|_| b"-ERR max number of clients reached\r\n".to_vec(), "Raise maxclients"),
+        (|_| b"-LOADING Redis is loading the dataset in memory\r\n".to_vec(), "Wait until it has loaded"),
+        (
+            |words| match &*words[0] {
+                "HELLO" => b"-ERR unknown command 'HELLO', with args beginning with: '3' \r\n".to_vec(),
+                "AUTH" => b"-ERR wrong number of arguments for 'auth' command\r\n".to_vec(),
+                _ => b"+OK\r\n".to_vec(),
+            },
+            "Redis 6 or later",
+        ),
+        (
+            |words| match &*words[0] {
+                "HELLO" | "AUTH" | "CLIENT" => well(words),
+                _ => b"-BUSY Redis is busy running a script.\r\n".to_vec(),
+            },
+            "SCRIPT KILL",
+        ),
+        (
+            |words| match &*words[0] {
+                "AUTH" => b"+OK\r\n".to_vec(),
+                _ => Vec::new(),
+            },
+            "See whether the server hangs",
+        ),
+    ];
+    for (says, mend) in says {
+        let fake = Fake::start(says).await;
+        for login in ["", "locks:pw@"] {
+            let url = fake.url().replace("redis://", &format!("redis://{login}"));
+            let (code, object) = report(doctor(&[url]).args(["--connect-timeout", "1s", "--node-timeout", "300ms"]));
+            let told = finding(&object, "unreachable")["mend"].as_str().unwrap();
+            assert!(code == 2 && told.contains(mend), "{mend}: {object:#}");
+            assert!(!object.to_string().contains("Give the user"), "{object:#}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_is_missing_is_one_finding() {
+    let server = Server::with(&["--requirepass", "pw"]).await;
+    let (_, object) = report(doctor(&[server.url()]).args(["--connect-timeout", "1s"]));
+    assert!(faults(&object).contains(&"password"), "{object:#}");
+    let all = object["findings"].as_array().unwrap().iter();
+    let unknown: Vec<_> = all.filter(|it| it["level"] == "cannot tell").map(|it| &it["id"]).collect();
+    assert_eq!(unknown, ["members"], "{object:#}");
 }
 
 #[tokio::test]

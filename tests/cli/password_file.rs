@@ -210,6 +210,27 @@ fn what_is_no_password_file_is_refused_with_what_would_be_right() {
     }
 }
 
+/// Before any node is asked, as a password in an address is.
+#[test]
+fn a_password_that_the_transport_cannot_send_is_refused_at_once() {
+    let (_folder, file) = said("two words\n");
+    let file = file.to_str().unwrap();
+    for arguments in [&["doctor"][..], &["status"], &["run", "job", "--", "true"]] {
+        let (options, cmd) = arguments.split_at(arguments.iter().position(|&it| it == "--").unwrap_or(arguments.len()));
+        let ended = |transport: &str| {
+            let mut command = bare();
+            command.env("QUORUMLOCK_NODES", "redis://127.0.0.1:1").env("QUORUMLOCK_TRANSPORT", transport).args(options);
+            done(command.args(["--connect-timeout", "300ms", "--password-file", file]).args(cmd))
+        };
+        let (code, out, err) = ended("fred");
+        assert!(code == 64 && err.contains("--password-file: over fred neither user nor password may"), "{code} {err}");
+        assert!(!(out + &err).contains("two words"), "{err}");
+        if cfg!(feature = "redis-rs") {
+            assert_ne!(ended("redis-rs").0, 64);
+        }
+    }
+}
+
 #[test]
 fn a_relative_path_is_told_where_there_is_such_a_file() {
     let (folder, _) = said("");

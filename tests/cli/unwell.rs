@@ -207,6 +207,55 @@ async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
     assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"])).0, 0);
 }
 
+/// It cannot replace the file that it saves to, and refuses writes from then on.
+pub(super) fn without_a_disk(server: &Server) {
+    std::fs::create_dir(server.folder().join("dump.rdb")).unwrap();
+    assert_eq!(server.command(&["CONFIG", "SET", "save", "3600 1"]), "OK");
+    server.command(&["BGSAVE"]);
+    super::until("it refuses writes", || server.command(&["PING"]).contains("MISCONF"));
+}
+
+pub(super) fn without_replicas(server: &Server) {
+    assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+}
+
+/// To look is to read, which they allow.
+#[tokio::test]
+async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
+    for (refuse, why, mend, back) in [
+        (without_replicas as fn(&Server), "NOREPLICAS", "min-replicas-to-write 0", ["min-replicas-to-write", "0"]),
+        (without_a_disk, "MISCONF", "Free disk space", ["stop-writes-on-bgsave-error", "no"]),
+    ] {
+        let servers = servers(3).await;
+        servers[..2].iter().for_each(refuse);
+        let (code, said, object) = status(&mut over(&servers));
+        assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
+        assert!(said.contains(&format!("up, but grants no lock, as it refuses writes: {why} ")), "{said}");
+        assert!(said.contains(mend) && said.contains("1 of 3 nodes vote; a quorum is 2: no lock can be"), "{said}");
+        assert!(object["held"] == false && said.contains("job is free"), "{said}");
+        assert_eq!(done(over(&servers).args(["status", "--wait", "1s"])).0, 69);
+        let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
+        assert!(code == 69 && err.contains(&format!("into its roster now: {why} ")), "{code} {err}");
+        assert!(!err.contains("connecting\n") && !err.contains("waits longer"), "{err}");
+        for server in &servers[..2] {
+            assert_eq!(server.command(&["CONFIG", "SET", back[0], back[1]]), "OK");
+        }
+        assert_eq!(status(&mut over(&servers)).0, 0);
+        assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "5s", "--", "true"])).0, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_says_does_nothing_to_a_terminal() {
+    let fake = crate::common::fake::Fake::start(|_| b"-ERR \x1b]0;title\x07\r\n".to_vec()).await;
+    for arguments in [&["status"][..], &["doctor"], &["run", "--timeout", "1s", "job", "--", "true"]] {
+        let mut command = nodes(&[fake.url()]);
+        let (_, out, err) = done(command.args(&arguments[..1]).args(["--connect-timeout", "1s"]).args(&arguments[1..]));
+        let said = out + &err;
+        assert!(said.contains("title") && !said.contains(['\u{1b}', '\u{7}']), "{said:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
     let servers = servers(1).await;

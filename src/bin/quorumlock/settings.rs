@@ -17,6 +17,12 @@ use crate::encryption::Encryption;
 use crate::failure::Failure;
 use crate::password::{Password, PasswordFile};
 
+// One rule of the library and the command.
+#[path = "../../node/redis/misfit.rs"]
+mod misfit;
+
+use misfit::fits;
+
 pub(crate) const CONFIG: &str = "QUORUMLOCK_CONFIG";
 pub(crate) const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 pub(crate) const TTL: &str = "QUORUMLOCK_TTL";
@@ -77,13 +83,19 @@ impl Settings {
             node_timeout: given.node_timeout.or(says.node_timeout),
         };
         match secret.filter(|_| !settings.nodes.is_empty()) {
-            Some(secret) => Ok(Self {
-                password: Some(secret.read().map_err(Failure::usage)?),
-                password_file: secret.is_regular().then(|| secret.path().to_owned()),
-                ..settings
-            }),
+            Some(secret) => settings.with_password_of(&secret),
             None => Ok(settings),
         }
+    }
+
+    /// A pipe is read once.
+    fn with_password_of(self, secret: &PasswordFile) -> Result<Self, Failure> {
+        let line = secret.line().map_err(Failure::usage)?;
+        if self.transport.unwrap_or_default() == Transport::Fred {
+            fits(&line).map_err(|why| Failure::usage(format!("{}: {why}", secret.by())))?;
+        }
+        let password_file = secret.is_regular().then(|| secret.path().to_owned());
+        Ok(Self { password: Some(Password::new(&line)), password_file, ..self })
     }
 
     /// The nodes' addresses with the password that they had when the command began.

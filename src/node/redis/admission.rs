@@ -13,6 +13,7 @@ use crate::host::Host;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome};
 use crate::rules::Tick;
+use crate::words::harmless;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,14 +180,14 @@ impl Server {
         Some(Self {
             run_id: run_id.to_owned(),
             lineage: promoted(field).map_or_else(|| run_id.to_owned(), |id| format!("{run_id}/{id}")),
-            version: field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown").to_owned(),
+            version: harmless(field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown")),
             // Negative where the clock was set back behind the server's start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
             cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),
             time: field("server_time_usec").and_then(|time| time.parse().ok()).map(Duration::from_micros),
             full: full(field).filter(|_| policy == "noeviction"),
-            evicts: (limited && policy != "noeviction").then(|| policy.to_owned()),
+            evicts: (limited && policy != "noeviction").then(|| harmless(policy)),
         })
     }
 }
@@ -219,6 +220,12 @@ mod tests {
         assert_eq!((server.run_id.as_str(), server.version.as_str(), server.master), ("abc", "7.0.15", true));
         assert_eq!(server.uptime, Duration::from_secs(90));
         assert_eq!(server.evicts.as_deref(), Some("allkeys-lru"));
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_does_nothing_to_a_terminal() {
+        let server = Server::parse(&INFO.replace("7.0.15", "7\u{1b}[2J").replace("allkeys", "all\u{7}keys")).unwrap();
+        assert_eq!((&*server.version, server.evicts.as_deref()), (r"7\u{1b}[2J", Some(r"all\u{7}keys-lru")));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! What a server's refusal means, and what can be done about it.
 
+use crate::words::harmless;
+
 /// What the server said, and what can be done about it where that is known.
 pub(super) fn advice(said: &str) -> String {
+    let said = &*harmless(said);
     match right(said) {
         Some(right) => format!("{said} (the user lacks {right})"),
         None if said.starts_with("ERR unknown command 'HELLO'") || said.starts_with("ERR unknown command `HELLO`") => {
             format!("{said} (this server is too old: Redis 6 or later is needed, or Valkey)")
         }
+        None if said.starts_with("ERR max number of clients") => format!("{said} (raise maxclients)"),
         None => of_code(said),
     }
 }
@@ -14,26 +18,29 @@ pub(super) fn advice(said: &str) -> String {
 /// Which right the server's user lacks, if that is why it refuses. Scripts are refused in other
 /// words than commands.
 fn right(said: &str) -> Option<String> {
-    let script = said.contains("user executing the script");
+    let script = said.contains("user executing the script") || said.contains("ACL failure in script");
     // redis-rs tells the refusal of SELECT as another error.
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    Some(if said.contains("channel") {
-        "the wake-up channels: &quorumlock:wake:*, or with another key prefix &PREFIXwake:*".to_owned()
-    } else if said.contains("key") {
-        "the keys: ~quorumlock:*, or with another key prefix ~PREFIX*".to_owned()
-    } else if let Some(command) = quoted(said) {
+    // The user is named before that, and may be called `keycloak`.
+    let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
+    Some(if let Some(command) = ran(what) {
         format!("+{command}")
+    } else if what.contains(" key") {
+        "the keys: ~quorumlock:*, or with another key prefix ~PREFIX*".to_owned()
+    } else if what.contains(" channel") {
+        "the wake-up channels: &quorumlock:wake:*, or with another key prefix &PREFIXwake:*".to_owned()
     } else {
         "a command that the lock's script runs; `quorumlock doctor` names it, and +@all -@dangerous has all of them"
             .to_owned()
     })
 }
 
-/// The command that a refusal names: `... to run the 'script|load' command`.
-fn quoted(said: &str) -> Option<&str> {
-    said.split('\'').nth(1).filter(|command| !command.is_empty() && !command.contains(' '))
+/// The command that a refusal names: `run the 'script|load' command`.
+fn ran(what: &str) -> Option<&str> {
+    let command = what.split_once("run the '")?.1.split('\'').next()?;
+    Some(command).filter(|command| !command.is_empty() && !command.contains(' '))
 }
 
 /// The word that an error begins with.
@@ -48,11 +55,18 @@ fn of_code(said: &str) -> String {
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
         "LOADING" => "it is loading its data; it will answer when that is done",
+        // What else the server says tells how to mend that on its own machine, in many sentences.
+        "DENIED" => {
+            return "DENIED it is in protected mode, and takes no connection from another machine (give its default user \
+                    a password, or set protected-mode no)"
+                .to_owned();
+        }
         // What else the server says tells how to write the command by hand.
         "NOAUTH" => return "it needs a password".to_owned(),
         "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
         "BUSY" => "another script blocks it; see SCRIPT KILL",
         "MISCONF" => "it cannot persist and refuses writes; see its log",
+        "NOREPLICAS" => "set min-replicas-to-write 0; the quorum replaces replication",
         _ => return said.to_owned(),
     };
     format!("{said} ({hint})")
@@ -74,6 +88,12 @@ mod tests {
                 "&quorumlock:wake:*",
             ),
             ("ERR this user has no permissions to run the 'select' command", "lacks +select"),
+            ("NOPERM User keycloak has no permissions to run the 'set' command", "lacks +set"),
+            ("NOPERM User channel-svc has no permissions to run the 'script|load' command", "lacks +script|load"),
+            ("NOPERM User channel-svc has no permissions to access the 'quorumlock:{a}' key", "~quorumlock:*"),
+            ("NOPERM User keycloak has no permissions to access the 'x' channel", "&quorumlock:wake:*"),
+            ("ERR ACL failure in script: User keycloak has no permissions to run the 'hget' command", "lacks +hget"),
+            ("ERR ACL failure in script: No permissions to access a key", "~quorumlock:*"),
             ("ERR The user executing the script can't run this command or subcommand", "`quorumlock doctor` names it"),
             ("ERR The user executing the script can't publish to the channel mentioned in the command", "&quorumlock"),
         ] {
@@ -86,6 +106,7 @@ mod tests {
     fn what_has_nothing_to_do_with_rights_is_told_as_before() {
         assert!(advice("OOM command not allowed").contains("raise maxmemory"));
         assert_eq!(advice("ERR whatever"), "ERR whatever");
+        assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "nothing of it acts");
         assert!(advice("ERR unknown command 'HELLO', with args beginning with: '3'").contains("Redis 6"));
     }
 
@@ -99,9 +120,12 @@ mod tests {
             ("WRONGPASS x", "check user and password; in an address they must be percent-encoded"),
             ("BUSY x", "SCRIPT KILL"),
             ("MISCONF x", "see its log"),
+            ("NOREPLICAS x", "min-replicas-to-write 0"),
+            ("DENIED x", "protected-mode no"),
+            ("ERR max number of clients reached", "raise maxclients"),
         ] {
             let told = advice(said);
-            assert!(told.starts_with(said) && told.contains(hint), "{told}");
+            assert!(told.starts_with(said.trim_end_matches('x')) && told.contains(hint), "{told}");
         }
         assert_eq!([advice("ERR x"), advice("NOAUTH HELLO must be called")], ["ERR x", "it needs a password"]);
     }

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::credentials::Site;
-use super::fred::{self, Fred};
+use super::fred::Fred;
+use super::misfit::fits;
 #[cfg(feature = "redis-rs")]
 use super::redis_rs::RedisRs;
 use super::transport::Dialer;
@@ -66,7 +67,7 @@ impl Transport {
     /// Whether it can log in by this user, or password; else why not.
     pub(crate) fn takes(self, text: &str) -> std::result::Result<(), &'static str> {
         match self {
-            Self::Fred => fred::fits(text),
+            Self::Fred => fits(text),
             #[cfg(feature = "redis-rs")]
             Self::RedisRs => Ok(()),
         }

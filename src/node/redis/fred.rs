@@ -20,6 +20,7 @@ use tokio_util::sync::ReusableBoxFuture;
 use super::advice::advice;
 use super::credentials::Site;
 use super::endpoint::{Address, Endpoint};
+use super::misfit::fits;
 use super::script::refusal;
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
 use super::trouble::handshake;
@@ -29,13 +30,6 @@ use values::{received, sent};
 
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
-
-const MISFIT: &str = if cfg!(feature = "redis-rs") {
-    "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport redis-rs"
-} else {
-    "over fred neither user nor password may have spaces, quotes or control characters; use others, or build it with the feature \
-     redis-rs and take that transport"
-};
 
 /// Dials a server with fred.
 #[derive(Debug)]
@@ -174,13 +168,6 @@ impl Drop for FredConnection {
     }
 }
 
-/// Whether fred can log in by it: it writes HELLO as one line, without escaping anything, which
-/// ends words at spaces, and commands at line breaks.
-pub(super) fn fits(text: &str) -> Result<(), &'static str> {
-    let breaks = |byte: u8| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control();
-    if text.bytes().any(breaks) { Err(MISFIT) } else { Ok(()) }
-}
-
 fn config(endpoint: &Endpoint, tls: Option<TlsConnector>) -> Result<Config, Fault> {
     endpoint.login().try_for_each(fits).map_err(|why| Fault::new(FaultKind::Down, why))?;
     let server = match &endpoint.address {
@@ -268,9 +255,9 @@ fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
     let tls = endpoint.speaks_tls();
     let message = match error.kind() {
         FredKind::Timeout if reached => "connected, but no answer to HELLO, CLIENT ID or INFO in time".to_owned(),
-        FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS?".to_owned(),
+        FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS? If so, it hangs".to_owned(),
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
-        FredKind::IO if tls => handshake(error.details()),
+        FredKind::IO if tls => handshake(error.details(), endpoint.tls.is_identified()),
         FredKind::IO if error.details().contains("ConnectionReset") && endpoint.speaks_plain_tcp() => {
             format!("{}; if this port expects TLS, write rediss://", said(error))
         }

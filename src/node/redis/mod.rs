@@ -19,6 +19,7 @@ mod fred;
 mod looks;
 mod messages;
 mod meters;
+mod misfit;
 mod pack;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;

@@ -186,6 +186,11 @@ impl Tls {
         }
     }
 
+    /// Whether this client has a certificate.
+    pub(crate) const fn is_identified(&self) -> bool {
+        self.certificate.is_some()
+    }
+
     /// What rustls is to do. It is told which provider to use: it panics where a program has linked
     /// two and chosen none.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {

@@ -9,8 +9,6 @@ use super::wording::{plain, words};
 pub(super) struct Trouble {
     pub(super) what: String,
     pub(super) mend: String,
-    /// Whether the server does not accept the client's certificate, or its lack of one.
-    pub(super) refuses_client: bool,
 }
 
 /// Why the client does not accept the server's certificate: how rustls calls it, what that is, and
@@ -87,6 +85,14 @@ const ALERTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// What may be the lack of a certificate: before TLS 1.3 no alert of its own tells that.
+const NAMELESS: &[(&str, &str, &str)] = &[(
+    "HandshakeFailure",
+    "the server and this client have no cipher in common, or the server asks for a client certificate",
+    "name one with its key (client_certificate; --tls-cert and --tls-key), or remove tls-ciphers and tls-ciphersuites \
+     from the server's configuration",
+)];
+
 /// Alerts about TLS itself.
 const VERSIONS: &[(&str, &str, &str)] = &[
     (
@@ -101,20 +107,25 @@ const VERSIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What failed before or while TLS was agreed on. rustls tells it as an I/O error.
-pub(super) fn handshake(debug: &str) -> String {
-    Trouble::of(debug).map_or_else(|| plain(debug), |trouble| trouble.told())
+/// What failed before or while TLS was agreed on. rustls tells it as an I/O error. `identified`:
+/// whether this client has a certificate.
+pub(super) fn handshake(debug: &str, identified: bool) -> String {
+    Trouble::of(debug, identified).map_or_else(|| plain(debug), |trouble| trouble.told())
 }
 
 impl Trouble {
     /// `None` where it is not about TLS.
-    pub(super) fn of(debug: &str) -> Option<Self> {
+    pub(super) fn of(debug: &str, identified: bool) -> Option<Self> {
         let alert = |all: &[(&str, &str, &str)]| {
             let of = |name: &str| debug.contains(&format!("AlertReceived({name})"));
             all.iter().find(|(name, ..)| of(name)).map(Self::known)
         };
-        let client = alert(ALERTS).map(|trouble| Self { refuses_client: true, ..trouble });
-        client.or_else(|| alert(VERSIONS)).or_else(|| distrust(debug)).or_else(|| foreign(debug))
+        let nameless = || if identified { None } else { alert(NAMELESS) };
+        alert(ALERTS)
+            .or_else(nameless)
+            .or_else(|| alert(VERSIONS))
+            .or_else(|| distrust(debug))
+            .or_else(|| foreign(debug))
     }
 
     fn known((_, what, mend): &(&str, &str, &str)) -> Self {
@@ -122,7 +133,7 @@ impl Trouble {
     }
 
     fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { what: what.into(), mend: mend.into(), refuses_client: false }
+        Self { what: what.into(), mend: mend.into() }
     }
 
     /// In one sentence.
@@ -186,7 +197,7 @@ mod tests {
     use super::*;
 
     fn told(error: &str) -> String {
-        handshake(&format!("Custom {{ kind: InvalidData, error: {error} }}"))
+        handshake(&format!("Custom {{ kind: InvalidData, error: {error} }}"), true)
     }
 
     #[test]
@@ -235,16 +246,22 @@ mod tests {
         ] {
             let told = told(&format!("AlertReceived({alert})"));
             assert!(told.starts_with("TLS failed: ") && told.contains(what) && told.contains(mend), "{told}");
-            let trouble = Trouble::of(&format!("AlertReceived({alert})")).unwrap();
-            assert_eq!(trouble.refuses_client, what == refused || alert == "CertificateRequired", "{alert}");
         }
+    }
+
+    #[test]
+    fn a_handshake_that_failed_may_be_for_want_of_a_certificate_where_there_is_none() {
+        let told = |identified| handshake("AlertReceived(HandshakeFailure)", identified);
+        assert!(told(false).contains("no cipher in common, or the server asks for a client certificate; name one"));
+        assert!(told(false).contains("--tls-cert") && told(false).contains("tls-ciphers"));
+        assert!(!told(true).contains("certificate"), "{}", told(true));
     }
 
     #[test]
     fn a_port_that_refuses_is_not_asked_about_tls() {
         let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(handshake(refused), "Connection refused");
-        assert!(handshake("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }").contains("speak TLS?"));
+        assert_eq!(handshake(refused, true), "Connection refused");
+        assert!(told("\"tls handshake eof\"").contains("speak TLS?"));
         assert!(told("InvalidMessage(InvalidContentType)").contains("speak TLS? If not, write redis://"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::host::before;
-use crate::node::{FaultKind, Member, NodeState, Operation, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Member, NodeState, Operation, Outcome, Reply};
 use crate::protocol::round::{Count, Round};
 use crate::protocol::voters::Voters;
 use crate::rules::roster::{Common, EVERY, Enrolment, LASTS, Roster, Server, Standing, of, vouched};
@@ -238,19 +238,25 @@ impl<'a> Ring<'a> {
         if self.voters.members.onlooker {
             return;
         }
-        let rejected = |reply: &Option<Reply>| match reply {
-            Some(Err(fault)) if fault.kind() == FaultKind::Rejected => Some(fault.to_string()),
-            _ => None,
-        };
-        let faults: Vec<_> = round.replies(|replies| replies.iter().map(rejected).collect());
-        let nobody = vec![None; self.servers.len()];
-        for (node, fault) in faults.into_iter().enumerate() {
-            if let Some(fault) = fault {
-                let why = format!("it does not let this client read and write its roster: {fault}");
+        let fault = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err().cloned();
+        let faults: Vec<_> = round.replies(|replies| replies.iter().map(fault).collect());
+        let faults = faults.into_iter().enumerate().filter_map(|(node, fault)| Some((node, fault?)));
+        faults.for_each(|(node, fault)| self.note(node, &fault));
+    }
+
+    fn note(&self, node: usize, fault: &Fault) {
+        let why = match fault.kind() {
+            FaultKind::Rejected => {
                 self.rejecting.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
-                self.tell(node, Standing::Unlisted(why.into()), &nobody);
+                format!("it does not let this client read and write its roster: {fault}")
             }
-        }
+            // It is asked again as if it had not answered, and its votes count for as long as they do.
+            FaultKind::Busy if self.voters.nodes[node].status().listed != Some(true) => {
+                format!("it cannot take this client into its roster now: {fault}")
+            }
+            _ => return,
+        };
+        self.tell(node, Standing::Unlisted(why.into()), &vec![None; self.servers.len()]);
     }
 
     pub(super) fn tell(&self, node: usize, standing: Standing, answers: &Answers) {

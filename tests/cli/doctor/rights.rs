@@ -5,13 +5,17 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
+use crate::common::fake::{Fake, well};
+use crate::common::server::Server;
 use crate::{bare, done};
 
 #[tokio::test]
 async fn fault_6_a_missing_right_is_named_command_by_command() {
     let clinic = Clinic::open(3).await;
     for (rights, missing) in [
-        (&["-zadd"][..], "+zadd"),
+        // First: where no record was begun yet, it is missed there too.
+        (&["-set"][..], "+set"),
+        (&["-zadd"], "+zadd"),
         (&["-evalsha"], "+evalsha"),
         (&["-script"], "+script|load"),
         (&["-hset", "-pexpire"], "+pexpire +hset"),
@@ -31,6 +35,26 @@ async fn what_the_user_may_not_ask_is_told_as_not_known() {
     let object = finds(&mut clinic.doctor(), 1, &["right-command"]);
     assert_eq!(finding(&object, "info")["level"], "cannot tell");
     assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains("+info"), "{object:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_can_be_learned_of_rights_that_is_said() {
+    let server = Server::with(&["--rename-command", "EVALSHA", ""]).await;
+    let fake = Fake::start(|words| match &*words[0] {
+        "INFO" => b"-ERR unknown command 'INFO', with args beginning with: \r\n".to_vec(),
+        "TIME" => b"*2\r\n$1\r\n7\r\n$1\r\n0\r\n".to_vec(),
+        "SUBSCRIBE" => b"+OK\r\n".to_vec(),
+        _ => well(words),
+    })
+    .await;
+    for (url, command) in [(server.url(), "EVALSHA"), (fake.url(), "INFO")] {
+        let (_, object) = report(doctor(&[url]).args(["--connect-timeout", "1s", "--node-timeout", "1s"]));
+        let rights = finding(&object, "rights");
+        let says = |key: &str, what: &str| rights[key].as_str().unwrap().contains(what);
+        assert!(rights["level"] == "cannot tell" && says("mend", "rename-command"), "{object:#}");
+        assert!(says("what", &format!("ERR unknown command '{command}'")), "{object:#}");
+        assert!(!object.to_string().contains("Give the user"), "{object:#}");
+    }
 }
 
 #[tokio::test]

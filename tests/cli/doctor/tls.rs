@@ -40,10 +40,14 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
     let option = |name: &str, file: &str| [format!("--tls-{name}"), made.file(file)];
     let pair = |name: &str| [option("cert", &format!("{name}.pem")), option("key", &format!("{name}.key"))].concat();
     let (ca, other) = (option("ca", "ca.pem"), option("ca", "other.pem"));
+    // It has no alert for a certificate that is missing.
+    let (_old, old) = made.server_with("server", "yes", &["--tls-protocols", "TLSv1.2"]).await;
     let (asks, late) = (format!("rediss://localhost:{asks}"), format!("rediss://localhost:{late}"));
+    let old = format!("rediss://localhost:{old}");
     let (plain, to_tls) = (format!("rediss://localhost:{}", server.port()), asks.replace("rediss", "redis"));
     for (url, options, id, mend) in [
         (&asks, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key)."),
+        (&old, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key), or remove"),
         (&asks, [&ca[..], &pair("stranger")].concat(), "tls", "Name a certificate of the server's authority, or add"),
         (&late, ca.to_vec(), "tls", "Renew it on the server."),
         (&asks, other.to_vec(), "tls", "Name its authority (ca_file; --tls-ca)."),
@@ -75,7 +79,7 @@ async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
     };
     for (url, client, level, what) in [
         (&asks, "client", "warning", "This client's certificate expires in 8 days."),
-        (&asks, "late", "unsafe", "This client's certificate has expired."),
+        (&asks, "late", "warning", "This client's certificate has expired."),
         (&not, "late", "warning", "This client's certificate has expired."),
     ] {
         let (_, object) = examined(url, &options(client));
@@ -83,6 +87,13 @@ async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
         assert_eq!((&found["level"], &found["what"]), (&level.into(), &what.into()), "{object:#}");
     }
     let (_, object) = examined(&asks, &options("long"));
-    assert_eq!(finding(&object, "authority")["what"], "An authority in tls_ca expires in 8 days.", "{object:#}");
+    assert_eq!(finding(&object, "authority")["what"], "The last authority in tls_ca expires in 8 days.", "{object:#}");
     assert!(!faults(&object).contains(&"client-certificate"), "{object:#}");
+    // Who has followed that advice is not warned any more.
+    made.sign_itself("new", 90);
+    let both = ["ca.pem", "new.pem"].map(|name| std::fs::read_to_string(made.path(name)).unwrap()).concat();
+    std::fs::write(made.path("ca.pem"), both).unwrap();
+    let (_, object) = examined(&asks, &options("long"));
+    let hint = finding(&object, "authority");
+    assert!(hint["level"] == "hint" && hint["mend"].as_str().unwrap().contains("Remove it"), "{object:#}");
 }

@@ -5,15 +5,20 @@ use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use super::mends::mend;
 use super::target::{Place, Target};
 use super::tls::encrypted;
 use super::wire::{Reply, Wire};
+use crate::failure::refuses_login;
 use crate::trouble::Trouble;
 
 /// Who speaks TLS answers a plain command with an alert, or ends the connection.
 const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
 
-const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://.";
+const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, it hangs: see the server's log.";
+
+/// What to do where a server refuses the login.
+pub(crate) const PASSWORD: &str = "Correct user and password in its address, in the password file, or on the server.";
 
 /// Why a server told nothing, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,8 +35,6 @@ pub(crate) enum Kind {
     #[default]
     Reaching,
     Tls,
-    /// The server refused the client's certificate, or its lack of one.
-    Client,
     Login,
     /// The user may not choose the database.
     Select,
@@ -106,11 +109,8 @@ impl Failed {
     pub(crate) fn asking(target: &Target, error: &io::Error) -> Self {
         let ended = !is_late(error);
         match &target.place {
-            Place::Tcp { tls: true, .. } => match Trouble::of(&format!("{error:?}")) {
-                Some(Trouble { what, mend, refuses_client }) => {
-                    let kind = if refuses_client { Kind::Client } else { Kind::Tls };
-                    Self { why: what, mend: sentence(&mend), kind }
-                }
+            Place::Tcp { tls: true, .. } => match Trouble::of(&format!("{error:?}"), target.tls.is_identified()) {
+                Some(Trouble { what, mend }) => Self { why: what, mend: sentence(&mend), kind: Kind::Tls },
                 None => Self::new(said(error), "See the server's log."),
             },
             Place::Tcp { tls: false, .. } if ended => Self::new(said(error), TO_TLS),
@@ -119,13 +119,18 @@ impl Failed {
         }
     }
 
-    fn refused(command: &str, why: String) -> Self {
-        let (kind, mend) = match command {
-            "SELECT" if why.contains("permission") => {
+    /// Where the server answered this command so.
+    pub(crate) fn refused(command: &str, why: String) -> Self {
+        let (kind, mend) = match (command, mend(&why)) {
+            _ if refuses_login(&why) => (Kind::Login, PASSWORD),
+            (_, Some(mend)) => (Kind::Reaching, mend),
+            ("SELECT", None) if why.contains("permission") => {
                 (Kind::Select, "ACL SETUSER the user with +select, or name no database in its address.")
             }
-            "SELECT" => (Kind::Reaching, "Name a database that the server has (its option databases), or none."),
-            _ => (Kind::Login, "Correct user and password in its address, in the password file, or on the server."),
+            ("SELECT", None) => {
+                (Kind::Reaching, "Name a database that the server has (its option databases), or none.")
+            }
+            _ => (Kind::Reaching, "See the server's log."),
         };
         Self { kind, ..Self::new(why, mend) }
     }

@@ -3,7 +3,8 @@
 //! A server checks rights before it looks at arguments. So each command is sent as what changes
 //! nothing if it is carried out: a read, the deletion of a key that is not there, or with arguments
 //! that the command itself refuses. Only `NOPERM` tells of a right that is missing; servers note it
-//! in their ACL LOG, as they do for any client.
+//! in their ACL LOG, as they do for any client. Before arguments they also look whether they take
+//! writes at all.
 
 use std::io;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use futures::future::join_all;
 use rand::random;
 
 use super::login::{Open, said};
+use super::mends::{refuses_connection, refuses_writes};
 use super::target::Target;
 use super::wire::{Reply, Wire};
 use crate::settings::Settings;
@@ -115,13 +117,15 @@ impl Names {
     }
 }
 
-/// What a user may not do.
+/// What a user may not do, and whether the server lets nobody do it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks {
     /// As they are given: `+zadd`.
     pub(crate) commands: Vec<(Effect, String)>,
     pub(crate) keys: Option<String>,
     pub(crate) channels: Option<String>,
+    /// Why the server refuses every write, if it does.
+    pub(crate) writes: Option<String>,
 }
 
 impl Lacks {
@@ -143,11 +147,21 @@ impl Lacks {
         let mut lacks = Self::default();
         let words: Vec<_> = commands.clone().map(|(_, command)| names.words(command)).collect();
         for ((effect, command), reply) in commands.zip(wire.ask_all(&words)?) {
-            if let Reply::Refused(why) = reply {
-                lacks.note(effect, command, &why, names);
+            match reply {
+                // Before rights are looked at: nothing is known of them.
+                Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
+                    return Err(io::Error::other(why));
+                }
+                Reply::Refused(why) => lacks.note(effect, command, &why, names),
+                _ => {}
             }
         }
         Ok(lacks)
+    }
+
+    /// Whether no right is missing.
+    pub(crate) const fn no_right(&self) -> bool {
+        self.commands.is_empty() && self.keys.is_none() && self.channels.is_none()
     }
 
     /// The rights without which something fails in that way.
@@ -163,21 +177,26 @@ impl Lacks {
     }
 
     fn note(&mut self, effect: Effect, command: &str, why: &str, names: &Names) {
+        if refuses_writes(why) {
+            self.writes.get_or_insert_with(|| why.trim_end_matches('.').to_owned());
+        }
         if !why.starts_with("NOPERM") {
             return;
         }
-        if why.contains("channel") {
-            self.channels = Some(format!("&{}wake:*", names.prefix));
-        } else if why.contains("access") && why.contains("key") {
+        // The user is named before that, and may be called `keycloak`.
+        let what = why.rsplit_once("permissions to ").map_or(why, |(_, what)| what);
+        if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));
+        } else if what.starts_with("access ") && what.contains(" channel") {
+            self.channels = Some(format!("&{}wake:*", names.prefix));
         } else {
             self.commands.push((effect, right(command)));
         }
     }
 }
 
-/// The rights that acquiring needs and a user lacks, if any; or why they could not be asked for.
-pub(crate) type Asked = Result<Option<String>, String>;
+/// What is in the way of acquiring, where it was asked for; or why that could not be asked.
+pub(crate) type Asked = Result<Option<Lacks>, String>;
 
 /// Asks all nodes of which it is worth it; of the others nothing is known.
 pub(crate) async fn asked(settings: &Settings, step: Duration, worth: &[bool]) -> Vec<Asked> {
@@ -191,13 +210,13 @@ pub(crate) async fn asked(settings: &Settings, step: Duration, worth: &[bool]) -
 }
 
 async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
-    let Some(target) = target else { return Err("it was not asked".to_owned()) };
+    let Some(target) = target else { return Ok(None) };
     let asked = tokio::task::spawn_blocking(move || {
         let mut open = Open::to(&target, step).map_err(|failed| failed.why)?;
         Lacks::ask_to_acquire(&mut open.wire, &names).map_err(|error| said(&error))
     });
     let lacks = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| "no answer in time".to_owned())?;
-    lacks.map_err(|error| error.to_string())?.map(|lacks| lacks.to_acquire())
+    lacks.map_err(|error| error.to_string())?.map(Some)
 }
 
 /// `SCRIPT LOAD )` as `+script|load`.
@@ -211,6 +230,7 @@ fn right(command: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::wire::tests::Says;
     use super::*;
 
     const SCRIPT: &str = include_str!("../../../../scripts/lua/hashlock.lua");
@@ -248,6 +268,49 @@ mod tests {
         }
         assert_eq!(lacks.of(Effect::Some).as_deref(), Some("+zadd +script|load"));
         assert_eq!((lacks.keys.as_deref(), lacks.channels.as_deref()), (Some("~app:*"), Some("&app:wake:*")));
+        assert_eq!(lacks.writes, None);
+    }
+
+    #[test]
+    fn a_users_name_is_no_right() {
+        let names = Names::of(&Settings::default());
+        for (command, why, right) in [
+            ("SET K v NX XX", "NOPERM User channel-svc has no permissions to run the 'set' command", "+set"),
+            ("GET K", "NOPERM User keycloak has no permissions to run the 'get' command", "+get"),
+            ("GET K", "NOPERM User channel-svc has no permissions to access the 'quorumlock:{a}' key", "~quorumlock:*"),
+            (
+                "PUBLISH C m",
+                "NOPERM User access-key has no permissions to access the 'a' channel",
+                "&quorumlock:wake:*",
+            ),
+        ] {
+            let mut lacks = Lacks::default();
+            lacks.note(Effect::Acquire, command, why, &names);
+            let all = [lacks.of(Effect::Acquire), lacks.keys, lacks.channels];
+            assert_eq!(all.into_iter().flatten().collect::<Vec<_>>(), [right], "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_node_that_is_not_asked_nothing_is_told() {
+        let settings = Settings { nodes: vec!["redis://127.0.0.1:1".to_owned()], ..Settings::default() };
+        assert_eq!(asked(&settings, PATIENCE, &[false]).await, [Ok(None)]);
+        assert!(asked(&settings, PATIENCE, &[true]).await[0].is_err());
+    }
+
+    /// What these servers say to any command, or to all writes.
+    #[test]
+    fn a_server_that_refuses_for_another_reason_tells_of_no_right() {
+        let ask = |says: &'static str| {
+            let mut wire = Wire::new(Says(io::Cursor::new(says.repeat(COMMANDS.len()).into())));
+            Lacks::ask(&mut wire, &Names::of(&Settings::default()))
+        };
+        for says in ["-NOAUTH Authentication required.\r\n", "-ERR unknown command 'PING'\r\n", "-DENIED x\r\n"] {
+            assert_eq!(format!("-{}\r\n", ask(says).unwrap_err()), says);
+        }
+        let refuses = ask("-NOREPLICAS Not enough good replicas to write.\r\n").unwrap();
+        assert_eq!(refuses.writes.as_deref(), Some("NOREPLICAS Not enough good replicas to write"));
+        assert!(refuses.no_right() && ask("-BUSY x\r\n").unwrap() == Lacks::default());
     }
 
     #[test]

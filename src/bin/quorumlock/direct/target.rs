@@ -56,12 +56,6 @@ impl Target {
         matches!(self.place, Place::Tcp { tls: true, .. })
     }
 
-    /// Whether its login is one that the transport fred cannot send.
-    pub(crate) fn is_odd(&self) -> bool {
-        let odd = |letter: char| letter.is_whitespace() || letter.is_control() || ['"', '\''].contains(&letter);
-        [&self.user, &self.password].into_iter().flatten().any(|text| text.contains(odd))
-    }
-
     /// Whether a password crosses a network that others may read.
     pub(crate) fn is_readable(&self) -> bool {
         match &self.place {

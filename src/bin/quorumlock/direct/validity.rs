@@ -13,8 +13,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Papers {
     pub(crate) client: Option<i64>,
-    /// Of the authorities that are named, that which ends first.
-    pub(crate) authority: Option<i64>,
+    /// Of the authorities that are named, that which ends first, and that which ends last.
+    pub(crate) authorities: Option<(i64, i64)>,
 }
 
 impl Papers {
@@ -27,7 +27,8 @@ impl Papers {
         let left = |der: &[u8]| Some((ends(der)? - i64::try_from(now).ok()?).div_euclid(DAY));
         let client = target.tls.identity().ok().flatten().and_then(|(chain, _)| left(chain.first()?));
         let authorities = target.tls.authorities().unwrap_or_default();
-        Self { client, authority: authorities.iter().filter_map(|der| left(der)).min() }
+        let ends = || authorities.iter().filter_map(|der| left(der));
+        Self { client, authorities: ends().min().zip(ends().max()) }
     }
 }
 

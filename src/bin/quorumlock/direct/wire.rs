@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// More than INFO, the longest answer, ever is.
+use crate::words::harmless;
+
+/// More than INFO, the longest answer, ever is. Of one reply with all its parts.
 const LONGEST: usize = 1 << 20;
 /// More than any answer that is asked for here.
 const MOST: usize = 64;
@@ -42,14 +44,14 @@ impl Wire {
     /// Sends a command, and reads its reply.
     pub(crate) fn ask(&mut self, command: &[&str]) -> io::Result<Reply> {
         self.send(request(command))?;
-        self.reply(0)
+        self.reply()
     }
 
     /// Sends some short commands at once, and reads their replies: to a far node each round trip
     /// takes long.
     pub(crate) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
         self.send(commands.iter().flat_map(|command| request(command)).collect())?;
-        commands.iter().map(|_| self.reply(0)).collect()
+        commands.iter().map(|_| self.reply()).collect()
     }
 
     fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
@@ -57,32 +59,41 @@ impl Wire {
         self.0.get_mut().flush()
     }
 
-    fn reply(&mut self, depth: u8) -> io::Result<Reply> {
-        let line = self.line()?;
+    fn reply(&mut self) -> io::Result<Reply> {
+        let mut left = LONGEST;
+        self.part(0, &mut left)
+    }
+
+    /// A part of a reply, which has so many bytes left.
+    fn part(&mut self, depth: u8, left: &mut usize) -> io::Result<Reply> {
+        let line = self.line(left)?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(stranger)?;
         match kind {
             "+" => Ok(Reply::Text(rest.to_owned())),
-            "-" => Ok(Reply::Refused(rest.to_owned())),
+            "-" => Ok(Reply::Refused(harmless(rest))),
             ":" => rest.parse().map(Reply::Integer).map_err(|_| stranger()),
             "$" | "*" if rest == "-1" => Ok(Reply::Nothing),
-            "$" => self.text(bounded(rest, LONGEST)?).map(Reply::Text),
-            "*" if depth < 2 => {
-                (0..bounded(rest, MOST)?).map(|_| self.reply(depth + 1)).collect::<Result<_, _>>().map(Reply::Array)
-            }
+            "$" => self.text(bounded(rest, *left)?, left).map(Reply::Text),
+            "*" if depth < 2 => (0..bounded(rest, MOST)?)
+                .map(|_| self.part(depth + 1, left))
+                .collect::<Result<_, _>>()
+                .map(Reply::Array),
             _ => Err(stranger()),
         }
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn line(&mut self, left: &mut usize) -> io::Result<String> {
         let mut line = Vec::new();
-        (&mut self.0).take(LONGEST as u64).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+        (&mut self.0).take(*left as u64).read_until(b'\n', &mut line)?;
+        *left -= line.len();
+        if !line.ends_with(b"\n") {
+            return Err(if *left == 0 { stranger() } else { closed() });
         }
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
-    fn text(&mut self, length: usize) -> io::Result<String> {
+    fn text(&mut self, length: usize, left: &mut usize) -> io::Result<String> {
+        *left -= length;
         let mut bytes = vec![0; length + b"\r\n".len()];
         self.0.read_exact(&mut bytes)?;
         bytes.truncate(length);
@@ -103,16 +114,20 @@ fn bounded(text: &str, most: usize) -> io::Result<usize> {
     text.parse().ok().filter(|count| *count <= most).ok_or_else(stranger)
 }
 
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
+}
+
 fn stranger() -> io::Error {
     io::Error::other("what answers does not speak the Redis protocol")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// What is read from a server that says this, whatever it is asked.
-    struct Says(io::Cursor<Vec<u8>>);
+    pub(crate) struct Says(pub(crate) io::Cursor<Vec<u8>>);
 
     impl Read for Says {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -143,14 +158,29 @@ mod tests {
     fn replies_are_read() {
         assert_eq!(read("+PONG\r\n"), Some(Reply::Text("PONG".into())));
         assert_eq!(read("-ERR no\r\n"), Some(Reply::Refused("ERR no".into())));
+        assert_eq!(read("-ERR \x1b]0;x\x07\r\n"), Some(Reply::Refused(r"ERR \u{1b}]0;x\u{7}".into())));
         assert_eq!(read("$2\r\nab\r\n"), Some(Reply::Text("ab".into())));
         let numbers = Reply::Array(vec![Reply::Integer(1), Reply::Nothing]);
         assert_eq!(read("*2\r\n:1\r\n$-1\r\n"), Some(numbers));
     }
 
+    /// Not so long, and not so many of them.
+    #[test]
+    fn a_reply_is_bounded_with_all_its_parts() {
+        let part = format!("${}\r\n{}\r\n", LONGEST / 3, "x".repeat(LONGEST / 3));
+        for (parts, fits) in [(1, true), (2, true), (3, false), (64, false)] {
+            assert_eq!(read(&format!("*{parts}\r\n{}", part.repeat(parts))).is_some(), fits, "{parts}");
+        }
+        let line = format!("+{}\r\n", "x".repeat(LONGEST));
+        assert_eq!(read(&line), None);
+        let mut wire = Wire::new(Says(io::Cursor::new(part.repeat(4).into())));
+        assert_eq!(wire.ask_all(&vec![vec!["PING"]; 4]).unwrap().len(), 4, "each reply has as much");
+    }
+
     #[test]
     fn what_is_cut_off_foreign_or_endless_is_an_error() {
-        for said in ["", "$5\r\nab", "HTTP/1.1 400\r\n", "$2000000\r\n", "*65\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "\r\n"]
+        for said in
+            ["", "$5\r\nab", "HTTP/1.1 400\r\n", "$2000000\r\n", "*65\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "\r\n", "+PON"]
         {
             assert_eq!(read(said), None, "{said:?}");
         }

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::clock::Sample;
 use crate::direct::login::{Failed, Open, said};
+use crate::direct::mends::refuses_connection;
 use crate::direct::rights::{Lacks, Names};
 use crate::direct::target::Target;
 use crate::direct::wire::{Reply, Wire};
+use crate::words::harmless;
 
 /// How often the clock is read, and how long after the last time.
 const READINGS: u32 = 5;
@@ -33,6 +35,12 @@ impl Exam {
         let Open { mut wire, days } = Open::to(target, step)?;
         let failed = |error: io::Error| Failed::asking(target, &error);
         let info = wire.ask(&["INFO"]).map_err(failed)?.text();
+        if let Err(why) = &info
+            && refuses_connection(why)
+        {
+            return Err(Failed::refused("INFO", why.clone()));
+        }
+        let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
         let clock = readings(&mut wire).map_err(failed)?;
         // Last: a connection that has subscribed takes few other commands.
         Ok(Self { info, clock, lacks: Lacks::ask(&mut wire, names).map_err(|error| said(&error)), days })

@@ -45,7 +45,7 @@ pub(super) struct Node<'a> {
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
         let lacks = |exam: &Result<Exam, Failed>| match exam {
-            Ok(exam) => exam.lacks.as_ref().map(Lacks::to_acquire).map_err(Clone::clone),
+            Ok(exam) => exam.lacks.clone().map(Some),
             Err(failed) => Err(failed.why.clone()),
         };
         let lacks = self.exams.iter().map(lacks).collect();
@@ -82,6 +82,16 @@ impl<'a> Node<'a> {
 
     pub(super) fn lacks_channels(&self) -> bool {
         self.lacks().is_some_and(|lacks| lacks.channels.is_some())
+    }
+
+    /// Why it refuses every write, if it does.
+    pub(super) fn refuses_writes(&self) -> Option<&'a str> {
+        self.lacks()?.writes.as_deref()
+    }
+
+    /// Why nothing is known of its user's rights, though it was reached.
+    pub(super) fn unasked(&self) -> Option<&'a str> {
+        self.told()?.lacks.as_ref().err().map(String::as_str)
     }
 
     fn lacks(&self) -> Option<&'a Lacks> {

@@ -79,7 +79,7 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     Ok(Seen { nodes: nodes(quorum).await?, inspected, permits, name, max_ttl, rights })
 }
 
-/// What acquiring needs and the users lack. To look at nodes takes fewer rights.
+/// What acquiring needs and the users lack, and who refuses writes. To look at nodes takes less.
 async fn rights(quorum: &Quorum, settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted()).collect();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use quorumlock::{Counted, Inspected, Inspection, NodeState, NodeStatus};
 
-use crate::direct::rights::Asked;
+use crate::direct::mends::mend;
+use crate::direct::rights::{Asked, Lacks};
 use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
 
@@ -14,7 +15,7 @@ pub(crate) struct Verdict<'a> {
     inspected: &'a Inspected,
     counted: Counted,
     max_ttl: Duration,
-    /// Which rights each user lacks that acquiring needs; empty where nobody asked.
+    /// What is in the way of acquiring at each node; empty where nobody asked.
     rights: Vec<Asked>,
 }
 
@@ -27,14 +28,23 @@ impl<'a> Verdict<'a> {
         Self { nodes, inspected, counted, max_ttl, rights: Vec::new() }
     }
 
-    /// With what was found out of the users' rights, node by node.
+    /// With what was found out of the users' rights, and of writes, node by node.
     pub(crate) fn with_rights(self, rights: Vec<Asked>) -> Self {
         Self { rights, ..self }
     }
 
     /// The rights that acquiring needs and this node's user lacks, as far as that is known.
-    pub(super) fn lacks(&self, index: usize) -> Option<&str> {
-        self.rights.get(index)?.as_ref().ok()?.as_deref()
+    pub(super) fn lacks(&self, index: usize) -> Option<String> {
+        self.asked(index)?.to_acquire()
+    }
+
+    fn asked(&self, index: usize) -> Option<&Lacks> {
+        self.rights.get(index)?.as_ref().ok()?.as_ref()
+    }
+
+    /// Whether nothing keeps this client from writing there, as far as that is known.
+    fn may_write(&self, index: usize) -> bool {
+        self.asked(index).is_none_or(|lacks| lacks.writes.is_none() && lacks.to_acquire().is_none())
     }
 
     pub(crate) const fn quorum(&self) -> usize {
@@ -105,7 +115,7 @@ impl<'a> Verdict<'a> {
             let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
             fine && node.state == NodeState::Up && node.unreadable.is_none() && node.out_of_memory.is_none()
         });
-        let others = others.filter(|(index, ..)| self.lacks(*index).is_none());
+        let others = others.filter(|(index, ..)| self.may_write(*index));
         others.count() >= self.quorum()
     }
 
@@ -118,7 +128,7 @@ impl<'a> Verdict<'a> {
 
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
-        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.lacks(*index).is_none());
+        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index));
         can.filter_map(|(_, node)| match node.state {
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
@@ -152,7 +162,8 @@ impl<'a> Verdict<'a> {
             (Err(why), _) => format!("does not answer: {why}"),
             (Ok(_), Some(why)) => format!("grants no lock: {why}"),
             (Ok(_), None) => {
-                self.uncounted(index).or_else(|| without_memory(node)).or_else(|| self.without_rights(index))?
+                let without = || self.without_rights(index).or_else(|| self.without_writes(index));
+                self.uncounted(index).or_else(|| without_memory(node)).or_else(without)?
             }
         };
         Some(refused).filter(|_| node.state.is_admitted())
@@ -160,6 +171,13 @@ impl<'a> Verdict<'a> {
 
     fn without_rights(&self, index: usize) -> Option<String> {
         self.lacks(index).map(|rights| format!("grants this user no lock: the user lacks {rights}"))
+    }
+
+    /// To read, as who looks does, is not to write.
+    fn without_writes(&self, index: usize) -> Option<String> {
+        let why = self.asked(index)?.writes.as_deref()?;
+        let mend = mend(why).unwrap_or_default().trim_end_matches('.');
+        Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
     /// Why its vote does not count.

@@ -21,6 +21,7 @@ use crate::node::trust::{trusted, unlisted};
 use crate::rules::Tick;
 use crate::rules::doubt::Trust;
 use crate::rules::handover::Stamp;
+use crate::words::harmless;
 
 impl Batcher {
     /// Takes note of who has the script. Returns why the generation must end, if it must.
@@ -132,7 +133,7 @@ impl Batcher {
             return None;
         };
         if let Some(why) = unheard {
-            self.shared.without_hints(&why);
+            self.shared.without_hints(&harmless(&why));
         }
         let (trust, uncounted) = self.observe(time, sent, received);
         let mut ended = None;

@@ -62,7 +62,7 @@ fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
     for (address, reached, kind, details, told) in [
         (plain, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
         (tls, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
-        (tls, false, FredKind::Timeout, "", "no TLS connection in time; does this port speak TLS?"),
+        (tls, false, FredKind::Timeout, "", "no TLS connection in time; does this port speak TLS? If so, it hangs"),
         (plain, false, FredKind::Timeout, "", "no TCP connection within node_timeout"),
         (
             tls,
@@ -124,7 +124,7 @@ fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
 
 #[test]
 fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
-    let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }");
+    let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }", false);
     assert_eq!(
         told,
         "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)"

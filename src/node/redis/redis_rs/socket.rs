@@ -70,10 +70,11 @@ impl Log {
     }
 }
 
-/// An I/O error as people read it.
+/// An I/O error as people read it. Where TLS was agreed on, it is not for want of a certificate that
+/// there was no cipher.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
-    if speaks_tls { handshake(&debug) } else { plain(&debug) }
+    if speaks_tls { handshake(&debug, true) } else { plain(&debug) }
 }
 
 /// An open socket.
@@ -126,8 +127,10 @@ impl Stream {
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
         let stream = tcp(host, port, step).await?;
         let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
-        let agreed = agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS?"))?;
-        agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(|error| down(told(&error, true)))
+        let agreed =
+            agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, it hangs"))?;
+        let failed = |error: io::Error| down(handshake(&format!("{error:?}"), tls.is_identified()));
+        agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(failed)
     }
 }
 

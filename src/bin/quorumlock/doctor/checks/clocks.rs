@@ -6,7 +6,7 @@ use super::super::clock::{Sample, ahead, step};
 use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
-use super::unknown;
+use super::{refused, unknown};
 use crate::duration::{exact, show};
 
 /// From which difference on tokens may depend on clocks.
@@ -17,7 +17,7 @@ const SECOND: f64 = 1.0;
 pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
     match &exam.clock {
         Ok(samples) => vec![stepped(samples), differs(samples), trip(node, exam)],
-        Err(why) => vec![unknown("clock", "clock and round trip", why, "Give the user +time.")],
+        Err(why) => vec![unknown("clock", "clock and round trip", why, &refused(why, "+time"))],
     }
 }
 
@@ -36,8 +36,7 @@ fn stepped(samples: &[Sample]) -> Finding {
 
 fn differs(samples: &[Sample]) -> Finding {
     let by = ahead(samples);
-    let what =
-        format!("Its clock is {} {} this machine's.", seconds(by.abs()), if by > 0.0 { "ahead of" } else { "behind" });
+    let what = format!("Its clock is {} {} this machine's.", seconds(by), if by > 0.0 { "ahead of" } else { "behind" });
     let level = match by.abs() {
         difference if difference >= DAY => Level::Warning,
         difference if difference >= SECOND => Level::Hint,
@@ -66,5 +65,16 @@ fn slow(trip: Duration, name: &str, time: Duration, part: u32) -> Finding {
 }
 
 fn seconds(time: f64) -> String {
-    format!("{time:.3} s")
+    Duration::try_from_secs_f64(time.abs()).map_or_else(|_| format!("{time:.0} s"), show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_told_with_as_many_digits_as_mean_something() {
+        let told = [0.020_4, -1.26, 259_200.04, f64::INFINITY].map(seconds);
+        assert_eq!(told, ["20.4 ms", "1.3 s", "3 days", "inf s"]);
+    }
 }

@@ -2,20 +2,19 @@
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
-use crate::direct::login::Kind;
 
 /// How many days before the end a certificate should be renewed.
-const RENEW: u32 = 14;
+const RENEW: i64 = 14;
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
-    let client = node.papers.client.filter(|days| *days < i64::from(RENEW)).map(|days| client(node, days));
-    let authority = node.papers.authority.filter(|days| *days < i64::from(RENEW)).map(authority);
+    let client = node.papers.client.filter(|days| *days < RENEW).map(client);
+    let authority = node.papers.authorities.and_then(|(first, last)| authority(first, last));
     server(node).into_iter().chain(client).chain(authority).collect()
 }
 
 fn server(node: Node<'_>) -> Option<Finding> {
     if let Some(days) = node.told().and_then(|exam| exam.days) {
-        return Some(expiry(days));
+        return Some(expiry(days.into()));
     }
     node.target.is_readable().then(|| {
         Finding::new(Level::Hint, "plain-text", "It is reached without TLS.")
@@ -24,28 +23,37 @@ fn server(node: Node<'_>) -> Option<Finding> {
     })
 }
 
-fn expiry(days: u32) -> Finding {
+fn expiry(days: i64) -> Finding {
     if days >= RENEW {
         return Finding::fine("tls", "Its certificates are trusted.");
     }
-    Finding::new(Level::Warning, "tls-expiry", format!("Its certificates expire in {days} days."))
+    Finding::new(Level::Warning, "tls-expiry", format!("Its chain of certificates {}.", ends(days)))
         .why("Once they have, the node has no vote, and perhaps no other node either.")
         .mend("Renew its certificate, or that of the authority which expires first.")
 }
 
 /// This client's own.
-fn client(node: Node<'_>, days: i64) -> Finding {
-    let asked = node.exam.as_ref().is_err_and(|failed| failed.kind == Kind::Client);
-    let level = if asked && days < 0 { Level::Unsafe } else { Level::Warning };
-    Finding::new(level, "client-certificate", format!("This client's certificate {}.", ends(days)))
+fn client(days: i64) -> Finding {
+    Finding::new(Level::Warning, "client-certificate", format!("This client's certificate {}.", ends(days)))
         .why("A node that asks for certificates does not let this client in with one that has expired.")
         .mend("Renew it (tls_cert; --tls-cert).")
 }
 
-fn authority(days: i64) -> Finding {
-    Finding::new(Level::Warning, "authority", format!("An authority in tls_ca {}.", ends(days)))
-        .why("Servers and other clients refuse what it signed once it has expired; this client does not look at its dates.")
-        .mend("Make a new authority, name it beside the old one (tls_ca; --tls-ca), and have certificates signed by it.")
+/// Of those that are trusted, by that which ends last, or else by that which ends first: one that
+/// replaces it is there.
+fn authority(first: i64, last: i64) -> Option<Finding> {
+    if last < RENEW {
+        return Some(
+            Finding::new(Level::Warning, "authority", format!("The last authority in tls_ca {}.", ends(last)))
+                .why("Servers and other clients refuse what it signed once it has expired; this client does not look at its dates.")
+                .mend("Make a new authority, name it beside the old one (tls_ca; --tls-ca), and have certificates signed by it."),
+        );
+    }
+    (first < RENEW).then(|| {
+        Finding::new(Level::Hint, "authority", format!("An authority in tls_ca {}; another lasts longer.", ends(first)))
+            .why("What it signed must be signed by the other before that.")
+            .mend("Remove it from tls_ca once nobody has a certificate that it signed.")
+    })
 }
 
 fn ends(days: i64) -> String {
@@ -54,5 +62,27 @@ fn ends(days: i64) -> String {
         0 => "expires within a day".to_owned(),
         1 => "expires in 1 day".to_owned(),
         days => format!("expires in {days} days"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_warned_of_until_another_lasts_longer() {
+        let of = |first, last| authority(first, last).map(|told| (told.level, told.what));
+        assert_eq!(of(14, 14), None);
+        let (warning, hint) = (of(-1, 13).unwrap(), of(-1, 14).unwrap());
+        assert_eq!(warning, (Level::Warning, "The last authority in tls_ca expires in 13 days.".to_owned()));
+        assert_eq!(hint, (Level::Hint, "An authority in tls_ca has expired; another lasts longer.".to_owned()));
+    }
+
+    #[test]
+    fn the_end_of_a_servers_certificates_is_told_in_whole_days() {
+        for (days, what) in [(0, "expires within a day"), (1, "expires in 1 day"), (13, "expires in 13 days")] {
+            assert_eq!(expiry(days).what, format!("Its chain of certificates {what}."));
+        }
+        assert_eq!(expiry(14).level, Level::Fine);
     }
 }

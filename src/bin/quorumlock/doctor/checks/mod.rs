@@ -8,9 +8,14 @@ mod quorum;
 mod rights;
 mod rosters;
 mod state;
+mod writes;
 
 use super::finding::{Finding, Level, sorted};
 use super::seen::{Node, Seen};
+use crate::direct::mends::mend;
+
+/// Where nothing else is known to help.
+const AGAIN: &str = "Run the doctor again.";
 
 /// What all checks find, the worst first.
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
@@ -28,13 +33,14 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
         Err(_) => return findings,
     };
     findings.extend(rights::findings(node, exam));
+    findings.extend(writes::finding(exam));
     findings.extend(clocks::findings(node, exam));
     match &exam.info {
         Ok(_) => {
             findings.extend(memory::findings(node, exam));
             findings.extend(persistence::findings(node, exam));
         }
-        Err(why) => findings.push(unknown("info", "memory, persistence and replicas", why, "Give the user +info.")),
+        Err(why) => findings.push(unknown("info", "memory, persistence and replicas", why, &refused(why, "+info"))),
     }
     findings
 }
@@ -43,9 +49,34 @@ fn unasked(why: &str) -> Finding {
     unknown("exam", "memory, clock and rights", why, "Run the doctor again, with a longer --node-timeout.")
 }
 
+/// What to do where a command was refused for which a user needs this right.
+fn refused(why: &str, right: &str) -> String {
+    match mend(why) {
+        _ if why.starts_with("NOPERM") => format!("Give the user {right}."),
+        mend => mend.unwrap_or(AGAIN).to_owned(),
+    }
+}
+
 /// What could not be asked.
 fn unknown(id: &'static str, what: &str, why: &str, mend: &str) -> Finding {
-    Finding::new(Level::Unknown, id, format!("Nothing is known of its {what}: {why}."))
+    Finding::new(Level::Unknown, id, format!("Nothing is known of its {what}: {}.", why.trim_end_matches('.')))
         .why("A fault there stays unseen.")
         .mend(mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_is_to_be_given_only_where_one_is_missing() {
+        for (why, mend) in [
+            ("NOPERM this user has no permissions to run the 'info' command", "Give the user +info."),
+            ("BUSY Redis is busy running a script.", "End the script that blocks it: SCRIPT KILL, on the server."),
+            ("the reply is no text", AGAIN),
+        ] {
+            assert_eq!(refused(why, "+info"), mend);
+        }
+        assert_eq!(unknown("a", "clock", "BUSY x.", "").what, "Nothing is known of its clock: BUSY x.");
+    }
 }

@@ -5,12 +5,7 @@ use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 
 pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
-    let failed = failed(exam).map(|what| {
-        Finding::new(Level::Warning, "write-error", what)
-            .why("A server that cannot write its files may refuse all writes, and has no vote then.")
-            .mend("Free disk space and look into its log, or switch persistence off: locks do not need it.")
-    });
-    [persists(node, exam)].into_iter().chain(failed).chain(replicas(exam)).collect()
+    [persists(node, exam)].into_iter().chain(replicas(exam)).collect()
 }
 
 fn persists(node: Node<'_>, exam: &Exam) -> Finding {
@@ -26,12 +21,6 @@ fn persists(node: Node<'_>, exam: &Exam) -> Finding {
     Finding::fine("persistence", what)
 }
 
-fn failed(exam: &Exam) -> Option<String> {
-    let states = ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
-    let failed = states.into_iter().find(|name| exam.field(name).is_some_and(|state| state != "ok"))?;
-    Some(format!("It failed to write its files: {failed} is not ok."))
-}
-
 fn replicas(exam: &Exam) -> Option<Finding> {
     let count = exam.number("connected_slaves").filter(|count| *count > 0)?;
     let what = format!("It has {count} {}.", if count == 1 { "replica" } else { "replicas" });
@@ -45,13 +34,6 @@ fn replicas(exam: &Exam) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_that_cannot_be_written_are_told() {
-        assert_eq!(failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
-        let told = failed(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
-        assert!(told.is_some_and(|what| what.contains("aof_last_write_status")));
-    }
 
     #[test]
     fn replicas_are_counted() {

@@ -3,16 +3,17 @@
 use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
-use super::unknown;
+use super::{AGAIN, unknown};
+use crate::direct::mends::mend;
 use crate::direct::rights::{Effect, Lacks};
 
 pub(super) fn findings(_: Node<'_>, exam: &Exam) -> Vec<Finding> {
     match &exam.lacks {
-        Ok(lacks) if *lacks == Lacks::default() => {
+        Ok(lacks) if lacks.no_right() => {
             vec![Finding::fine("rights", "The user may do all that locks need.")]
         }
         Ok(lacks) => lacking(lacks),
-        Err(why) => vec![unknown("rights", "rights", why, "Run the doctor again.")],
+        Err(why) => vec![unknown("rights", "rights", why, mend(why).unwrap_or(AGAIN))],
     }
 }
 

@@ -4,6 +4,7 @@ use quorumlock::{Agreement, Counted, NodeStatus, Roster};
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::{Node, Seen};
+use crate::direct::mends::mend;
 use crate::duration::{exact, left};
 
 pub(super) fn members(seen: &Seen) -> Vec<Finding> {
@@ -30,7 +31,9 @@ fn uncounted(node: Node<'_>, why: Option<&str>) -> Option<Finding> {
         (None, _) => Some(
             Finding::new(Level::Warning, "roster", "It does not tell its roster.")
                 .why("Nobody knows whether clients count its vote.")
-                .mend("Give the user the keys, and look who else wrote there."),
+                .mend(
+                    node.unasked().and_then(mend).unwrap_or("Give the user the keys, and look who else wrote there."),
+                ),
         ),
         (_, Some(why)) => Some(strangers(why)),
         (_, None) => None,

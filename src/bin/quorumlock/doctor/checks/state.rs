@@ -4,20 +4,26 @@ use quorumlock::{Doubt, NodeState};
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
-use crate::direct::login::Kind;
+use super::refused;
+use crate::direct::login::{Kind, PASSWORD};
+use crate::direct::mends;
 use crate::duration::left;
 use crate::failure::refuses_login;
 
+/// Where the doctor reached the node, and the library does not.
+const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
 /// Where nothing else is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
-    let record = node.status.unreadable.as_ref().map(|why| unreadable(why));
+    // A missing right is a finding of its own, and so are writes that are refused.
+    let record = node.status.unreadable.as_ref().filter(|_| !node.is_limited()).map(|why| unreadable(why));
+    let explained = |why: &str| why.starts_with("MISCONF") && node.refuses_writes().is_some();
     let silent = node
         .status
         .no_wake_ups
         .as_ref()
-        .filter(|_| !node.is_limited() && !node.lacks_channels())
+        .filter(|why| !node.is_limited() && !node.lacks_channels() && !explained(why))
         .map(|why| silent(why));
     state(node).into_iter().chain(record).chain(silent).collect()
 }
@@ -42,38 +48,31 @@ fn state(node: Node<'_>) -> Option<Finding> {
 /// What to do is told by the doctor's own attempt to log in, where that failed too.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.exam.as_ref().err();
-    let (own, mend) = failed.map_or((why, mend(node)), |failed| (&*failed.why, &*failed.mend));
+    let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
     let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
-    match if refuses_login(why) { Kind::Login } else { kind } {
-        Kind::Login => Some(password(why)),
+    match kind {
+        _ if refuses_login(why) => Some(password(why)),
+        Kind::Login => Some(password(own)),
         Kind::Select => Some(
             Finding::new(Level::Warning, "right-command", "The user lacks +select.")
                 .why("Its address names a database, so the node is down.")
                 .mend(mend),
         ),
-        Kind::Tls | Kind::Client => Some(
+        Kind::Tls => Some(
             Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {own}."))
                 .why("It has no vote.")
                 .mend(mend),
         ),
         // The missing right is a finding of its own.
         Kind::Reaching if why.starts_with("NOPERM") && node.is_limited() => None,
-        Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), mend)),
+        Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), mends::mend(why).unwrap_or(mend))),
     }
 }
 
 fn password(why: &str) -> Finding {
-    Finding::new(Level::Warning, "password", format!("It refuses the login: {why}."))
+    Finding::new(Level::Warning, "password", format!("It refuses the login: {}.", why.trim_end_matches('.')))
         .why("It has no vote.")
-        .mend("Correct user and password in its address, in the password file, or on the server.")
-}
-
-/// What to do where the doctor reached the node and the library does not.
-fn mend(node: Node<'_>) -> &'static str {
-    match node.target.is_odd() {
-        true => "Use a user and a password without spaces and quotes, or --transport redis-rs.",
-        false => "Run the doctor again: it reached the node over a connection of its own.",
-    }
+        .mend(PASSWORD)
 }
 
 fn unreachable(what: &str, mend: &str) -> Finding {
@@ -119,5 +118,5 @@ fn unreadable(why: &str) -> Finding {
 fn silent(why: &str) -> Finding {
     Finding::new(Level::Warning, "wake-ups", format!("It does not notify waiters: {why}."))
         .why("Waiting for a lock takes longer.")
-        .mend("Give the user +subscribe, +publish and the channels.")
+        .mend(refused(why, "+subscribe, +publish and the channels"))
 }

@@ -1,0 +1,56 @@
+//! What to do about a server's refusal, by the words that it begins with.
+
+/// The first that fits.
+const MENDS: &[(&str, &str)] = &[
+    ("DENIED", "Give the server's default user a password, and log in by it; or set protected-mode no."),
+    ("ERR max number of clients", "Raise maxclients on the server, or end clients that nobody needs."),
+    ("ERR unknown command 'HELLO'", OLD),
+    ("ERR unknown command `HELLO`", OLD),
+    ("ERR unknown command", "Give that command its name back: take rename-command out of the server's configuration."),
+    ("BUSY", "End the script that blocks it: SCRIPT KILL, on the server."),
+    ("LOADING", "Wait until it has loaded its data."),
+    ("MISCONF", "Free disk space and look into its log, or switch persistence off: locks do not need it."),
+    ("NOREPLICAS", "Set min-replicas-to-write 0: the quorum replaces replication."),
+    ("CLUSTERDOWN", "Set cluster-enabled no."),
+];
+
+const OLD: &str = "Update the server: Redis 6 or later is needed, or Valkey, with HELLO under that name.";
+
+/// What to do, where that is known.
+pub(crate) fn mend(why: &str) -> Option<&'static str> {
+    MENDS.iter().find(|(begins, _)| why.starts_with(begins)).map(|(_, mend)| *mend)
+}
+
+/// Why a server refuses every write, if that is what this says.
+pub(crate) fn refuses_writes(why: &str) -> bool {
+    ["MISCONF", "NOREPLICAS"].iter().any(|code| why.starts_with(code))
+}
+
+/// Whether a server says by this that it does not serve this connection at all.
+pub(crate) fn refuses_connection(why: &str) -> bool {
+    ["NOAUTH", "DENIED", "ERR max number of clients"].iter().any(|begins| why.starts_with(begins))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_a_mend_of_its_own() {
+        for (why, says) in [
+            ("DENIED Redis is running in protected mode because ..", "protected-mode no"),
+            ("ERR max number of clients reached", "maxclients"),
+            ("ERR unknown command 'HELLO', with args beginning with: '3'", "Redis 6 or later"),
+            ("ERR unknown command `HELLO`, with args beginning with: `3`", "Redis 6 or later"),
+            ("ERR unknown command 'INFO', with args beginning with: ", "rename-command"),
+            ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
+            ("LOADING Redis is loading the dataset in memory", "Wait"),
+            ("MISCONF Redis is configured to save RDB snapshots", "disk space"),
+            ("NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write 0"),
+            ("CLUSTERDOWN Hash slot not served", "cluster-enabled no"),
+        ] {
+            assert!(mend(why).is_some_and(|mend| mend.contains(says) && mend.ends_with('.')), "{why}");
+        }
+        assert_eq!(mend("NOPERM this user has no permissions to run the 'info' command"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Whether a server refuses writes, or soon may.
+
+use super::super::exam::Exam;
+use super::super::finding::{Finding, Level};
+use crate::direct::mends::mend;
+
+/// What it says to a write, or at least of its files.
+pub(super) fn finding(exam: &Exam) -> Option<Finding> {
+    let refuses = exam.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
+    refuses.map(refused).or_else(|| failed(exam))
+}
+
+fn refused(why: &str) -> Finding {
+    let id = if why.starts_with("NOREPLICAS") { "no-replicas" } else { "write-error" };
+    Finding::new(Level::Warning, id, format!("It refuses writes: {why}."))
+        .why("It grants no lock, and has no vote.")
+        .mend(mend(why).unwrap_or_default())
+}
+
+fn failed(exam: &Exam) -> Option<Finding> {
+    let states = ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
+    let failed = states.into_iter().find(|name| exam.field(name).is_some_and(|state| state != "ok"))?;
+    Some(
+        Finding::new(Level::Warning, "write-error", format!("It failed to write its files: {failed} is not ok."))
+            .why("A server that cannot write its files may refuse all writes, and has no vote then.")
+            .mend(mend("MISCONF").unwrap_or_default()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::rights::Lacks;
+
+    #[test]
+    fn files_that_cannot_be_written_are_told() {
+        assert_eq!(finding(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
+        let told = finding(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
+        assert!(told.is_some_and(|told| told.what.contains("aof_last_write_status") && told.mend.contains("disk")));
+    }
+
+    #[test]
+    fn what_it_says_to_a_write_goes_before_what_it_says_of_its_files() {
+        for (why, id) in [("NOREPLICAS Not enough", "no-replicas"), ("MISCONF Redis is", "write-error")] {
+            let lacks = Lacks { writes: Some(why.to_owned()), ..Lacks::default() };
+            let exam = Exam { lacks: Ok(lacks), ..Exam::told("rdb_last_bgsave_status:err\r\n") };
+            let told = finding(&exam).unwrap();
+            assert_eq!((told.id, told.what), (id, format!("It refuses writes: {why}.")));
+        }
+    }
+}
