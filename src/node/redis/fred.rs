@@ -10,7 +10,7 @@ use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TlsConnector};
-use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
+use fred::types::{ConnectHandle, CustomCommand, Message, Resp3Frame, RespVersion, Value as FredValue};
 use futures::FutureExt;
 use futures::future::join;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -66,6 +66,8 @@ impl Dialer for Fred {
 struct FredConnection {
     client: Client,
     task: ConnectHandle,
+    /// For how long an answer may take.
+    timeout: Duration,
     /// The next message, and where more come from.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
@@ -75,10 +77,10 @@ impl FredConnection {
     async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
         let tls = connector(endpoint, timeout).await?;
-        let client = Client::new(config(endpoint, tls)?, Some(performance(timeout)), Some(connection(&limits)), None);
+        let client = Client::new(config(endpoint, tls)?, Some(performance()), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
-        let mut this = Self { client, task, message };
+        let mut this = Self { client, task, timeout, message };
         this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, &error))?;
         Ok(this)
     }
@@ -124,14 +126,19 @@ async fn message(
 
 impl Connection for FredConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
-        self.send_for(command, arguments, Waker::noop())
+        in_time(self.timeout, self.send_for(command, arguments, Waker::noop()))
+    }
+
+    /// fred's task reads a reply, and hands it to whoever waits; messages it has broadcast before.
+    fn wakes_freely(&self) -> bool {
+        true
     }
 
     /// fred queues a command when its future is polled first: polled now, commands go out in the
     /// order of the calls.
     fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
         let (client, values) = (self.client.clone(), sent(arguments));
-        polled(async move { call(&client, command, values).await.map(received).map_err(fault) }.boxed(), task)
+        polled(async move { call(&client, command, values).await.and_then(received).map_err(fault) }.boxed(), task)
     }
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
@@ -143,7 +150,7 @@ impl Connection for FredConnection {
             let (subscribed, heard) = join(client.subscribe(channel), call(&client, "PING", vec![])).await;
             subscribed.and(heard.map(drop)).map_err(fault)
         };
-        polled(subscribed.boxed(), Waker::noop())
+        in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -156,9 +163,15 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred counts the command's timeout, and dropping the future does not withdraw it.
-async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<FredValue, FredError> {
-    client.custom(CustomCommand::new_static(command, None::<u16>, false), arguments).await
+/// One timer for this one alone.
+fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
+    let late = |_| Err(Fault::new(FaultKind::Timeout, "no answer in time"));
+    tokio::time::timeout(limit, answer).map(move |answer| answer.unwrap_or_else(late)).boxed()
+}
+
+/// Dropping the future does not withdraw the command.
+async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<Resp3Frame, FredError> {
+    client.custom_raw(CustomCommand::new_static(command, None::<u16>, false), arguments).await
 }
 
 impl fmt::Debug for FredConnection {
@@ -214,9 +227,10 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-fn performance(timeout: Duration) -> PerformanceConfig {
+/// Without fred's timeouts, which take a timer a command.
+fn performance() -> PerformanceConfig {
     PerformanceConfig {
-        default_command_timeout: timeout,
+        default_command_timeout: Duration::ZERO,
         broadcast_channel_capacity: MESSAGES,
         ..PerformanceConfig::default()
     }

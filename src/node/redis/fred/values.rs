@@ -1,7 +1,8 @@
 //! Arguments and replies as fred has them.
 
 use bytes::{Bytes, BytesMut};
-use fred::types::Value as FredValue;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::types::{Resp3Frame, Value as FredValue};
 
 use crate::node::redis::transport::{Argument, Arguments, Value};
 
@@ -27,13 +28,20 @@ fn part(buffer: &mut BytesMut, bytes: &[u8]) -> Bytes {
     buffer.split().freeze()
 }
 
-/// A reply.
-pub(super) fn received(value: FredValue) -> Value {
-    match value {
-        FredValue::Integer(number) => Value::Integer(number),
-        FredValue::String(text) => Value::Text(text.into_inner()),
-        FredValue::Bytes(text) => Value::Text(text),
-        FredValue::Array(items) => Value::Array(items.into_iter().map(received).collect()),
+/// A reply, or the error that the server sent instead.
+pub(super) fn received(frame: Resp3Frame) -> Result<Value, FredError> {
+    Ok(match frame {
+        Resp3Frame::Number { data, .. } => Value::Integer(data),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Value::Text(data),
+        Resp3Frame::Array { data, .. } => Value::Array(data.into_iter().map(received).collect::<Result<_, _>>()?),
+        Resp3Frame::SimpleError { data, .. } => return Err(refused(data.to_string())),
+        Resp3Frame::BlobError { data, .. } => return Err(refused(String::from_utf8_lossy(&data).into_owned())),
         _ => Value::Null,
-    }
+    })
+}
+
+fn refused(message: String) -> FredError {
+    FredError::new(FredKind::Unknown, message)
 }
