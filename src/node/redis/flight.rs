@@ -83,8 +83,14 @@ impl Flights {
         self.0.push_back(flight);
     }
 
-    pub(super) fn extend(&mut self, flights: impl Iterator<Item = Flight>) {
-        self.0.extend(flights);
+    /// One that was sent before all others.
+    pub(super) fn push_first(&mut self, flight: Flight) {
+        self.0.push_front(flight);
+    }
+
+    /// Those that were sent behind these.
+    pub(super) fn append(&mut self, mut flights: Self) {
+        self.0.append(&mut flights.0);
     }
 
     /// When the first of them was sent.

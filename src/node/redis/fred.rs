@@ -1,8 +1,10 @@
 //! The transport over fred: one fred client, one connection, never reconnected.
 
+mod slots;
 mod values;
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TlsConnector};
-use fred::types::{ConnectHandle, CustomCommand, Message, Resp3Frame, RespVersion, Value as FredValue};
+use fred::types::{ConnectHandle, Message, RespVersion};
 use futures::FutureExt;
 use futures::future::join;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -25,6 +27,7 @@ use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Va
 use super::trouble::handshake;
 use super::wording::{PANICKED, STRANGER, plain, words};
 use crate::node::reply::{Fault, FaultKind};
+use slots::Slots;
 use values::{received, sent};
 
 /// How many messages may wait to be read; past that, all who wait ask.
@@ -66,6 +69,7 @@ impl Dialer for Fred {
 struct FredConnection {
     client: Client,
     task: ConnectHandle,
+    slots: Arc<Slots>,
     /// For how long an answer may take.
     timeout: Duration,
     /// The next message, and where more come from.
@@ -80,7 +84,8 @@ impl FredConnection {
         let client = Client::new(config(endpoint, tls)?, Some(performance()), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
-        let mut this = Self { client, task, timeout, message };
+        let slots = Arc::new(Slots::new(client.clone()));
+        let mut this = Self { client, task, slots, timeout, message };
         this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, &error))?;
         Ok(this)
     }
@@ -137,18 +142,18 @@ impl Connection for FredConnection {
     /// fred queues a command when its future is polled first: polled now, commands go out in the
     /// order of the calls.
     fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
-        let (client, values) = (self.client.clone(), sent(arguments));
-        polled(async move { call(&client, command, values).await.and_then(received).map_err(fault) }.boxed(), task)
+        let reply = self.slots.call(command, sent(arguments));
+        polled(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed(), task)
     }
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
     /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
     /// from then on all replies are shifted.
     fn subscribe(&self, channel: &str) -> Answer<()> {
-        let (client, channel) = (self.client.clone(), channel.to_owned());
+        let (client, ping, channel) = (self.client.clone(), self.slots.call("PING", vec![]), channel.to_owned());
         let subscribed = async move {
-            let (subscribed, heard) = join(client.subscribe(channel), call(&client, "PING", vec![])).await;
-            subscribed.and(heard.map(drop)).map_err(fault)
+            let (subscribed, heard) = join(client.subscribe(channel), ping).await;
+            subscribed.and(heard.and_then(received).map(drop)).map_err(fault)
         };
         in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))
     }
@@ -167,11 +172,6 @@ impl Connection for FredConnection {
 fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
     let late = |_| Err(Fault::new(FaultKind::Timeout, "no answer in time"));
     tokio::time::timeout(limit, answer).map(move |answer| answer.unwrap_or_else(late)).boxed()
-}
-
-/// Dropping the future does not withdraw the command.
-async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<Resp3Frame, FredError> {
-    client.custom_raw(CustomCommand::new_static(command, None::<u16>, false), arguments).await
 }
 
 impl fmt::Debug for FredConnection {

@@ -1,9 +1,9 @@
 //! The connection of one generation, which callers and the batcher share.
 //!
-//! A lone operation goes straight from its caller to the connection, and its answer to whoever waits
-//! for it: that saves waking the batcher, which has nothing to put together then. As soon as
-//! anything is queued or on its way, the batcher sends, so that the order is that of the
-//! submissions, and a crowd shares calls.
+//! A lone operation goes straight from its caller to the connection, and its answer straight to
+//! whoever waits for it: that saves waking the batcher, which has nothing to put together then. As
+//! soon as anything is queued, or more than one on its way, the batcher sends, so that the order is
+//! that of the submissions, and a crowd shares calls.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -72,7 +72,7 @@ pub(super) enum Straight {
 pub(super) struct Ended {
     _connection: Option<Box<dyn Connection>>,
     _queue: VecDeque<Job>,
-    _lone: Option<Flight>,
+    _lone: Flights,
 }
 
 impl Wire {
@@ -94,14 +94,14 @@ impl Wire {
     /// says no, which is asked last.
     pub(super) fn straight(self: &Arc<Self>, job: Job, record: &str, may: impl FnOnce() -> bool) -> Straight {
         let mut inner = self.inner();
-        let Inner { connection: Some(connection), queue, sends: false, under_way: 0, next: None, digest, .. } = &*inner
+        let Inner { connection: Some(connection), queue, sends: false, under_way, next: None, digest, .. } = &*inner
         else {
             return Straight::NotSent(job);
         };
         if !queue.is_empty() || !may() {
             return Straight::NotSent(job);
         }
-        let Some(batcher) = self.lone().begin() else { return Straight::NotSent(job) };
+        let Some(batcher) = self.lone().begin(*under_way) else { return Straight::NotSent(job) };
         let task = if connection.wakes_freely() { Waker::from(self.clone()) } else { batcher };
         let sending = AssertUnwindSafe(|| {
             let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
@@ -110,7 +110,7 @@ impl Wire {
         let Ok(answer) = catch_unwind(sending) else {
             inner.next = Some(Event::Ended(PANICKED.to_owned()));
             drop(inner);
-            self.lone().landed();
+            self.lone().idle();
             self.wake_batcher();
             return Straight::Unknown(job);
         };
@@ -201,8 +201,7 @@ impl Wire {
         host: &dyn Host,
         context: &mut Context<'_>,
     ) -> Poll<Landed> {
-        let lone = self.lone().taken_over(context.waker());
-        flights.extend(lone.into_iter());
+        flights.append(self.lone().taken_over(context.waker()));
         // Where none is on its way, the next one will wake this task.
         let landed = ready!(flights.poll_landed(host, context));
         self.landed();
@@ -222,8 +221,7 @@ impl Wire {
 
     /// It does not any more, and takes over what waits: the next caller wakes it.
     pub(super) fn unwatch(&self, flights: &mut Flights) {
-        let lone = self.lone().unwatch();
-        flights.extend(lone.into_iter());
+        flights.append(self.lone().unwatch());
     }
 
     /// Whether an answer is missing.
@@ -246,40 +244,56 @@ impl Wire {
         Ended { _connection: connection, _queue: queue, _lone: self.lone().end() }
     }
 
-    /// Lets a flight of a caller wait for its answer; the batcher looks after it where that may have
+    /// Lets what a caller sent wait for its answer; the batcher looks after it where that may have
     /// come already.
     fn wait_for(&self, flight: Flight) {
-        let (woken, over) = self.lone().wait(flight);
-        if woken {
+        let (wakes, over) = self.lone().wait(flight);
+        if wakes {
             self.wake_batcher();
         }
         // Of a generation that has ended meanwhile: outside of the lock, since it answers somebody.
         drop(over);
     }
 
-    /// The answer to what a caller sent may be there.
-    fn look(self: &Arc<Self>, mut flight: Flight) {
-        let waker = Waker::from(self.clone());
+    /// These wait on.
+    fn looked(&self, flights: Flights) {
+        let (wakes, over) = self.lone().looked(flights);
+        if wakes {
+            self.wake_batcher();
+        }
+        drop(over);
+    }
+
+    /// An answer to what callers sent may be there.
+    fn look(self: &Arc<Self>, mut flights: Flights) {
+        let Some(answers) = self.answers.upgrade() else { return };
+        let (waker, host) = (Waker::from(self.clone()), &*answers.shared.host);
         // Whatever else this task has done in this turn: Tokio would let it look as if there was
         // none, and wake this again.
-        let answer = unconstrained(&mut flight.answer);
-        let Poll::Ready(result) = pin!(answer).poll(&mut Context::from_waker(&waker)) else {
-            return self.wait_for(flight);
-        };
-        match result {
-            Ok(value) if self.is_next() => self.hand_out(flight, &value),
-            result => {
-                let answer = known(result).boxed();
-                self.wait_for(Flight { answer, ..flight });
+        let landed = unconstrained(poll_fn(|context| flights.poll_landed(host, context)));
+        let landed = pin!(landed).poll(&mut Context::from_waker(&waker));
+        match landed {
+            Poll::Pending => self.looked(flights),
+            Poll::Ready(Landed { what: What::Batch(jobs), sent, received, result: Ok(value) }) if self.is_next() => {
+                self.looked(flights);
+                answers.comes(false);
+                if let Some(why) = answers.answer(jobs, sent, received, &value) {
+                    self.inner().next = Some(Event::Ended(why));
+                    self.wake_batcher();
+                }
+            }
+            Poll::Ready(Landed { what, sent, result, .. }) => {
+                flights.push_first(Flight { what, sent, answer: known(result).boxed() });
+                self.looked(flights);
                 self.wake_batcher();
             }
         }
     }
 
-    /// Whether the answer to the lone flight, which is being looked at, is the next thing to be
-    /// handed out: it is not on its way any more then. Messages that were received before it are
-    /// handed out first, by the batcher: what is handed over counts only where it came after the
-    /// reply that said it might be.
+    /// Whether an answer that has come to what a caller sent is the next thing to be handed out: it
+    /// is not on its way any more then. Messages that were received before it are handed out first,
+    /// by the batcher: what is handed over counts only where it came after the reply that said it
+    /// might be.
     fn is_next(&self) -> bool {
         // Whoever has it may be the one who woke this.
         let Ok(mut inner) = self.inner.try_lock() else { return false };
@@ -294,23 +308,6 @@ impl Wire {
         }
         *under_way = under_way.saturating_sub(1);
         true
-    }
-
-    fn hand_out(&self, flight: Flight, value: &Value) {
-        let waits = self.lone().landed();
-        let (Flight { what: What::Batch(jobs), sent, .. }, Some(answers)) = (flight, self.answers.upgrade()) else {
-            return;
-        };
-        let received = answers.shared.host.now();
-        answers.comes(false);
-        let ended = answers.answer(jobs, sent, received, value);
-        let ends = ended.is_some();
-        if let Some(why) = ended {
-            self.inner().next = Some(Event::Ended(why));
-        }
-        if ends || waits {
-            self.wake_batcher();
-        }
     }
 
     fn wake_batcher(&self) {
@@ -333,7 +330,7 @@ impl Wake for Wire {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let flight = self.lone().woken();
-        flight.into_iter().for_each(|flight| self.look(flight));
+        let flights = self.lone().woken();
+        flights.into_iter().for_each(|flights| self.look(flights));
     }
 }

@@ -13,12 +13,13 @@ fn sent(stage: &mut Stage) -> Vec<super::stage::Sent> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_operation_is_sent_by_its_caller_and_those_behind_it_by_the_batcher_together() {
+async fn two_operations_are_sent_by_their_callers_and_those_behind_them_by_the_batcher_together() {
     let mut stage = Stage::up().await;
     settled().await;
     for _ in 0..3 {
-        let mut first = claimed(&stage.node);
-        let lone = sent(&mut stage).pop().expect("it is on its way");
+        let mut first = [claimed(&stage.node), claimed(&stage.node)];
+        let lone = sent(&mut stage);
+        assert_eq!(lone.len(), 2, "they are on their way");
         let mut behind = [claimed(&stage.node), claimed(&stage.node)];
         assert!(sent(&mut stage).is_empty(), "the batcher puts them together");
         let both = stage.next("EVALSHA").await;
@@ -27,8 +28,10 @@ async fn a_lone_operation_is_sent_by_its_caller_and_those_behind_it_by_the_batch
         for answers in &mut behind {
             granted(answers).await;
         }
-        lone.reply(grants(1));
-        granted(&mut first).await;
+        lone.into_iter().for_each(|sent| sent.reply(grants(1)));
+        for answers in &mut first {
+            granted(answers).await;
+        }
     }
 }
 
@@ -41,6 +44,22 @@ async fn a_lone_answer_goes_straight_to_whoever_waits_for_it_and_the_next_may_be
         let mut answers = claimed(&stage.node);
         sent(&mut stage).pop().expect("it is on its way").reply(grants(1));
         assert_eq!(answers.try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
+    }
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_lone_answers_each_goes_to_whoever_waits_for_it_whichever_comes_first() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    for first in [0, 1] {
+        let mut answers = [claimed(&stage.node), claimed(&stage.node)];
+        let mut both = sent(&mut stage);
+        both.remove(first).reply(grants(1));
+        assert_eq!(answers[first].try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
+        assert!(answers[1 - first].try_recv().is_err());
+        both.remove(0).reply(grants(1));
+        assert_eq!(answers[1 - first].try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
     }
     stage.is_quiet().await;
 }

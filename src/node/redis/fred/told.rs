@@ -1,5 +1,7 @@
 //! What fred is told of a node, and what is made of its errors.
 
+use fred::types::Resp3Frame;
+
 use super::*;
 
 const STEP: Duration = Duration::from_millis(300);
