@@ -105,7 +105,7 @@ impl<'a> Attempt<'a> {
 
     /// What was heard since it asked last.
     pub(super) fn heard(&self) -> Option<Heard> {
-        self.listening.as_ref().map(Listening::heard)
+        self.listening.as_ref().and_then(Listening::heard)
     }
 
     /// Waits until something was heard.
@@ -137,7 +137,7 @@ impl<'a> Attempt<'a> {
         (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
         // Read before the first send: the nodes count from later than this.
         let t0 = self.voters.host.now();
-        let watch = self.listening.as_ref().map(|listening| listening.asks(&claim, t0, lasts));
+        let watch = self.listening.as_ref().and_then(|listening| listening.asks(&claim, t0, lasts));
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
@@ -325,9 +325,11 @@ impl<'a> Attempt<'a> {
         claim.ttl = self.limits.validity.ttl();
         // Where no node refused it, none will offer it a turn.
         let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
-        let listening = self.listening.take();
-        if let Some(listening) = &listening {
-            listening.hold(refused.then(|| self.in_line_with(&claim, round)));
+        let mut listening = self.listening.take();
+        match &mut listening {
+            Some(listening) if refused => listening.hold(Some(self.in_line_with(&claim, round))),
+            Some(listening) => listening.rest(&claim.owner),
+            None => {}
         }
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };

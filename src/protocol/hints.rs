@@ -1,16 +1,17 @@
 //! Who of this client waits for hints, and who looks after nodes in doubt.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use metrics::Counter;
 use tokio::sync::Notify;
 
 use super::doubts::Doubts;
-use super::ear::Ear;
+use super::ear::{Ear, Releases};
 use super::observers::Observers;
 use crate::host::Host;
 use crate::node::{HandedOver, Hint, Listener, Name};
+use crate::rules::Tick;
 
 /// All of a client's acquisitions that stand in line somewhere, and its observers.
 #[derive(Debug)]
@@ -21,13 +22,47 @@ pub(crate) struct Hints {
     /// Who releases what was handed over to nobody.
     takes_back: OnceLock<Arc<dyn TakesBack>>,
     /// In order, so that all are woken in the order in which they came.
-    ears: Mutex<BTreeMap<u64, Arc<Ear>>>,
+    ears: Mutex<BTreeMap<u64, Hearing>>,
     observers: Observers,
     doubts: Arc<Doubts>,
     pupils: Arc<Doubts>,
     members: Arc<Doubts>,
     heard: Counter,
     wasted: Counter,
+}
+
+/// How an acquisition listens.
+#[derive(Clone, Debug)]
+pub(super) enum Hearing {
+    /// It waits, or takes what is offered.
+    Ear(Arc<Ear>),
+    /// As this owner, which no node had refused, it holds the lock, and needs nothing that it would
+    /// hear.
+    Holds(Arc<str>),
+    /// It has held the lock, and this is its release.
+    Ended(Weak<dyn Releases>),
+}
+
+impl Hearing {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ear(one), Self::Ear(other)) => Arc::ptr_eq(one, other),
+            (Self::Holds(one), Self::Holds(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// Takes note of a hint. Returns whether anybody looks after what it hands over.
+    fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
+        match (self, &hint.granted) {
+            (Self::Ear(ear), _) => ear.hear(node, hint, now),
+            (_, None) => true,
+            (Self::Holds(owner), Some(granted)) => *owner == granted.owner,
+            (Self::Ended(release), Some(granted)) => {
+                release.upgrade().is_some_and(|release| release.is_under_way(node, &granted.owner))
+            }
+        }
+    }
 }
 
 /// Whoever releases what a node has handed over to an owner that has ended.
@@ -60,7 +95,17 @@ impl Hints {
 
     /// Acquisition `number` listens from now on.
     pub(super) fn add(&self, number: u64, ear: Arc<Ear>) {
-        self.ears().insert(number, ear);
+        self.ears().insert(number, Hearing::Ear(ear));
+    }
+
+    /// Acquisition `number` listens so from now on, if it has listened as `before`: who follows its
+    /// own writer has its number.
+    pub(super) fn turn(&self, number: u64, before: &Hearing, next: Hearing) {
+        let mut ears = self.ears();
+        let hearing = ears.get_mut(&number).filter(|hearing| hearing.is(before));
+        // What was there is dropped outside of the lock.
+        let _before = hearing.map(|hearing| std::mem::replace(hearing, next));
+        drop(ears);
     }
 
     /// It does not any more.
@@ -119,11 +164,11 @@ impl Hints {
         self.takes_back.get().into_iter().for_each(|takes_back| takes_back.take_back(node, granted));
     }
 
-    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Ear>>> {
+    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Hearing>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ear(&self, hint: &Hint) -> Option<Arc<Ear>> {
+    fn hearing(&self, hint: &Hint) -> Option<Hearing> {
         let (client, number) = hint.address()?;
         if client == self.client { self.ears().get(&number).cloned() } else { None }
     }
@@ -138,10 +183,10 @@ impl Listener for Hints {
         if let Some(name) = &hint.changed {
             return self.watched(hint, name);
         }
-        match self.ear(hint) {
-            Some(ear) => {
+        match self.hearing(hint) {
+            Some(hearing) => {
                 self.heard.increment(1);
-                let heard = ear.hear(node, hint, self.host.now());
+                let heard = hearing.hear(node, hint, self.host.now());
                 if let Some(granted) = hint.granted.as_ref().filter(|_| !heard) {
                     self.give_back(node, granted);
                 }
@@ -158,8 +203,12 @@ impl Listener for Hints {
     }
 
     fn missed(&self, _node: usize) {
-        let ears: Vec<_> = self.ears().values().cloned().collect();
-        ears.iter().for_each(|ear| ear.ask_now(self.host.now()));
+        let all: Vec<_> = self.ears().values().cloned().collect();
+        for hearing in all {
+            if let Hearing::Ear(ear) = hearing {
+                ear.ask_now(self.host.now());
+            }
+        }
         self.observers.all();
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::ear::{Ear, Heard, Offered, Releases};
-use super::hints::Hints;
+use super::hints::{Hearing, Hints};
 use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{Tick, Validity};
@@ -57,7 +57,7 @@ impl Watch {
 pub(super) struct Listening {
     hints: Arc<Hints>,
     number: u64,
-    ear: Arc<Ear>,
+    hearing: Hearing,
 }
 
 impl Listening {
@@ -65,42 +65,46 @@ impl Listening {
     pub(super) fn begin(hints: &Arc<Hints>, number: u64) -> Self {
         let ear = Arc::new(Ear::new());
         hints.add(number, ear.clone());
-        Self { hints: hints.clone(), number, ear }
+        Self { hints: hints.clone(), number, hearing: Hearing::Ear(ear) }
     }
 
     /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed
     /// over to the same owner. What it is asked with says what nodes may hand over from now on:
     /// `lasts`, if anything.
-    pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Watch {
-        let first = self.ear.asks(claim, t0);
-        Watch { ear: self.ear.clone(), owner: claim.owner.clone(), t0, lasts, first }
+    pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
+        let ear = self.ear()?;
+        let first = ear.asks(claim, t0);
+        Some(Watch { ear: ear.clone(), owner: claim.owner.clone(), t0, lasts, first })
     }
 
     /// What was heard since.
-    pub(super) fn heard(&self) -> Heard {
-        self.ear.heard()
+    pub(super) fn heard(&self) -> Option<Heard> {
+        self.ear().map(|ear| ear.heard())
     }
 
     /// What was handed over to the present owner.
     pub(super) fn handed(&self) -> Handovers {
-        self.ear.handed()
+        self.ear().map(|ear| ear.handed()).unwrap_or_default()
     }
 
     /// The present owner has ended, and `next` is who comes after it, with hand-overs for as long.
     /// What was handed over so far; what is from now on is given back.
     pub(super) fn turn_to(&self, next: Arc<str>, handover: Duration) -> Handovers {
-        self.ear.turn_to(next, handover)
+        self.ear().map(|ear| ear.turn_to(next, handover)).unwrap_or_default()
     }
 
     /// An owner of the acquisition has ended, and is released by this: as long as a node has that
     /// before it, nothing else needs to be given back there.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
-        self.ear.release(release);
+        match self.ear() {
+            Some(ear) => ear.release(release),
+            None => self.hints.turn(self.number, &self.hearing, Hearing::Ended(release)),
+        }
     }
 
     /// The acquisition has ended. What was handed over so far; what is from now on is given back.
     pub(super) fn end(&self) -> Handovers {
-        self.ear.end()
+        self.ear().map(|ear| ear.end()).unwrap_or_default()
     }
 
     /// Waits until something was heard.
@@ -108,18 +112,38 @@ impl Listening {
     /// # Cancel safety
     /// Safe.
     pub(super) async fn news(&self) {
-        self.ear.news.notified().await;
+        match self.ear() {
+            Some(ear) => ear.news.notified().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// From now on it holds the lock, and `holder` takes what further nodes offer.
     pub(super) fn hold(&self, holder: Option<Arc<dyn Offered>>) {
-        self.ear.hold(holder);
+        self.ear().into_iter().for_each(|ear| ear.hold(holder.clone()));
+    }
+
+    /// From now on it holds the lock as `owner`, its only one, which no node had refused: none will
+    /// offer it a turn, and an ear would be kept for nothing, as long as the lock is held.
+    pub(super) fn rest(&mut self, owner: &Arc<str>) {
+        let holds = Hearing::Holds(owner.clone());
+        self.hints.turn(self.number, &self.hearing, holds.clone());
+        // Whoever hears something now has the ear still.
+        self.hold(None);
+        self.hearing = holds;
+    }
+
+    fn ear(&self) -> Option<&Arc<Ear>> {
+        match &self.hearing {
+            Hearing::Ear(ear) => Some(ear),
+            Hearing::Holds(_) | Hearing::Ended(_) => None,
+        }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
         self.hints.remove(self.number);
-        self.ear.end();
+        self.end();
     }
 }

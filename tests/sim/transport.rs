@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::channel::{mpsc, oneshot};
+use futures::{FutureExt, StreamExt};
+use quorumlock::node::Fault;
 use quorumlock::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 
 use crate::commands::Command;
@@ -25,6 +27,19 @@ struct SimConnection {
     world: Arc<World>,
     number: usize,
     timeout: Duration,
+    reader: mpsc::UnboundedSender<Waits>,
+}
+
+/// An answer on its way, and who waits for it.
+type Waits = (oneshot::Receiver<Reply>, oneshot::Sender<Reply>);
+type Reply = Result<Value, Fault>;
+
+/// A task of the process hands the answers of a connection to whoever waits for them, in order, as
+/// that of a client library does.
+async fn read(mut answers: mpsc::UnboundedReceiver<Waits>) {
+    while let Some((answer, whom)) = answers.next().await {
+        let _ = whom.send(answer.await.unwrap_or_else(|_| closed()));
+    }
 }
 
 impl Dialer for SimDialer {
@@ -36,8 +51,10 @@ impl Dialer for SimDialer {
         let dialed = async move {
             let (number, welcome) =
                 self.world.core.lock().unwrap().dial(self.world.now(), self.process, self.node, timeout);
-            let connection = SimConnection { world: self.world.clone(), number, timeout };
+            let (reader, answers) = mpsc::unbounded();
+            let connection = SimConnection { world: self.world.clone(), number, timeout, reader };
             welcome.await.unwrap_or_else(|_| closed())?;
+            self.world.exec.spawn(self.process, read(answers).boxed());
             self.world.record(What::Connected { process: self.process as u16, node: self.node as u8 });
             Ok(Box::new(connection) as Box<dyn Connection>)
         };
@@ -50,8 +67,10 @@ impl SimConnection {
         let now = self.world.now();
         let mut core = self.world.core.lock().unwrap();
         let command = of(&mut core);
-        let answer = core.send(now, self.number, command, self.timeout);
+        let coming = core.send(now, self.number, command, self.timeout);
         drop(core);
+        let (whom, answer) = oneshot::channel();
+        let _ = self.reader.unbounded_send((coming, whom));
         answer.map(|answer| answer.unwrap_or_else(|_| closed())).boxed()
     }
 }
@@ -60,6 +79,10 @@ impl Connection for SimConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
         let now = self.world.now();
         self.command(|core| Command::read(core, now, self.number, command, arguments))
+    }
+
+    fn wakes_freely(&self) -> bool {
+        true
     }
 
     fn subscribe(&self, channel: &str) -> Answer<()> {

@@ -12,19 +12,20 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{loading, once, run, source};
+use super::answers::Answers;
 use super::call::Call;
 use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
 use super::messages::Messages;
 use super::pack::{BATCH, fitting};
+use super::patience::Patience;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::Wire;
 use super::{Job, Shared};
-use crate::host::{Host, before};
+use crate::host::before;
 use crate::node::operation::Verb;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
@@ -43,32 +44,21 @@ pub(super) struct End(pub(super) String);
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     wire: Arc<Wire>,
+    answers: Arc<Answers>,
     digest: String,
     lineage: String,
-    /// What the script calls a server of that lineage.
-    run: String,
     /// Until it is confirmed that the server that was admitted has the script, calls are sent and
     /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
-    jobs: mpsc::Receiver<Job>,
     flights: Flights,
-    timeouts: u32,
+    patience: Patience,
     messages: Messages,
-    /// Which connection to this node it is.
-    generation: u64,
-    /// A reply may have overtaken messages that were received before it, and wait still.
-    overtaken: bool,
     /// The connection was just asked what happens to it: nothing, and it wakes this task.
     asked: bool,
 }
 
 impl Batcher {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        connection: Box<dyn Connection>,
-        lineage: String,
-        jobs: mpsc::Receiver<Job>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, lineage: String) -> Self {
         let script = source(&lineage);
         let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
         let digest = digest(&script);
@@ -76,20 +66,19 @@ impl Batcher {
         state.generations += 1;
         let generation = state.generations;
         drop(state);
+        let patience = Patience::new(shared.host.clone(), shared.settings.timeout);
+        let answers = Arc::new(Answers::new(shared.clone(), generation, run(&lineage)));
         Self {
-            generation,
-            overtaken: false,
             asked: false,
             messages: Messages::new(shared.clone()),
             shared,
-            wire: Arc::new(Wire::new(connection, digest.clone())),
+            wire: Arc::new(Wire::new(connection, digest.clone(), Arc::downgrade(&answers))),
+            answers,
             digest,
-            run: run(&lineage),
             lineage,
             confirming,
-            jobs,
             flights: Flights::default(),
-            timeouts: 0,
+            patience,
         }
     }
 
@@ -113,10 +102,13 @@ impl Batcher {
             let ended = tokio::select! {
                 biased;
                 // First: what happened meanwhile is looked at there, before a reply is handed out.
-                landed = landed(&self.wire, &mut self.flights, &*self.shared.host), if confirmed => self.land_in_order(landed).await,
+                landed = landed(&self.wire, &mut self.flights, &mut self.patience), if confirmed => match landed {
+                    Some(landed) => self.land_in_order(landed).await,
+                    None => self.give_up(),
+                },
                 event = poll_fn(|context| poll_event(&self.wire, &mut self.asked, context)), if !full => self.happened(event),
                 confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
-                _ = self.jobs.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
+                () = poll_fn(|context| self.wire.poll_queue(&mut batch, context)), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
                     None
                 }
@@ -143,7 +135,7 @@ impl Batcher {
     /// Sends what is queued still, waits for the answers as long as one may take, and ends.
     async fn finish(mut self) -> End {
         self.wire.shut();
-        self.jobs.close();
+        self.wire.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
         let _ = before(&host, until, self.drained()).await;
@@ -152,7 +144,7 @@ impl Batcher {
 
     async fn drained(&mut self) {
         let mut batch = Vec::new();
-        while self.jobs.recv_many(&mut batch, BATCH).await > 0 {
+        while self.wire.take(&mut batch) {
             self.take_off(&mut batch);
         }
         if !self.confirming.is_terminated() {
@@ -162,23 +154,26 @@ impl Batcher {
             }
         }
         while self.wire.is_under_way() {
-            let landed = landed(&self.wire, &mut self.flights, &*self.shared.host).await;
-            self.land(landed);
+            match landed(&self.wire, &mut self.flights, &mut self.patience).await {
+                Some(landed) => self.land(landed),
+                None => self.give_up(),
+            };
         }
     }
 
     /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
     /// that nobody knows.
-    fn end(mut self, why: String) -> End {
-        self.jobs.close();
-        while let Ok(job) = self.jobs.try_recv() {
-            self.shared.fail_job(job, &Fault::new(FaultKind::Down, format!("down: {why}")));
+    fn end(self, why: String) -> End {
+        self.wire.close();
+        let mut batch = Vec::new();
+        while self.wire.take(&mut batch) {
+            let fault = Fault::new(FaultKind::Down, format!("down: {why}"));
+            batch.drain(..).for_each(|job| self.shared.fail_job(job, &fault));
         }
         End(why)
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
-        let taken = batch.len();
         if batch.iter().any(|job| !job.others.is_empty()) {
             *batch = std::mem::take(batch).into_iter().flat_map(Job::apart).collect();
         }
@@ -195,14 +190,14 @@ impl Batcher {
             self.launch(What::Batch(std::mem::replace(&mut jobs, rest)), sent, answer);
         }
         // Last: nothing that callers send overtakes these.
-        self.wire.dequeued(taken);
+        self.wire.sent();
     }
 
     fn probe(&mut self) {
         let sent = self.shared.host.now();
         let answer = self.wire.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
-        self.let_it_look();
+        self.answers.let_it_look();
     }
 
     /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
@@ -213,7 +208,7 @@ impl Batcher {
         // known who answers.
         let of_members = |job: &Job| matches!(job.request.operation.verb(), Verb::Enrol | Verb::Retire | Verb::Reset);
         let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(of_members);
-        self.fail_all(
+        self.answers.fail_all(
             enrolments,
             &Fault::new(FaultKind::Down, "the server does not know the script, and may be another"),
         );
@@ -221,14 +216,14 @@ impl Batcher {
             return self.verify(jobs, Value::Array(Vec::new()), sent);
         }
         let answer = self.wire.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
-        self.launch(What::Again(jobs), sent, self.in_time(sent, answer));
+        self.launch(What::Again(jobs), sent, answer);
     }
 
     /// NOSCRIPT may also be the first sign of a restarted server behind a proxy, so who carried the
     /// jobs out is asked afterwards: a grant by another server is none, and is released.
     fn verify(&mut self, jobs: Vec<Job>, value: Value, sent: Tick) {
         let answer = self.wire.send("INFO", &[]);
-        self.launch(What::Verify(jobs, value), sent, self.in_time(sent, answer));
+        self.launch(What::Verify(jobs, value), sent, answer);
     }
 
     /// The server has lost its scripts, and is the same.
@@ -238,10 +233,19 @@ impl Batcher {
         self.launch(What::Load, sent, answer);
     }
 
-    fn in_time(&self, sent: Tick, answer: Answer<Value>) -> Answer<Value> {
-        let (host, until) = (self.shared.host.clone(), sent + self.shared.settings.timeout);
-        let late = || Fault::new(FaultKind::Timeout, "no time was left to load the script");
-        async move { before(&host, until, answer).await.unwrap_or_else(|| Err(late())) }.boxed()
+    /// Gives up the commands that have had their time. Returns why the generation must end, if it
+    /// must.
+    fn give_up(&mut self) -> Option<String> {
+        let now = self.shared.host.now();
+        let mut ended = None;
+        while let Some(landed) = self.flights.give_up(|sent| self.patience.has_ended(sent, now), now) {
+            self.wire.landed();
+            ended = self.land(landed).or(ended);
+        }
+        if self.flights.len() == 0 {
+            self.wire.unwatch(&mut self.flights);
+        }
+        ended
     }
 
     fn launch(&mut self, what: What, sent: Tick, answer: Answer<Value>) {
@@ -276,9 +280,13 @@ fn poll_event(wire: &Wire, asked: &mut bool, context: &mut Context<'_>) -> Poll<
     if std::mem::take(asked) { Poll::Pending } else { wire.poll_event(context) }
 }
 
-/// The next command that has come back.
-async fn landed(wire: &Wire, flights: &mut Flights, host: &dyn Host) -> Landed {
-    poll_fn(|context| wire.poll_landed(flights, host, context)).await
+/// The next command that has come back, or `None` where one may have had its time.
+async fn landed(wire: &Wire, flights: &mut Flights, patience: &mut Patience) -> Option<Landed> {
+    poll_fn(|context| match wire.poll_landed(flights, patience.host(), context) {
+        Poll::Ready(landed) => Poll::Ready(Some(landed)),
+        Poll::Pending => patience.poll(flights.first(), wire, context).map(|()| None),
+    })
+    .await
 }
 
 #[cfg(test)]

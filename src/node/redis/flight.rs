@@ -12,7 +12,7 @@ use super::Job;
 use super::admission::load;
 use super::transport::{Answer, Connection, Value};
 use crate::host::Host;
-use crate::node::reply::Fault;
+use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
 /// A command on its way. Dropped, it answers its jobs that the connection ended.
@@ -83,8 +83,27 @@ impl Flights {
         self.0.push_back(flight);
     }
 
-    pub(super) fn extend(&mut self, flights: impl Iterator<Item = Flight>) {
-        self.0.extend(flights);
+    /// One that was sent before all others.
+    pub(super) fn push_first(&mut self, flight: Flight) {
+        self.0.push_front(flight);
+    }
+
+    /// Those that were sent behind these.
+    pub(super) fn append(&mut self, mut flights: Self) {
+        self.0.append(&mut flights.0);
+    }
+
+    /// When the first of them was sent.
+    pub(super) fn first(&self) -> Option<Tick> {
+        self.0.iter().map(|flight| flight.sent).min()
+    }
+
+    /// One that was sent by then, if there is any: nobody waits for its answer any more.
+    pub(super) fn give_up(&mut self, sent_by: impl Fn(Tick) -> bool, now: Tick) -> Option<Landed> {
+        let at = self.0.iter().position(|flight| sent_by(flight.sent))?;
+        let Flight { what, sent, .. } = self.0.remove(at)?;
+        let result = Err(Fault::new(FaultKind::Timeout, "no answer in time"));
+        Some(Landed { what, sent, received: now, result })
     }
 
     /// The next that comes back. Where none is on its way, none does.

@@ -1,8 +1,10 @@
 //! The transport over fred: one fred client, one connection, never reconnected.
 
+mod slots;
 mod values;
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TlsConnector};
-use fred::types::{ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
+use fred::types::{ConnectHandle, Message, RespVersion};
 use futures::FutureExt;
 use futures::future::join;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -26,6 +28,7 @@ use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Va
 use super::trouble::handshake;
 use super::wording::{PANICKED, STRANGER, plain, words};
 use crate::node::reply::{Fault, FaultKind};
+use slots::Slots;
 use values::{received, sent};
 
 /// How many messages may wait to be read; past that, all who wait ask.
@@ -60,6 +63,9 @@ impl Dialer for Fred {
 struct FredConnection {
     client: Client,
     task: ConnectHandle,
+    slots: Arc<Slots>,
+    /// For how long an answer may take.
+    timeout: Duration,
     /// The next message, and where more come from.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
@@ -69,10 +75,11 @@ impl FredConnection {
     async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
         let tls = connector(endpoint, timeout).await?;
-        let client = Client::new(config(endpoint, tls)?, Some(performance(timeout)), Some(connection(&limits)), None);
+        let client = Client::new(config(endpoint, tls)?, Some(performance()), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
-        let mut this = Self { client, task, message };
+        let slots = Arc::new(Slots::new(client.clone()));
+        let mut this = Self { client, task, slots, timeout, message };
         this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, &error))?;
         Ok(this)
     }
@@ -118,26 +125,31 @@ async fn message(
 
 impl Connection for FredConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
-        self.send_for(command, arguments, Waker::noop())
+        in_time(self.timeout, self.send_for(command, arguments, Waker::noop()))
+    }
+
+    /// fred's task reads a reply, and hands it to whoever waits; messages it has broadcast before.
+    fn wakes_freely(&self) -> bool {
+        true
     }
 
     /// fred queues a command when its future is polled first: polled now, commands go out in the
     /// order of the calls.
     fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
-        let (client, values) = (self.client.clone(), sent(arguments));
-        polled(async move { call(&client, command, values).await.map(received).map_err(fault) }.boxed(), task)
+        let reply = self.slots.call(command, sent(arguments));
+        polled(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed(), task)
     }
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
     /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
     /// from then on all replies are shifted.
     fn subscribe(&self, channel: &str) -> Answer<()> {
-        let (client, channel) = (self.client.clone(), channel.to_owned());
+        let (client, ping, channel) = (self.client.clone(), self.slots.call("PING", vec![]), channel.to_owned());
         let subscribed = async move {
-            let (subscribed, heard) = join(client.subscribe(channel), call(&client, "PING", vec![])).await;
-            subscribed.and(heard.map(drop)).map_err(fault)
+            let (subscribed, heard) = join(client.subscribe(channel), ping).await;
+            subscribed.and(heard.and_then(received).map(drop)).map_err(fault)
         };
-        polled(subscribed.boxed(), Waker::noop())
+        in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -150,9 +162,10 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred counts the command's timeout, and dropping the future does not withdraw it.
-async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Result<FredValue, FredError> {
-    client.custom(CustomCommand::new_static(command, None::<u16>, false), arguments).await
+/// One timer for this one alone.
+fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
+    let late = |_| Err(Fault::new(FaultKind::Timeout, "no answer in time"));
+    tokio::time::timeout(limit, answer).map(move |answer| answer.unwrap_or_else(late)).boxed()
 }
 
 impl fmt::Debug for FredConnection {
@@ -201,9 +214,10 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-fn performance(timeout: Duration) -> PerformanceConfig {
+/// Without fred's timeouts, which take a timer a command.
+fn performance() -> PerformanceConfig {
     PerformanceConfig {
-        default_command_timeout: timeout,
+        default_command_timeout: Duration::ZERO,
         broadcast_channel_capacity: MESSAGES,
         ..PerformanceConfig::default()
     }

@@ -7,6 +7,7 @@
 
 mod admission;
 mod advice;
+mod answers;
 mod batcher;
 #[cfg(test)]
 mod by_hand;
@@ -16,11 +17,13 @@ mod credentials;
 mod endpoint;
 mod flight;
 mod fred;
+mod lone;
 mod looks;
 mod messages;
 mod meters;
 mod misfit;
 mod pack;
+mod patience;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
 mod registry;
@@ -43,7 +46,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::SharedString;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use choice::Transport;
@@ -62,9 +64,9 @@ use crate::rules::Tick;
 use crate::rules::doubt::{Lesson, News};
 use crate::rules::roster::{Roster, Standing};
 use meters::NodeMeters;
-use state::{Line, Link, State};
+use state::{Link, State};
 use transport::Dialer;
-use wire::Straight;
+use wire::{Straight, Wire};
 use wording::PANICKED;
 
 /// How many operations may wait for one node.
@@ -185,7 +187,7 @@ impl Shared {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
         match link {
-            Ok(line) => self.hand_over(&line, Job { request, submitted, others: Vec::new() }),
+            Ok(wire) => self.hand_over(&wire, Job { request, submitted, others: Vec::new() }),
             Err(fault) => self.fail(request, fault),
         }
     }
@@ -193,44 +195,38 @@ impl Shared {
     /// Queues several operations as one, but for those that may not be sent.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
-        let (mut line, mut allowed) = (None, Vec::with_capacity(requests.len()));
+        let (mut wire, mut allowed) = (None, Vec::with_capacity(requests.len()));
         for request in requests {
             let link = self.state().link_for(&request.operation, submitted);
             match link {
                 Ok(link) => {
-                    line = Some(link);
+                    wire = Some(link);
                     allowed.push(request);
                 }
                 Err(fault) => self.fail(request, fault),
             }
         }
         let mut allowed = allowed.into_iter();
-        if let Some((line, request)) = line.zip(allowed.next()) {
-            self.hand_over(&line, Job { request, submitted, others: allowed.collect() });
+        if let Some((wire, request)) = wire.zip(allowed.next()) {
+            self.hand_over(&wire, Job { request, submitted, others: allowed.collect() });
         }
     }
 
     /// Sends a job at once, if somebody waits for it alone and this is a place from where that can
     /// be done; else queues it.
-    fn hand_over(&self, line: &Line, job: Job) {
+    fn hand_over(&self, wire: &Arc<Wire>, job: Job) {
         let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
         let straight = match gathers {
             true => Straight::NotSent(job),
-            false => line.wire.straight(job, &self.settings.record, || self.host.is_home()),
+            false => wire.straight(job, &self.settings.record, || self.host.is_home()),
         };
         let job = match straight {
             Straight::Sent => return,
             Straight::NotSent(job) => job,
             Straight::Unknown(job) => return self.fail_job(job, &Fault::new(FaultKind::Closed, PANICKED)),
         };
-        match line.wire.queue(|| line.sender.try_send(job)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job)) => {
-                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
-            }
-            Err(TrySendError::Closed(job)) => {
-                self.fail_job(job, &Fault::new(FaultKind::Down, "the connection has just ended"));
-            }
+        if let Err((job, fault)) = wire.queue(job) {
+            self.fail_job(job, &fault);
         }
     }
 

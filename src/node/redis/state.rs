@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
 use super::admission::Server;
 use super::looks::Looks;
 use super::wire::Wire;
-use super::{Counts, Job, Settings};
+use super::{Counts, Settings};
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::status::NodeState;
@@ -39,16 +37,10 @@ pub(super) struct State {
     pub(super) roster: Option<Roster>,
 }
 
-/// How jobs reach the present connection.
-#[derive(Debug)]
-pub(super) struct Line {
-    pub(super) sender: mpsc::Sender<Job>,
-    pub(super) wire: Arc<Wire>,
-}
-
 #[derive(Debug)]
 pub(super) enum Link {
-    Up(Arc<Line>),
+    /// Where jobs go.
+    Up(Arc<Wire>),
     /// Anything but up or quarantined.
     Out(NodeState),
 }
@@ -73,8 +65,8 @@ impl State {
         }
     }
 
-    pub(super) fn link_for(&self, operation: &Operation, now: Tick) -> Result<Arc<Line>, Fault> {
-        let Link::Up(line) = &self.link else {
+    pub(super) fn link_for(&self, operation: &Operation, now: Tick) -> Result<Arc<Wire>, Fault> {
+        let Link::Up(wire) = &self.link else {
             let state = self.node_state(now);
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
             return Err(Fault::new(kind, state.to_string()));
@@ -92,7 +84,7 @@ impl State {
             (Operation::Teach(teach), _) if self.guard.lesson().is_some_and(|lesson| lesson.number != teach.lesson) => {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
-            _ => Ok(line.clone()),
+            _ => Ok(wire.clone()),
         }
     }
 

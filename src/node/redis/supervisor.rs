@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::{Batcher, End};
 use super::transport::Connection;
+use super::wire::Wire;
 use super::wording::PANICKED;
-use super::{Line, Link, QUEUE, Shared};
+use super::{Link, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
@@ -73,9 +73,8 @@ async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
         (connection, greeting) = met(shared, None).await?;
     }
     admissible(shared, &greeting.server)?;
-    let (sender, jobs) = mpsc::channel(QUEUE);
-    let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone(), jobs);
-    publish(shared, greeting, Line { sender, wire: batcher.wire() });
+    let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone());
+    publish(shared, greeting, batcher.wire());
     Ok(batcher)
 }
 
@@ -110,7 +109,7 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
     Ok(())
 }
 
-fn publish(shared: &Shared, greeting: Greeting, line: Line) {
+fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
     let Greeting { server, asked, told, taught, unreadable, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
@@ -135,7 +134,7 @@ fn publish(shared: &Shared, greeting: Greeting, line: Line) {
     state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
-    state.link = Link::Up(Arc::new(line));
+    state.link = Link::Up(wire);
     let told = state.memory(now);
     drop(state);
     // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of

@@ -1,7 +1,7 @@
 //! One node over a transport that the test plays, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -331,17 +331,12 @@ impl Sink for Again {
 async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
     let script = Arc::new(Script { event: Some(|| Poll::Pending), ..Script::default() });
     let node = node(&script, Arc::default());
-    let (sender, mut jobs) = mpsc::channel::<Job>(1);
-    // Between this and the send below, the batcher has answered all that was queued, and has gone.
-    let permit = sender.clone().try_reserve_owned().unwrap();
     let connection = Box::new(Line { script, infos: AtomicU32::new(0) });
-    let wire = Arc::new(Wire::new(connection, String::new()));
-    node.shared.state().link = Link::Up(Arc::new(super::Line { sender, wire }));
-    jobs.close();
-    drop(jobs);
+    let wire = Arc::new(Wire::new(connection, String::new(), Weak::new()));
     let (told, mut answers) = mpsc::unbounded_channel();
     let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
-    drop(permit.send(Job { request, submitted: node.shared.host.now(), others: Vec::new() }));
+    wire.queue(Job { request, submitted: node.shared.host.now(), others: Vec::new() }).unwrap();
+    node.shared.state().link = Link::Up(wire);
     supervisor::lower(&node.shared, NodeState::Replica, true);
     assert_eq!(answers.recv().await, Some(FaultKind::Closed));
 }

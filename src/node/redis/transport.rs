@@ -23,8 +23,8 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// Opens a connection and authenticates on it. No step of that, and later no command, may take
-    /// longer than `timeout`.
+    /// Opens a connection and authenticates on it. No step of that, and later nothing that is sent
+    /// by [`Connection::send`], may take longer than `timeout`.
     ///
     /// # Cancel safety
     /// Safe: a connection that nobody took is closed.
@@ -52,7 +52,14 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// never withdrawn: dropping the answer only means that nobody reads it.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
-    /// The same; until something else polls the answer, it wakes `task` when that may be ready.
+    /// Whether whoever waits for an answer is woken where all that follows from it may be done at
+    /// once: by a task, in the order in which the answers came, behind the events that came before.
+    fn wakes_freely(&self) -> bool {
+        false
+    }
+
+    /// As [`send`](Self::send), but whoever asks gives up by itself what takes too long. Until
+    /// something else polls the answer, it wakes `task` when that may be ready.
     fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
         polled(self.send(command, arguments), task)
     }

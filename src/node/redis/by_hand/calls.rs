@@ -11,24 +11,56 @@ use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
 use crate::node::{Fault, FaultKind, Node, NodeState};
 
+/// More calls wait than can be under way, and each of those takes its time.
 #[tokio::test(start_paused = true)]
 async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     let mut stage = Stage::up().await;
-    let mut calls = stage.calls(16).await;
-    let (mut timely, mut late) = (claimed(&stage.node), None);
-    for waited in [SECOND, SECOND + MS] {
+    let mut calls: Vec<_> = stage.calls(16).await.into_iter().map(|(sent, _)| sent).collect();
+    let mut waiting: Vec<_> = (0..17 * BATCH).map(|_| claimed(&stage.node)).collect();
+    for waited in [SECOND / 2, SECOND / 2 + MS] {
         stage.is_quiet().await;
         advance(waited).await;
-        calls.pop().unwrap().0.reply(grants(1));
-        if waited == SECOND {
-            stage.next("EVALSHA").await.reply(grants(1));
-            granted(&mut timely).await;
-            calls.extend(stage.calls(1).await);
-            late = Some(claimed(&stage.node));
+        let under_way = std::mem::take(&mut calls);
+        let batch = if waited == SECOND / 2 { 1 } else { BATCH };
+        under_way.into_iter().for_each(|sent| sent.reply(grants(batch)));
+        if batch == 1 {
+            for _ in 0..16 {
+                calls.push(stage.next("EVALSHA").await);
+            }
         }
     }
-    assert_eq!(failed(late.as_mut().unwrap()).await, FaultKind::Overloaded);
+    for (number, answers) in waiting.iter_mut().enumerate() {
+        match number < 16 * BATCH {
+            true => granted(answers).await,
+            false => assert_eq!(failed(answers).await, FaultKind::Overloaded),
+        }
+    }
     stage.is_quiet().await;
+}
+
+/// Whoever sent them, and whatever else is answered meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
+    let mut stage = Stage::up().await;
+    for _ in 0..3 {
+        settled().await;
+        let began = stage.node.shared.host.now();
+        let mut late = stage.calls(2).await;
+        advance(SECOND / 2).await;
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        for (_, answers) in &mut late {
+            assert_eq!(failed(answers).await, FaultKind::Timeout);
+        }
+        let took = stage.node.shared.host.now().since(began);
+        assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
+        sent.reply(grants(1));
+        granted(&mut answers).await;
+        // Nobody takes it for the answer to something else.
+        late.into_iter().for_each(|(sent, _)| sent.reply(grants(1)));
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        sent.reply(grants(1));
+        granted(&mut answers).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +131,7 @@ async fn a_node_that_is_closed_waits_for_answers_as_long_as_one_may_take() {
     assert_eq!(stage.node.status().state, NodeState::Up);
     advance(MS).await;
     stage.comes_down("was closed").await;
-    assert_eq!(failed(&mut calls[0].1).await, FaultKind::Closed);
+    assert_eq!(failed(&mut calls[0].1).await, FaultKind::Timeout);
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,6 +70,10 @@ impl Connection for Hand {
         self.ask(command)
     }
 
+    fn wakes_freely(&self) -> bool {
+        true
+    }
+
     fn subscribe(&self, _: &str) -> Answer<()> {
         let subscribed = self.ask("SUBSCRIBE");
         async move { subscribed.await.map(drop) }.boxed()

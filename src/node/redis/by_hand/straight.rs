@@ -1,9 +1,11 @@
 //! Which calls go straight from their caller.
 
-use super::stage::{Stage, granted, settled};
-use crate::node::FaultKind;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::stage::{Stage, granted, info, settled};
 use crate::node::redis::tests::{claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
+use crate::node::{FaultKind, Node, Outcome};
 
 /// What has been sent already, while no other task could run.
 fn sent(stage: &mut Stage) -> Vec<super::stage::Sent> {
@@ -11,12 +13,13 @@ fn sent(stage: &mut Stage) -> Vec<super::stage::Sent> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_operation_is_sent_by_its_caller_and_those_behind_it_by_the_batcher_together() {
+async fn two_operations_are_sent_by_their_callers_and_those_behind_them_by_the_batcher_together() {
     let mut stage = Stage::up().await;
     settled().await;
     for _ in 0..3 {
-        let mut first = claimed(&stage.node);
-        let lone = sent(&mut stage).pop().expect("it is on its way");
+        let mut first = [claimed(&stage.node), claimed(&stage.node)];
+        let lone = sent(&mut stage);
+        assert_eq!(lone.len(), 2, "they are on their way");
         let mut behind = [claimed(&stage.node), claimed(&stage.node)];
         assert!(sent(&mut stage).is_empty(), "the batcher puts them together");
         let both = stage.next("EVALSHA").await;
@@ -25,9 +28,81 @@ async fn a_lone_operation_is_sent_by_its_caller_and_those_behind_it_by_the_batch
         for answers in &mut behind {
             granted(answers).await;
         }
-        lone.reply(grants(1));
-        granted(&mut first).await;
+        lone.into_iter().for_each(|sent| sent.reply(grants(1)));
+        for answers in &mut first {
+            granted(answers).await;
+        }
     }
+}
+
+/// Where it is woken: no other task runs in between.
+#[tokio::test(start_paused = true)]
+async fn a_lone_answer_goes_straight_to_whoever_waits_for_it_and_the_next_may_be_asked_at_once() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    for _ in 0..3 {
+        let mut answers = claimed(&stage.node);
+        sent(&mut stage).pop().expect("it is on its way").reply(grants(1));
+        assert_eq!(answers.try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
+    }
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_lone_answers_each_goes_to_whoever_waits_for_it_whichever_comes_first() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    for first in [0, 1] {
+        let mut answers = [claimed(&stage.node), claimed(&stage.node)];
+        let mut both = sent(&mut stage);
+        both.remove(first).reply(grants(1));
+        assert_eq!(answers[first].try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
+        assert!(answers[1 - first].try_recv().is_err());
+        both.remove(0).reply(grants(1));
+        assert_eq!(answers[1 - first].try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
+    }
+    stage.is_quiet().await;
+}
+
+/// What is handed over counts only behind the reply that said it might be.
+#[tokio::test(start_paused = true)]
+async fn a_lone_answer_does_not_overtake_what_was_pushed_before_it() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    let lone = sent(&mut stage).pop().expect("it is on its way");
+    stage.events.send(Event::Message("7 0".to_owned())).unwrap();
+    lone.reply(grants(1));
+    assert!(answers.try_recv().is_err(), "the batcher hands out what came before");
+    assert_eq!(stage.client.hints.load(Relaxed), 0);
+    granted(&mut answers).await;
+    assert_eq!(stage.client.hints.load(Relaxed), 1);
+}
+
+/// What follows from an error takes more than to tell it.
+#[tokio::test(start_paused = true)]
+async fn a_lone_answer_that_the_script_is_unknown_is_the_batchers() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    sent(&mut stage).pop().unwrap().fail(FaultKind::Rejected, "NOSCRIPT No matching script");
+    assert!(answers.try_recv().is_err());
+    stage.next("EVAL").await.reply(grants(1));
+    stage.next("INFO").await.reply(info("run", 1_000));
+    granted(&mut answers).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closing_node_waits_for_a_lone_answer_that_comes_in_time() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    let lone = sent(&mut stage).pop().unwrap();
+    stage.node.close();
+    settled().await;
+    lone.reply(grants(1));
+    granted(&mut answers).await;
+    stage.comes_down("the quorum was closed").await;
 }
 
 #[tokio::test(start_paused = true)]

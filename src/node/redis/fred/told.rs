@@ -1,5 +1,7 @@
 //! What fred is told of a node, and what is made of its errors.
 
+use fred::types::Resp3Frame;
+
 use super::*;
 
 const STEP: Duration = Duration::from_millis(300);
@@ -44,7 +46,7 @@ fn each_step_of_connecting_has_as_much_time_as_a_command() {
         assert_eq!(connection.connection_timeout, limits.reach);
         assert_eq!(connection.internal_command_timeout, limits.greet);
     }
-    assert_eq!(performance(STEP).default_command_timeout, STEP);
+    assert_eq!(performance().default_command_timeout, Duration::ZERO, "each would take a timer");
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn fred_sends_nothing_twice_and_has_room_for_all_that_may_wait() {
     let connection = connection(&Limits::of(&endpoint("redis://eu"), STEP));
     assert_eq!((connection.max_command_attempts, connection.max_command_buffer_len), (1, 8_192));
     assert!(!connection.reconnect_on_auth_error && !connection.auto_client_setname);
-    assert_eq!(performance(STEP).broadcast_channel_capacity, 1_024);
+    assert_eq!(performance().broadcast_channel_capacity, 1_024);
 }
 
 #[test]
@@ -112,14 +114,35 @@ fn why_fred_gave_up_before_it_told_of_a_connection_is_told() {
 
 #[test]
 fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
-    let array = FredValue::Array(vec![
-        FredValue::Integer(7),
-        FredValue::from_static_str("text"),
-        FredValue::Bytes(vec![0xff, 0].into()),
-        FredValue::Null,
-    ]);
+    let blob = |data: &'static [u8]| Resp3Frame::BlobString { data: bytes::Bytes::from_static(data), attributes: None };
+    let array = Resp3Frame::Array {
+        data: vec![
+            Resp3Frame::Number { data: 7, attributes: None },
+            Resp3Frame::SimpleString { data: "text".into(), attributes: None },
+            blob(&[0xff, 0]),
+            Resp3Frame::Null,
+            Resp3Frame::Array { data: vec![blob(b"")], attributes: None },
+        ],
+        attributes: None,
+    };
     let bytes = Value::Text(bytes::Bytes::from_static(&[0xff, 0]));
-    assert_eq!(received(array), Value::Array(vec![7.into(), "text".into(), bytes, Value::Null]));
+    let inner = Value::Array(vec!["".into()]);
+    assert_eq!(received(array).unwrap(), Value::Array(vec![7.into(), "text".into(), bytes, Value::Null, inner]));
+}
+
+#[test]
+fn an_error_of_the_server_is_told_in_its_words_wherever_it_stands() {
+    let simple = Resp3Frame::SimpleError { data: "NOSCRIPT x".into(), attributes: None };
+    let blob = Resp3Frame::BlobError { data: "LOADING y".into(), attributes: None };
+    let nested = Resp3Frame::Array { data: vec![Resp3Frame::Null, simple.clone()], attributes: None };
+    for (frame, kind, told) in [
+        (simple, FaultKind::Rejected, "NOSCRIPT x"),
+        (blob, FaultKind::Busy, "LOADING y"),
+        (nested, FaultKind::Rejected, "NOSCRIPT x"),
+    ] {
+        let fault = fault(received(frame).unwrap_err());
+        assert!(fault.kind() == kind && fault.to_string().starts_with(told), "{fault:?}");
+    }
 }
 
 #[test]

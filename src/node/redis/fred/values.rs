@@ -1,39 +1,47 @@
 //! Arguments and replies as fred has them.
 
-use bytes::{Bytes, BytesMut};
-use fred::types::Value as FredValue;
+use bytes::Bytes;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::types::{Resp3Frame, Value as FredValue};
 
 use crate::node::redis::transport::{Argument, Arguments, Value};
 
 /// The arguments of a command. fred counts references to each of them: they are parts of one buffer,
 /// so that there is one count, and one allocation, a call and not two a key.
 pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
+    let mut buffer = Vec::with_capacity(arguments.bytes());
+    arguments.each(&mut |argument| match argument {
+        Argument::Text(text) => buffer.extend_from_slice(text.as_bytes()),
+        Argument::Packed(packed) => buffer.extend_from_slice(packed),
+        Argument::Word(_) | Argument::Integer(_) => {}
+    });
+    let mut rest = Bytes::from(buffer);
     let mut values = Vec::with_capacity(arguments.count());
-    let mut buffer = BytesMut::with_capacity(arguments.bytes());
     arguments.each(&mut |argument| {
         values.push(match argument {
             Argument::Word(word) => FredValue::from_static_str(word),
-            Argument::Text(text) => FredValue::Bytes(part(&mut buffer, text.as_bytes())),
+            Argument::Text(text) => FredValue::Bytes(rest.split_to(text.len())),
             Argument::Integer(number) => FredValue::Integer(number),
-            Argument::Packed(packed) => FredValue::Bytes(part(&mut buffer, packed)),
+            Argument::Packed(packed) => FredValue::Bytes(rest.split_to(packed.len())),
         });
     });
     values
 }
 
-/// Appends to the buffer, of which this is the next part then.
-fn part(buffer: &mut BytesMut, bytes: &[u8]) -> Bytes {
-    buffer.extend_from_slice(bytes);
-    buffer.split().freeze()
+/// A reply, or the error that the server sent instead.
+pub(super) fn received(frame: Resp3Frame) -> Result<Value, FredError> {
+    Ok(match frame {
+        Resp3Frame::Number { data, .. } => Value::Integer(data),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Value::Text(data),
+        Resp3Frame::Array { data, .. } => Value::Array(data.into_iter().map(received).collect::<Result<_, _>>()?),
+        Resp3Frame::SimpleError { data, .. } => return Err(refused(data.to_string())),
+        Resp3Frame::BlobError { data, .. } => return Err(refused(String::from_utf8_lossy(&data).into_owned())),
+        _ => Value::Null,
+    })
 }
 
-/// A reply.
-pub(super) fn received(value: FredValue) -> Value {
-    match value {
-        FredValue::Integer(number) => Value::Integer(number),
-        FredValue::String(text) => Value::Text(text.into_inner()),
-        FredValue::Bytes(text) => Value::Text(text),
-        FredValue::Array(items) => Value::Array(items.into_iter().map(received).collect()),
-        _ => Value::Null,
-    }
+fn refused(message: String) -> FredError {
+    FredError::new(FredKind::Unknown, message)
 }

@@ -1,0 +1,51 @@
+//! For how long commands may be on their way: one timer for all of a connection.
+//!
+//! It wakes the batcher when the first of them has had its time. Callers that send by themselves wake
+//! it only where it does not run: it runs on until a moment at which none is on its way.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::wire::Wire;
+use crate::host::{Host, sleep_until};
+use crate::rules::Tick;
+
+pub(super) struct Patience {
+    host: Arc<dyn Host>,
+    /// How long one may take.
+    timeout: Duration,
+    timer: Option<BoxFuture<'static, ()>>,
+}
+
+impl Patience {
+    pub(super) const fn new(host: Arc<dyn Host>, timeout: Duration) -> Self {
+        Self { host, timeout, timer: None }
+    }
+
+    pub(super) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    /// Whether a command that was sent then has had its time.
+    pub(super) fn has_ended(&self, sent: Tick, now: Tick) -> bool {
+        now >= sent + self.timeout
+    }
+
+    /// Whether one may have had its time by now, of which the first was sent at `first`. No command
+    /// that is sent later, or again, ends before the one that the timer runs for.
+    pub(super) fn poll(&mut self, first: Option<Tick>, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
+        if self.timer.is_none()
+            && let Some(first) = first
+        {
+            let (host, end) = (self.host.clone(), first + self.timeout);
+            self.timer = Some(async move { sleep_until(&host, end).await }.boxed());
+            wire.watch();
+        }
+        let Some(timer) = &mut self.timer else { return Poll::Pending };
+        timer.poll_unpin(context).map(|()| self.timer = None)
+    }
+}
