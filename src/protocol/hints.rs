@@ -48,6 +48,8 @@ impl Hearing {
         match (self, other) {
             (Self::Ear(one), Self::Ear(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
+            // It is not kept who that was: of an acquisition and its reader, the one that ends last.
+            (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
     }
@@ -108,9 +110,13 @@ impl Hints {
         drop(ears);
     }
 
-    /// It does not any more.
-    pub(super) fn remove(&self, number: u64) {
-        self.ears().remove(&number);
+    /// It does not any more, if it is that one: who follows its own writer has its number.
+    pub(super) fn remove(&self, number: u64, hearing: &Hearing) {
+        let mut ears = self.ears();
+        let same = ears.get(&number).is_some_and(|found| found.is(hearing));
+        // What was there is dropped outside of the lock.
+        let _removed = same.then(|| ears.remove(&number));
+        drop(ears);
     }
 
     /// One more watches a name: its number, and what it waits for.
@@ -166,6 +172,11 @@ impl Hints {
 
     fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Hearing>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_there(&self, number: u64) -> bool {
+        self.ears().contains_key(&number)
     }
 
     fn hearing(&self, hint: &Hint) -> Option<Hearing> {

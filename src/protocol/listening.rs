@@ -143,7 +143,58 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.hints.remove(self.number);
+        self.hints.remove(self.number, &self.hearing);
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::host::TokioTime;
+    use crate::metrics::Meters;
+
+    #[tokio::test]
+    async fn a_reader_listens_on_when_the_writer_has_gone_that_it_followed() {
+        let host = Arc::new(TokioTime::new(Handle::current()));
+        let hints = Hints::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        for rests in [false, true] {
+            let mut writer = Listening::begin(&hints, 7);
+            if rests {
+                writer.rest(&"client/7.0".into());
+            }
+            let mut reader = Listening::begin(&hints, 7);
+            drop(writer);
+            assert!(hints.is_there(7));
+            if rests {
+                reader.rest(&"client/7.1".into());
+            }
+            drop(reader);
+            assert!(!hints.is_there(7), "nothing is left");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_was_released_while_it_rested_leaves_nothing() {
+        let host = Arc::new(TokioTime::new(Handle::current()));
+        let hints = Hints::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        let mut listening = Listening::begin(&hints, 7);
+        listening.rest(&"client/7.0".into());
+        let release: Weak<dyn Releases> = Weak::<Never>::new();
+        listening.release(release);
+        assert!(hints.is_there(7));
+        drop(listening);
+        assert!(!hints.is_there(7));
+    }
+
+    #[derive(Debug)]
+    struct Never;
+
+    impl Releases for Never {
+        fn is_under_way(&self, _: usize, _: &str) -> bool {
+            false
+        }
     }
 }

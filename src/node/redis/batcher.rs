@@ -242,9 +242,9 @@ impl Batcher {
             self.wire.landed();
             ended = self.land(landed).or(ended);
         }
-        if self.flights.len() == 0 {
-            self.wire.unwatch(&mut self.flights);
-        }
+        // The timer has fired, and it is not known whether another one will run: until it does, each
+        // caller that sends by itself wakes this.
+        self.wire.unwatch(&mut self.flights);
         ended
     }
 

@@ -113,6 +113,11 @@ impl Lone {
         self.batcher.clone()
     }
 
+    /// The same, as long as callers may send.
+    pub(super) fn batcher_of_callers(&self) -> Option<Waker> {
+        self.batcher.clone().filter(|_| !self.shut)
+    }
+
     /// Callers send nothing any more.
     pub(super) const fn shut(&mut self) {
         self.shut = true;

@@ -4,12 +4,15 @@
 //! fred is behind it in `fred.rs`; simulations bring their own servers.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use tokio::task::coop::unconstrained;
 
 use crate::node::reply::Fault;
 
@@ -76,7 +79,9 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
 /// An answer that wakes this task from now on, wherever it is polled next. If it is ready already,
 /// the task is woken at once.
 pub fn polled<T: Send + 'static>(mut answer: Answer<T>, task: &Waker) -> Answer<T> {
-    match answer.poll_unpin(&mut Context::from_waker(task)) {
+    // Where whoever sends this has had its turn, Tokio would wake the task from there, with nothing
+    // to tell it.
+    match pin!(unconstrained(&mut answer)).poll(&mut Context::from_waker(task)) {
         Poll::Ready(result) => {
             task.wake_by_ref();
             ready(result).boxed()

@@ -300,7 +300,8 @@ impl Wire {
         let Inner { connection: Some(connection), next: next @ None, told: false, under_way, .. } = &mut *inner else {
             return false;
         };
-        let Some(batcher) = self.lone().batcher() else { return false };
+        // Whoever closes waits for the batcher to hand out what is on its way.
+        let Some(batcher) = self.lone().batcher_of_callers() else { return false };
         let event = unconstrained(poll_fn(|context| connection.poll_event(context)));
         if let Poll::Ready(event) = pin!(event).poll(&mut Context::from_waker(&batcher)) {
             *next = Some(event);
