@@ -162,10 +162,16 @@ impl Connection for FredConnection {
     }
 }
 
-/// One timer for this one alone.
+/// With a timer of its own.
 fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
-    let late = |_| Err(Fault::new(FaultKind::Timeout, "no answer in time"));
-    tokio::time::timeout(limit, answer).map(move |answer| answer.unwrap_or_else(late)).boxed()
+    let answered = async move {
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = tokio::time::sleep(limit) => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
+        }
+    };
+    answered.boxed()
 }
 
 impl fmt::Debug for FredConnection {
@@ -214,7 +220,8 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-/// Without fred's timeouts, which take a timer a command.
+/// Without fred's timeouts, which take a timer a command. What it has not written by the end of one
+/// is written later all the same, as is what has reached the socket's buffer by then.
 fn performance() -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
