@@ -63,7 +63,8 @@ pub enum NodeCause {
     /// votes count. **Wait:** that ends by itself, once a quorum of nodes is there.
     Quarantined,
     /// Its votes do not count: clients of another list use this or another node, it was retired, or
-    /// it does not tell its roster. **Read** what it said: mostly, give all clients one list.
+    /// it does not tell its roster or refuses to write it. **Read** what it said: mostly, give all
+    /// clients one list.
     Unlisted,
     /// It cannot now, and may later: it is overloaded, loads its data, has no memory left or cannot
     /// persist.

@@ -35,7 +35,7 @@ pub enum NodeState {
         why: String,
     },
     /// It renews and releases, and none of its votes counts: clients of another list use this or
-    /// another node.
+    /// another node, or it does not take this client into its roster, as it refuses writes.
     Unlisted {
         /// Which they are, and what to do.
         why: Arc<str>,

@@ -250,7 +250,7 @@ impl<'a> Ring<'a> {
                 self.rejecting.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
                 format!("it does not let this client read and write its roster: {fault}")
             }
-            // It is asked again as if it had not answered, and its votes count for as long as they do.
+            // It is asked again as if it had not answered, and votes that count go on counting.
             FaultKind::Busy if self.voters.nodes[node].status().listed != Some(true) => {
                 format!("it cannot take this client into its roster now: {fault}")
             }

@@ -70,8 +70,8 @@ impl Log {
     }
 }
 
-/// An I/O error as people read it. Where TLS was agreed on, it is not for want of a certificate that
-/// there was no cipher.
+/// An I/O error as people read it. Where TLS was agreed on, it is not for want of a certificate
+/// that there was no cipher.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
     if speaks_tls { handshake(&debug, true) } else { plain(&debug) }
