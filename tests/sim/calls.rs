@@ -45,13 +45,13 @@ impl Calls {
 
     /// Ends what is overdue; returns when to look again.
     pub fn expire(&mut self, now: Micros) -> Option<Micros> {
-        for call in self.open.iter_mut().take_while(|call| call.due <= now) {
+        for call in self.open.iter_mut().filter(|call| call.due <= now) {
             if let Some(sender) = call.reply.take() {
                 let _ = sender.send(Err(Fault::new(FaultKind::Timeout, "no answer in time")));
             }
         }
         self.forget();
-        self.open.front().map(|call| call.due)
+        self.open.iter().filter(|call| call.reply.is_some()).map(|call| call.due).min()
     }
 
     /// All end without an answer.

@@ -47,7 +47,8 @@ pub struct Connection {
     /// When the last message arrives, either way: the next arrives behind it.
     last: [Micros; 2],
     calls: Calls,
-    overdue_set: bool,
+    /// When it looks next for calls that are overdue.
+    looks: Option<Micros>,
     events: VecDeque<transport::Event>,
     waker: Option<Waker>,
 }
@@ -142,7 +143,7 @@ impl Core {
             admitted: false,
             last: [0; 2],
             calls: Calls::default(),
-            overdue_set: false,
+            looks: None,
             events: VecDeque::new(),
             waker: None,
         });
@@ -168,7 +169,8 @@ impl Core {
         if matches!(command, Command::Script(_)) {
             connection.admitted = std::mem::replace(&mut connection.greeted, true);
         }
-        if !std::mem::replace(&mut connection.overdue_set, true) {
+        if connection.looks.is_none_or(|at| due < at) {
+            connection.looks = Some(due);
             self.schedule(due, Event::Overdue(number));
         }
         if let Some(at) = self.way(now, number, THERE) {
@@ -285,9 +287,12 @@ impl Core {
 
     fn overdue(&mut self, now: Micros, number: usize) {
         let connection = &mut self.connections[number];
-        connection.overdue_set = false;
-        if let Some(due) = connection.calls.expire(now) {
-            connection.overdue_set = true;
+        // It was to look earlier by then, or has been told to since.
+        if connection.looks.is_none_or(|at| now < at) {
+            return;
+        }
+        connection.looks = connection.calls.expire(now);
+        if let Some(due) = connection.looks {
             self.schedule(due, Event::Overdue(number));
         }
     }

@@ -1,18 +1,18 @@
 //! The library's port to a server, over the simulated network.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
 use futures::{FutureExt, StreamExt};
 use quorumlock::node::Fault;
-use quorumlock::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
+use quorumlock::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
 
 use crate::commands::Command;
 use crate::judge::history::What;
 use crate::link::closed;
-use crate::world::World;
+use crate::world::{Core, World};
 
 /// The way from one process to one node.
 #[derive(Debug)]
@@ -34,12 +34,16 @@ struct SimConnection {
 type Waits = (oneshot::Receiver<Reply>, oneshot::Sender<Reply>);
 type Reply = Result<Value, Fault>;
 
-/// A task of the process hands the answers of a connection to whoever waits for them, in order, as
-/// that of a client library does.
-async fn read(mut answers: mpsc::UnboundedReceiver<Waits>) {
-    while let Some((answer, whom)) = answers.next().await {
+/// Whoever asks gives up by itself what takes too long, long before this.
+const FOREVER: u32 = 20;
+
+/// A task of the process hands the answers of a connection to whoever waits for them, in the order in
+/// which they come, as that of a client library does.
+async fn read(answers: mpsc::UnboundedReceiver<Waits>) {
+    let handed = |(answer, whom): Waits| async move {
         let _ = whom.send(answer.await.unwrap_or_else(|_| closed()));
-    }
+    };
+    answers.for_each_concurrent(None, handed).await;
 }
 
 impl Dialer for SimDialer {
@@ -63,11 +67,11 @@ impl Dialer for SimDialer {
 }
 
 impl SimConnection {
-    fn command(&self, of: impl FnOnce(&mut crate::world::Core) -> Command) -> Answer<Value> {
+    fn command(&self, of: impl FnOnce(&mut Core) -> Command, timeout: Duration) -> Answer<Value> {
         let now = self.world.now();
         let mut core = self.world.core.lock().unwrap();
         let command = of(&mut core);
-        let coming = core.send(now, self.number, command, self.timeout);
+        let coming = core.send(now, self.number, command, timeout);
         drop(core);
         let (whom, answer) = oneshot::channel();
         let _ = self.reader.unbounded_send((coming, whom));
@@ -78,15 +82,22 @@ impl SimConnection {
 impl Connection for SimConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
         let now = self.world.now();
-        self.command(|core| Command::read(core, now, self.number, command, arguments))
+        self.command(|core| Command::read(core, now, self.number, command, arguments), self.timeout)
     }
 
+    /// One client library does, and the other does not.
     fn wakes_freely(&self) -> bool {
-        true
+        !self.number.is_multiple_of(4)
+    }
+
+    fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
+        let now = self.world.now();
+        let read = |core: &mut Core| Command::read(core, now, self.number, command, arguments);
+        polled(self.command(read, FOREVER * self.timeout), task)
     }
 
     fn subscribe(&self, channel: &str) -> Answer<()> {
-        self.command(|_| Command::Subscribe(channel.to_owned())).map(|answer| answer.map(drop)).boxed()
+        self.command(|_| Command::Subscribe(channel.to_owned()), self.timeout).map(|answer| answer.map(drop)).boxed()
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
