@@ -35,7 +35,7 @@ mod tests {
     fn what_grows_with_time_has_doubled_since_half_and_what_stays_has_not_grown() {
         close(flat(&(0..=99).map(f64::from).collect::<Vec<_>>()), 94.5 / 44.5);
         close(flat(&[7.0; 100]), 1.0);
-        let levels_off = (0..240).map(|second| f64::from(second.min(100)));
+        let levels_off = (0..240).map(|second| f64::from(second.min(90)));
         close(flat(&levels_off.collect::<Vec<_>>()), 1.0);
     }
 
