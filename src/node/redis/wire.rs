@@ -57,6 +57,8 @@ struct Inner {
     next: Option<Event>,
     /// Whether the batcher was told last of something that happened, and may be at that still.
     told: bool,
+    /// Whether the batcher has an answer that it may not have handed out yet.
+    delivers: bool,
 }
 
 /// What became of a job.
@@ -86,6 +88,7 @@ impl Wire {
             under_way: 0,
             next: None,
             told: false,
+            delivers: false,
         };
         Self { inner: Mutex::new(inner), lone: Mutex::default(), answers }
     }
@@ -201,10 +204,14 @@ impl Wire {
         host: &dyn Host,
         context: &mut Context<'_>,
     ) -> Poll<Landed> {
+        self.inner().delivers = false;
         flights.append(self.lone().taken_over(context.waker()));
         // Where none is on its way, the next one will wake this task.
         let landed = ready!(flights.poll_landed(host, context));
-        self.landed();
+        let mut inner = self.inner();
+        inner.delivers = true;
+        inner.under_way = inner.under_way.saturating_sub(1);
+        drop(inner);
         Poll::Ready(landed)
     }
 
@@ -275,12 +282,18 @@ impl Wire {
         match landed {
             Poll::Pending => self.looked(flights),
             Poll::Ready(Landed { what: What::Batch(jobs), sent, received, result: Ok(value) }) if self.is_next() => {
-                self.looked(flights);
+                // Until it is handed out nobody hands out what was sent later; where nothing was, the
+                // next may be sent at once.
+                let later = Some(flights).filter(|flights| flights.len() > 0);
+                if later.is_none() {
+                    self.looked(Flights::default());
+                }
                 answers.comes(false);
                 if let Some(why) = answers.answer(jobs, sent, received, &value) {
                     self.inner().next = Some(Event::Ended(why));
                     self.wake_batcher();
                 }
+                later.into_iter().for_each(|later| self.looked(later));
             }
             Poll::Ready(Landed { what, sent, result, .. }) => {
                 flights.push_first(Flight { what, sent, answer: known(result).boxed() });
@@ -297,7 +310,9 @@ impl Wire {
     fn is_next(&self) -> bool {
         // Whoever has it may be the one who woke this.
         let Ok(mut inner) = self.inner.try_lock() else { return false };
-        let Inner { connection: Some(connection), next: next @ None, told: false, under_way, .. } = &mut *inner else {
+        let Inner { connection: Some(connection), next: next @ None, told: false, delivers: false, under_way, .. } =
+            &mut *inner
+        else {
             return false;
         };
         // Whoever closes waits for the batcher to hand out what is on its way.

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::stage::{Stage, granted, info, settled};
-use crate::node::redis::tests::{claimed, claimed_at_once, grants};
+use tokio::time::advance;
+
+use super::stage::{MS, Stage, failed, granted, info, settled};
+use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
 use crate::node::{FaultKind, Node, Outcome};
 
@@ -62,6 +64,28 @@ async fn of_two_lone_answers_each_goes_to_whoever_waits_for_it_whichever_comes_f
         assert_eq!(answers[1 - first].try_recv().unwrap().unwrap(), Outcome::Granted { fence: 1 });
     }
     stage.is_quiet().await;
+}
+
+/// Also where the timer of those before it fired meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_lone_operation_that_is_not_answered_is_given_up_in_its_time() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut before = claimed(&stage.node);
+    sent(&mut stage).pop().unwrap().reply(grants(1));
+    granted(&mut before).await;
+    advance(SECOND / 2).await;
+    let mut answers = claimed(&stage.node);
+    let lone = sent(&mut stage).pop().unwrap();
+    advance(SECOND / 2 + MS).await;
+    settled().await;
+    lone.reply(grants(1));
+    granted(&mut answers).await;
+    let (began, mut never) = (stage.node.shared.host.now(), claimed(&stage.node));
+    let _open = sent(&mut stage).pop().expect("it is on its way");
+    assert_eq!(failed(&mut never).await, FaultKind::Timeout);
+    let took = stage.node.shared.host.now().since(began);
+    assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
 }
 
 /// What is handed over counts only behind the reply that said it might be.
