@@ -233,7 +233,7 @@ local keys, packed, at, last, key = KEYS, ARGV[1], 1, #ARGV[1], 2
 -- Operations that were carried out, and lines about those that did not go as asked.
 local carried, told = 0, ''
 -- Of the record, once it was read.
-local high, mid, floor, rotated, taught, highest
+local high, mid, floor, rotated, taught
 -- What the keys hold, by their numbers. A key that holds no string is as one that holds nothing.
 local known
 
@@ -289,7 +289,7 @@ while at <= last do
     if not record or #record < SHORTEST_RECORD then break end
     local what, upper, _, below, moved = unpack('<I4dddd', record)
     if what ~= RECORD or now - moved >= PERIOD or now < moved then break end
-    high, highest, floor = upper, upper, below
+    high, floor = upper, below
   end
   if verb == 1 and ends > now then
     -- Held by another, who has not been revoked; and nothing is to be done for its fence: see keep.
@@ -321,6 +321,12 @@ while at <= last do
     told = format('%s\n%d %d %d %d %s', told, carried + 1, ends - now, fence > floor and fence or floor, place, holder)
   elseif verb == 1 then
     if kind ~= PLAIN or fence >= ballot or ballot <= floor or ballot > micros + FAR then break end
+    -- Before what it is for: whoever may not write this is granted nothing.
+    if ballot > high then
+      local ahead = math.max(ballot, math.min(ballot, micros) + AHEAD)
+      if type(try('SETRANGE', keys[1], '4', pack('<d', ahead))) == 'table' then break end
+      high = ahead
+    end
     ends = now + ttl
     if stored then
       local spare, size, done = expires - ends - KEEP, 33 + #owner + #also
@@ -332,7 +338,6 @@ while at <= last do
         done = try('SETRANGE', lock, '4', pack('<ddI4ds', ends + KEEP + SPARE, ends, 1, ballot, owner) .. also)
       end
       if done ~= size then break end
-      if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
       if not lasts and try('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) ~= 1 then break end
     else
       -- What is there all the same is no string.
@@ -341,7 +346,6 @@ while at <= last do
         'PX', format('%d', ttl + KEEP), 'NX'
       )
       if not done or done.err then break end
-      if ballot > high then high = math.max(ballot, math.min(ballot, micros) + AHEAD) end
     end
   elseif verb == 2 then
     ends = now + ttl
@@ -374,6 +378,13 @@ while at <= last do
     -- The first write, which is not refused for want of memory. Who gets a turn instead is
     -- registered no more either.
     if type(try('HDEL', hands, first, me)) == 'table' then break end
+    local before, ahead = high, high
+    if fence > ahead then ahead = math.max(fence, math.min(fence, micros) + AHEAD) end
+    if next > ahead then ahead = math.max(next, math.min(next, micros) + AHEAD) end
+    if ahead > before then
+      if type(try('SETRANGE', keys[1], '4', pack('<d', ahead))) == 'table' then break end
+      high = ahead
+    end
     ends = now + lasts
     kind = (second and PLAIN + QUEUED or PLAIN) + more
     local value = pack('<I4ddI4ds', kind, ends + KEEP, ends, 1, next, to) .. also
@@ -388,11 +399,10 @@ while at <= last do
     end
     if heard == 0 or type(heard) == 'table' then
       try('SET', lock, stored, 'PX', format('%d', expires - now))
+      if ahead > before then try('SETRANGE', keys[1], '4', pack('<d', before)) end
       if type(left) == 'number' then try('ZADD', line, '-inf', first) end
       break
     end
-    if fence > high then high = math.max(fence, math.min(fence, micros) + AHEAD) end
-    if next > high then high = math.max(next, math.min(next, micros) + AHEAD) end
     for behind = 2, #waiting do
       local long, longest, asks = 0, 0, now
       if asked[behind] and #asked[behind] >= REGISTERED and byte(asked[behind], -1) == 0 then
@@ -406,7 +416,6 @@ while at <= last do
   end
   carried, at, key = carried + 1, behind + 38, key + 1
 end
-if high ~= highest then call('SETRANGE', keys[1], '4', pack('<d', high)) end
 if at > last then return time[1] .. ' ' .. time[2] .. ' ' .. (carried == 1 and 'k' or carried) .. told end
 
 -- A kind of what is stored. What is added to a number of permits that is told in place of a hold
