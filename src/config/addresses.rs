@@ -52,7 +52,12 @@ impl Parts<'_> {
     }
 
     fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        let unset = |name: &str| format!("the environment variable {name} (password_env) is not set");
+        // Other words may be the password itself.
+        let is_usual = |name: &str| name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+        let unset = |name: &str| match is_usual(name) {
+            true => format!("the environment variable {name} (password_env) is not set"),
+            false => "the environment variable that password_env names is not set".to_owned(),
+        };
         match (self.password, self.password_env) {
             (Some(_), Some(_)) => Err("give password or password_env, not both".to_owned()),
             (None, Some(name)) => variable(name).ok_or_else(|| unset(name)).map(Some),

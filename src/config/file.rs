@@ -234,6 +234,7 @@ mod tests {
             (node(Some("secret"), None, None), "node 2: user without password"),
             (node(None, Some("secret"), Some("UNSET_ANYWHERE")), "node 2: give password or password_env, not both"),
             (node(None, None, Some("UNSET_ANYWHERE")), "UNSET_ANYWHERE (password_env) is not set"),
+            (node(None, None, Some("secret")), "node 2: the environment variable that password_env names is not set"),
             (NodeConfig { url: "secret".into(), ..node(None, Some("a"), None) }, "its url has no scheme"),
             (NodeConfig { url: "redis://:secret@eu".into(), ..node(None, Some("a"), None) }, "give them once"),
         ] {

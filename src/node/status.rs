@@ -88,9 +88,10 @@ impl fmt::Display for NodeState {
                 write!(f, "quarantined for {left} more: its clock was stepped, so it may have ended locks early")
             }
             Self::Quarantined { left, doubt: Doubt::Newcomer } => {
+                let left = words::left(*left);
                 write!(
                     f,
-                    "waits for {left:.0?} more: a server has just started, and clients of another list may come back to it"
+                    "waiting for {left} more: a server has just started, and clients of another list may come back to it"
                 )
             }
             Self::Connecting => f.write_str("connecting"),

@@ -48,6 +48,18 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
     }
 }
 
+/// Not even for the time of one ttl: what it asked for is refused before anything is written.
+#[tokio::test]
+async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
+    let servers = servers(3).await;
+    let mut lacking =
+        limited(&servers, &["~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info", "-setrange"]);
+    let (code, _, said) = done(lacking.args(["run", "job", "--timeout=2s", "--ttl=30s", "--", "true"]));
+    assert!(code == 69 && said.contains("lacks"), "{code} {said}");
+    let (code, _, said) = done(over(&servers).args(["run", "job", "-n", "--", "true"]));
+    assert_eq!(code, 0, "{said}");
+}
+
 #[tokio::test]
 async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
     let servers = servers(3).await;

@@ -222,6 +222,15 @@ async fn a_quorum_that_lacks_rights_is_told() {
 }
 
 #[test]
+fn why_a_node_is_down_is_told_where_no_quorum_answers_at_all() {
+    let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
+    let mut screen = Screen::start(super::bare().args(["watch", "--nodes", nodes, "job"]), 120, 24);
+    screen.comes_to("why", |text| text.matches("down: Connection refused").count() == 3);
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[test]
 fn a_name_that_is_none_is_refused() {
     let long = "x".repeat(1_025);
     for name in ["", &long] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{Error, NodeState, NodeStatus, Quorum};
+use quorumlock::{Doubt, Error, NodeState, NodeStatus, Quorum};
 use tokio::time::sleep;
 
 use crate::duration::exact;
@@ -12,6 +12,8 @@ use crate::status::told;
 
 /// What a first client waits for a silent node, and what a connection takes.
 const SILENT: Duration = Duration::from_secs(6);
+/// The same where a server has just started.
+const STARTED: Duration = Duration::from_secs(11);
 /// How often it is looked whether all nodes refuse the login.
 const LOOK: Duration = Duration::from_millis(20);
 /// What to do where nodes refuse the login.
@@ -59,16 +61,23 @@ fn no_quorum(error: Error, quorum: &Quorum, patience: Duration, option: &str) ->
     let refused = nodes.iter().filter(|node| is_refused(node)).count();
     let waiting = count(|state| matches!(state, NodeState::Waiting { .. }));
     let waits = waiting > 0 && 2 * (waiting + count(NodeState::is_admitted)) > nodes.len();
+    let young = count(|state| matches!(state, NodeState::Quarantined { doubt: Doubt::Newcomer, .. })) > 0;
     let longer = error.is_unavailable() && count(|state| matches!(state, NodeState::Unlisted { .. })) == 0;
     let failure = Failure::from(error);
     // It does not end by itself.
     if 2 * refused >= nodes.len() {
         failure.and(LOGIN)
+    } else if young && patience < STARTED {
+        failure.and(&long_enough(option, STARTED))
     } else if waits && patience < SILENT {
-        failure.and(&format!("{option} above {} waits long enough for that; each try waits anew", exact(SILENT)))
+        failure.and(&long_enough(option, SILENT))
     } else if waits || longer {
         failure.and(&format!("{option} waits longer for nodes"))
     } else {
         failure
     }
+}
+
+fn long_enough(option: &str, time: Duration) -> String {
+    format!("{option} above {} waits long enough for that; each try waits anew", exact(time))
 }

@@ -54,5 +54,6 @@ pub(super) async fn until_a_quorum_votes(
 pub(super) fn waits(quorum: &Quorum, time: Duration) -> String {
     let nodes = quorum.nodes();
     let lacking = output::explained_once(nodes.iter().filter(|node| node.state != NodeState::Up).map(told)).join("; ");
-    format!("waiting until a quorum of nodes votes, for {} at most; {lacking}", exact(time))
+    let lacking = if lacking.is_empty() { lacking } else { format!("; {lacking}") };
+    format!("waiting until a quorum of nodes votes, for {} at most{lacking}", exact(time))
 }

@@ -63,7 +63,7 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
         word: word(&node.state),
         state: plain(node),
         mood: mood(&node.state),
-        why: None,
+        why: is_refused(&node.state).then(|| node.state.to_string()),
         round_trip: node.round_trip,
         slow: false,
         record: record(node),
@@ -99,6 +99,11 @@ fn node(
         holder: holder(said, node),
         left: left.map(|left| left.saturating_sub(pace.age(now))),
     }
+}
+
+/// Whether it does not come to vote by itself.
+const fn is_refused(state: &NodeState) -> bool {
+    matches!(mood(state), Mood::Bad)
 }
 
 const fn mood(state: &NodeState) -> Mood {
