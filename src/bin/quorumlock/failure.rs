@@ -48,7 +48,7 @@ impl Failure {
     /// Says it on standard error.
     pub(crate) fn told(&self) -> ExitCode {
         if !self.message.is_empty() {
-            crate::output::failed(&crate::misplaced::hidden(&self.message));
+            crate::output::failed(&crate::logins::hidden(&self.message));
         }
         ExitCode::from(self.code)
     }

@@ -27,6 +27,7 @@ mod failure;
 mod histogram;
 mod hold;
 mod latency;
+mod logins;
 mod members;
 mod misplaced;
 mod output;
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
 /// In colour, unless something in it must not be shown.
 fn tell(told: &clap::Error) {
     let plain = told.render().to_string();
-    let hidden = misplaced::hidden(&plain);
+    let hidden = logins::hidden(&plain);
     if hidden == plain {
         let _ = told.print();
     } else {
