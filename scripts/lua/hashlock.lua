@@ -378,10 +378,10 @@ while at <= last do
     -- The first write, which is not refused for want of memory. Who gets a turn instead is
     -- registered no more either.
     if type(try('HDEL', hands, first, me)) == 'table' then break end
-    local before, ahead = high, high
+    local ahead = high
     if fence > ahead then ahead = math.max(fence, math.min(fence, micros) + AHEAD) end
     if next > ahead then ahead = math.max(next, math.min(next, micros) + AHEAD) end
-    if ahead > before then
+    if ahead > high then
       if type(try('SETRANGE', keys[1], '4', pack('<d', ahead))) == 'table' then break end
       high = ahead
     end
@@ -399,7 +399,6 @@ while at <= last do
     end
     if heard == 0 or type(heard) == 'table' then
       try('SET', lock, stored, 'PX', format('%d', expires - now))
-      if ahead > before then try('SETRANGE', keys[1], '4', pack('<d', before)) end
       if type(left) == 'number' then try('ZADD', line, '-inf', first) end
       break
     end
@@ -879,19 +878,19 @@ local function hand_over(op, i, it)
   -- It counts from when it registered: half of what it asked for is left.
   local lasts = math.max(asked, age + math.ceil(asked / 2))
   if lasts > most then return false end
-  -- What it hears must be true: no write behind this can be refused, since this release has written
-  -- before.
+  -- What it hears must be true. What a user may not do is refused before that; behind it is nothing
+  -- else than what this release has done before, without which it does not come here.
+  call('HDEL', hands(op, i), waiting[1])
+  heard(ballot)
   if not wake(
     waiting[1],
     '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. digits(lasts) .. ' ' .. op.locks[i]
   ) then
     return false
   end
-  call('ZREM', line, waiting[1])
-  call('HDEL', hands(op, i), waiting[1])
   it.owner, it.count, it.ends, it.fence, it.whose, it.queued = owner, 1, now + lasts, ballot, '', waiting[2] ~= nil
-  heard(ballot)
   keep(op, i, it)
+  call('ZREM', line, waiting[1])
   no_reader_is_left(op, i, it)
   for next = 2, #waiting do
     local _, long, longest, since = registered(op, i, waiting[next])
@@ -1108,7 +1107,8 @@ function verbs.release(op)
       else
         -- In this order: see above.
         call('PEXPIRE', op.locks[i], digits(math.max(it.expires, it.ends + KEEP) - now))
-        call('SETRANGE', op.locks[i], '12', OVER)
+        -- A user who may not write so has it all the same by what is stored below.
+        try('SETRANGE', op.locks[i], '12', OVER)
         it.ends, it.writer = 0, nil
       end
       it.holder, mine[i], freed = nil, true, freed + 1

@@ -245,8 +245,10 @@ impl Held {
         renewed
     }
 
+    /// It ends now where its time is over, whether or not a timer has said so: whoever is told must find
+    /// it released.
     pub(super) fn lost_error(&self) -> Error {
-        let reason = self.lost().map_or("it was released", LostReason::explanation);
+        let reason = self.time_is_over().map_or("it was released", LostReason::explanation);
         let message = format!("the lock on {} is not held any more: {reason}", listed(self.grant.names()));
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }

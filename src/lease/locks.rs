@@ -184,13 +184,14 @@ impl Locks {
         self.lose(LostReason::Closed);
     }
 
-    /// Why they are lost, if they are.
+    /// Why they are lost, if they are: they end now where their time is over, whether or not a timer
+    /// has said so. Whoever is told that they are free must find them released.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
-        self.lost()
+        self.time_is_over()
     }
 
     pub(crate) fn lost_error(&self) -> Error {
-        let (what, reason) = (self.what, self.lost().map_or("it was revoked", LostReason::explanation));
+        let (what, reason) = (self.what, self.why_lost().map_or("it was revoked", LostReason::explanation));
         let message = format!("the {what} has ended, and all its locks are free: {reason}");
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }

@@ -216,6 +216,28 @@ mod memory {
         world.freed("over").await;
     }
 
+    /// What says that it is lost says also that it is free: then it is released by then.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_told_past_the_deadline_that_it_is_lost_finds_it_ended() {
+        let world = Memory::start(3).await;
+        let host = Warped::new();
+        let client = client(&world, &host).await;
+        let guard = client.lock("one").acquire(SECOND).await.unwrap();
+        let session = client.session().grant(SECOND).await.unwrap();
+        session.lock(["two"], SECOND).await.unwrap();
+        let permits = client.semaphore("three", 2).acquire(1, SECOND).await.unwrap();
+        let told = [guard.cancellation(), session.cancellation(), permits.cancellation()];
+        host.suspend(guard.remaining().max(permits.remaining()).max(session.remaining()));
+        assert!(told.iter().all(|told| !told.is_cancelled()), "no timer has said so");
+        assert!(guard.ensure(Duration::ZERO).unwrap_err().is_lost());
+        assert!(session.unlock(["two"]).await.unwrap_err().is_lost());
+        assert!(permits.ensure(Duration::ZERO).unwrap_err().is_lost());
+        assert!(told.iter().all(|told| told.is_cancelled()), "at once");
+        client.quiet().await;
+        world.freed("one").await;
+        world.freed("two").await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn each_of_two_holds_that_is_given_up_past_the_deadline_is_told_that_the_lock_had_expired() {
         let world = Memory::start(3).await;

@@ -285,7 +285,8 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
 /// written nowhere. And what was done before it in the call is told.
 #[tokio::test]
 async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
-    for command in ["zrem", "set", "hdel"] {
+    let missing = ["zrem", "set", "hdel", "setrange"];
+    for (owner, command) in missing.into_iter().flat_map(|command| [("c/1/y/1.0", command), ("c/1/y/s1.0", command)]) {
         let server = Server::start().await;
         server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
         let hears = Recorder::of("c/1/x");
@@ -297,14 +298,17 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
             ..operation(Verb::Claim, "wanted", 10)
         };
         let renewed = operation(Verb::Claim, "renewed", 5);
-        ask_all(&node, &[renewed, operation(Verb::Claim, "wanted", 9), waits]).await;
+        let holds = Asked { owner: owner.into(), ..operation(Verb::Claim, "wanted", 9) };
+        ask_all(&node, &[renewed, holds.clone(), waits]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let release = Asked { next: 20, grace: SECOND, ..operation(Verb::Release, "wanted", 9) };
+        // Further ahead than the record knows.
+        let next = 10_000_000;
+        let release = Asked { next, grace: SECOND, verb: Verb::Release, ..holds };
         let replies = ask_all(&node, &[operation(Verb::Renew, "renewed", 5), release]).await;
-        assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Extended, "{command}");
-        assert!(replies[1].is_err(), "{command}: {replies:?}");
-        assert!(hears.take().iter().all(|hint| hint.granted.is_none()), "{command}");
-        assert_ne!(server.holder("wanted").as_deref(), Some("c/1/x/2.0"), "{command}");
+        assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Extended, "{owner} {command}");
+        assert!(replies[1].is_err(), "{owner} {command}: {replies:?}");
+        assert!(hears.take().iter().all(|hint| hint.granted.is_none()), "{owner} {command}");
+        assert_ne!(server.holder("wanted").as_deref(), Some("c/1/x/2.0"), "{owner} {command}");
     }
 }
 

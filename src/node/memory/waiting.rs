@@ -136,7 +136,11 @@ impl Work<'_> {
         let Some(to) = line.registered(first).cloned() else { return false };
         let Some(lasts) = to.lasts(now) else { return false };
         // A release or a revocation of it must not be undone by what another's release carries.
-        if self.entry(name).is_gone(&to.owner, now) || !self.is_heard_by(&to.owner) {
+        if self.entry(name).is_gone(&to.owner, now) {
+            return false;
+        }
+        self.store.record.heard(ballot, precise);
+        if !self.is_heard_by(&to.owner) {
             return false;
         }
         let line = &mut self.entry(name).line;
