@@ -6,6 +6,7 @@ use super::history::{Micros, Owner};
 use super::processes::Processes;
 use super::rounds::Try;
 use super::rule::{Rule, Verdict};
+use super::tokens::{Dealt, Tokens};
 
 /// Clocks are read in whole microseconds.
 const ROUNDING: Micros = 5;
@@ -35,6 +36,8 @@ pub struct Lease {
     over: Option<(Micros, usize)>,
     /// Known to have been told late.
     late: bool,
+    /// Its token is below one that nodes forgot.
+    pub fell: bool,
 }
 
 impl Lease {
@@ -53,6 +56,7 @@ impl Lease {
             until,
             over: None,
             late: false,
+            fell: false,
         }
     }
 
@@ -71,8 +75,7 @@ impl Lease {
 pub struct Beliefs {
     leases: BTreeMap<u32, Lease>,
     live: Vec<u32>,
-    /// The highest of writers, and of readers.
-    tokens: BTreeMap<u8, [u64; 2]>,
+    tokens: Tokens,
     /// The ballot by which a process takes a name away.
     revoking: BTreeMap<(u16, u8), u64>,
     revoked: Vec<Revoked>,
@@ -103,21 +106,23 @@ impl Revoked {
 }
 
 impl Beliefs {
+    /// See [`Tokens`].
+    pub fn new(clocks: Option<u64>) -> Self {
+        Self { tokens: Tokens::new(clocks), ..Self::default() }
+    }
+
     pub fn get(&self, number: u32) -> Option<&Lease> {
         self.leases.get(&number)
     }
 
     pub fn acquired(&mut self, number: u32, lease: Lease, verdict: &mut Verdict) {
-        let [written, read] = self.tokens.entry(lease.name).or_default();
-        // Readers' tokens are in no order among themselves.
-        let highest = if lease.shared { *written } else { *written.max(read) };
-        if lease.token <= highest {
+        let dealt = self.tokens.dealt(lease.name, lease.shared, lease.token);
+        if let Dealt::Below(highest) = dealt {
             verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
         }
-        let known = if lease.shared { read } else { written };
-        *known = lease.token.max(*known);
+        let fell = dealt == Dealt::BelowForgotten;
         let (event, alone) = (verdict.at, (lease.from, verdict.at));
-        self.leases.insert(number, Lease { event, alone, ..lease });
+        self.leases.insert(number, Lease { event, alone, fell, ..lease });
         self.live.push(number);
     }
 
@@ -166,6 +171,7 @@ impl Beliefs {
 
     pub fn forgot(&mut self, now: Micros) {
         self.forgot.push(now);
+        self.tokens.forgot(now);
     }
 
     pub fn revoking(&mut self, process: u16, name: u8, ballot: u64) {

@@ -17,6 +17,7 @@ mod rounds;
 mod rule;
 mod storage;
 pub mod text;
+mod tokens;
 mod trial;
 
 pub use rule::{Rule, Violation};
@@ -58,6 +59,9 @@ pub struct Judgement {
 pub struct Watched {
     /// By process.
     pub clients: Vec<Configured>,
+    /// Where nobody need teach nodes what they forgot: the highest token that clocks of clients can
+    /// have led to at time zero, in microseconds.
+    pub clocks: Option<u64>,
 }
 
 /// What a process was told before it began.
@@ -78,8 +82,10 @@ pub struct Configured {
 pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
     let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.camp).collect();
     let longest = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).collect();
+    let beliefs = Beliefs::new(watched.as_ref().and_then(|world| world.clocks));
     let rounds = watched.map(|world| Rounds::new(world.clients));
-    let mut judge = Judge { asks: Asks::new(camps), rounds, newcomers: Newcomers::new(longest), ..Judge::default() };
+    let (asks, newcomers) = (Asks::new(camps), Newcomers::new(longest));
+    let mut judge = Judge { asks, rounds, newcomers, beliefs, ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
         judge.verdict.at = at;
         judge.look(event.at, event.what);

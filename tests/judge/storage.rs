@@ -7,8 +7,9 @@ use super::rule::{Rule, Verdict};
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// The event in which the holder began to believe that wrote last, by name.
-    latest: BTreeMap<u8, usize>,
+    /// The event in which the holder began to believe that wrote last, by name; and whether its token
+    /// was below one that nodes forgot.
+    latest: BTreeMap<u8, (usize, bool)>,
     /// Leases of which a write was refused, and of which it is not known yet whether they were held
     /// still.
     refused: BTreeSet<u32>,
@@ -20,13 +21,15 @@ impl Storage {
     pub fn wrote(&mut self, number: u32, lease: &Lease, taken: bool, checked: bool, verdict: &mut Verdict) {
         if !taken {
             self.rejected += 1;
-            self.refused.insert(number);
+            if !lease.fell {
+                self.refused.insert(number);
+            }
             return;
         }
-        let latest = self.latest.entry(lease.name).or_default();
+        let (latest, fell) = self.latest.entry(lease.name).or_default();
         if lease.event >= *latest {
-            *latest = lease.event;
-        } else if checked {
+            (*latest, *fell) = (lease.event, lease.fell);
+        } else if checked && !*fell {
             verdict.broken(Rule::StaleWrite, format!("lease {number} wrote after a later holder"));
         } else {
             self.stale_unchecked += 1;

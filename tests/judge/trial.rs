@@ -42,6 +42,7 @@ const fn event(at: Micros, what: What) -> Event {
 /// Fails unless the judge finds what it must, and nothing else.
 pub fn judge_the_judge() {
     of_holders();
+    of_forgotten_tokens();
     of_nodes();
     of_sessions();
     of_newcomers();
@@ -60,7 +61,8 @@ fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &s
 
 /// Two processes over one node each, of these camps.
 fn watched(camps: [u8; 2]) -> Watched {
-    Watched { clients: camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, max_ttl: 300, camp }).to_vec() }
+    let clients = camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, max_ttl: 300, camp }).to_vec();
+    Watched { clients, clocks: None }
 }
 
 /// What processes tell.
@@ -100,6 +102,33 @@ fn of_holders() {
         Some(Rule::NoAnswer),
         "late",
     );
+}
+
+/// Where nobody need teach a node what it forgot, clocks carry tokens: those that are no further ahead.
+fn of_forgotten_tokens() {
+    let (a, b) = (Holder(0), Holder(1));
+    let granted = |holder: Holder, token, at| {
+        let claim = Op { ballot: token, ..op(Verb::Claim, holder.0.into(), at) };
+        let release = asked(Op { ballot: token, ..op(Verb::Release, holder.0.into(), at + 49) });
+        let [done, heard] = did(at, claim, Answer::Granted);
+        ([asked(claim), done, heard, holder.acquired(token, at)], release)
+    };
+    let finds = |clocks, first, events: &[Event], rule: Option<Rule>, why: &str| {
+        let (begin, end) = granted(a, first, 1);
+        let forgot = event(60, What::NodeDown { node: 0, memory: Memory::Empty });
+        let (later, last) = granted(b, 500, 70);
+        let before = [&begin[..], &[a.wrote(2, true), a.released(50), end, forgot], &later].concat();
+        let world = Watched { clocks, ..watched([0, 0]) };
+        finds(Some(world), &[&before[..], events, &[last]].concat(), rule, why);
+    };
+    let refused = [b.wrote(80, false), b.held(90)];
+    let overtaken = [b.wrote(80, true), a.wrote(90, true)];
+    finds(Some(400), 900, &refused, None, "clocks had not come to that token");
+    finds(Some(400), 900, &overtaken, None, "the same for who wrote with it");
+    finds(Some(400), 900, &[b.released(80)], None, "the same");
+    finds(None, 900, &[b.released(80)], Some(Rule::TokenOrder), "nodes are taught");
+    finds(Some(900), 900, &[b.released(80)], Some(Rule::TokenOrder), "clocks had");
+    finds(Some(400), 440, &refused, Some(Rule::HolderRefused), "its token is the highest");
 }
 
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.

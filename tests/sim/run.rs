@@ -14,9 +14,12 @@ use crate::elections;
 use crate::judge::history::{Event, History, Micros, SECOND, What};
 use crate::judge::{Configured, Judgement, Watched, judge};
 use crate::plan::Plan;
-use crate::process;
+use crate::process::{self, EPOCH};
 use crate::server::Server;
 use crate::world::{Process, World, micros};
+
+/// By how much a node's record leads its clock at most.
+const AHEAD: Micros = 250_000;
 
 pub struct Run {
     pub seed: u64,
@@ -67,8 +70,15 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
-    let judgement = judge(&history.events, Some(Watched { clients }));
+    let judgement = judge(&history.events, Some(Watched { clients, clocks: clocks(&plan) }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
+}
+
+/// How far ahead tokens can come to be by clients' clocks, and by the record that leads them; and not
+/// by nodes' clocks, which are stepped. Nodes that restart in turn, and those of scenes, are taught.
+fn clocks(plan: &Plan) -> Option<u64> {
+    let lead = micros(plan.wall_skew).max(AHEAD);
+    (plan.forgets() && plan.in_turn.is_none()).then_some(EPOCH as u64 + lead)
 }
 
 async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {

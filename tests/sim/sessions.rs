@@ -58,6 +58,8 @@ pub enum Does {
     Unlocks(&'static [u8]),
     /// For so many milliseconds, and up to so many more.
     Holds(u64, u64),
+    /// For so many milliseconds, whether or not it has ended.
+    Keeps(u64),
     /// All that it holds was renewed at one moment.
     Together,
     Revokes,
@@ -119,6 +121,7 @@ impl Client {
                     let last = least + self.dice.between(0, more + 1);
                     self.holds(hand, Duration::from_millis(last)).await;
                 }
+                Does::Keeps(last) => self.world.sleep(Duration::from_millis(last)).await,
                 Does::Together => self.renewed_together(hand),
                 Does::Revokes | Does::Drops => {}
             }

@@ -141,6 +141,7 @@ pub static SCENES: &[Scene] = &[
     scene!(sessions::all_names_of_a_session_are_renewed_together),
     scene!(sessions::two_names_of_a_session_are_with_other_nodes),
     scene!(sessions::granted_when_the_time_of_the_session_is_over),
+    scene!(sessions::unlocked_when_the_time_of_the_session_is_over),
     scene!(sessions::one_name_of_a_session_is_taken_away),
     scene!(once::done_before_others_come_whose_clocks_differ),
     scene!(once::renewed_before_it_is_done),

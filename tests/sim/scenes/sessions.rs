@@ -4,7 +4,7 @@ use super::part::Part;
 use super::script::{NEVER, Script, millis, suspend};
 use crate::cue::Cue;
 use crate::sessions::Does;
-use Does::{Drops, Holds, Locks, Revokes, Together, Tries, Unlocks};
+use Does::{Drops, Holds, Keeps, Locks, Revokes, Together, Tries, Unlocks};
 
 /// Three names, of locks that last for 3 s.
 fn names(script: &mut Script, processes: usize) {
@@ -126,4 +126,13 @@ pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
     for (nth, name) in [&[0], &[1], &[2]].into_iter().enumerate() {
         script.asks(200, 1 + nth % 2, must(name, 1_200, 50));
     }
+}
+
+/// A machine stands still until the time of a session is over. What it unlocks before any timer has
+/// said so is told to be free, as all of it: it is released by then, however long it is kept.
+pub fn unlocked_when_the_time_of_the_session_is_over(script: &mut Script) {
+    names(script, 1);
+    script.at(2_760, suspend(0, 400));
+    let does: &[Does] = &[Locks(&[0, 1]), Holds(2_790, 150), Unlocks(&[1]), Keeps(200)];
+    script.asks(0, 0, Part { renewed: false, ..session(does) });
 }
