@@ -8,6 +8,7 @@ use quorumlock::{LockGuard, Quorum};
 
 use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
+use crate::common::logs::Logs;
 use crate::common::node::{Recorder, ask_all, heard, real};
 use crate::common::server::{Server, ask};
 use crate::common::{eventually, servers, unguarded};
@@ -41,11 +42,8 @@ async fn a_release_that_a_busy_server_refused_is_tried_again() {
     is_released(&quorum, server).await;
 }
 
-#[tokio::test]
-async fn a_release_that_a_server_without_a_disk_refused_is_tried_again() {
-    let servers = [Server::with(&["--enable-protected-configs", "yes"]).await];
-    let server = &servers[0];
-    let (quorum, guard) = held(&servers).await;
+/// From now on it refuses writes, and PING.
+async fn lose_the_disk(server: &Server) {
     let folder = server.folder().join("gone");
     std::fs::create_dir(&folder).unwrap();
     server.command(&["CONFIG", "SET", "dir", folder.to_str().unwrap()]);
@@ -53,6 +51,29 @@ async fn a_release_that_a_server_without_a_disk_refused_is_tried_again() {
     std::fs::remove_dir(&folder).unwrap();
     server.command(&["BGSAVE"]);
     eventually("it refuses writes", async || server.command(&["SET", "any", "thing"]).contains("MISCONF")).await;
+}
+
+/// It subscribes all the same, so nothing is said of rights; and hears of others when it is well.
+#[tokio::test]
+async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
+    let logs = Logs::capture();
+    let servers = [Server::with(&["--enable-protected-configs", "yes"]).await];
+    let server = &servers[0];
+    lose_the_disk(server).await;
+    let quorum = unguarded(&servers).open().unwrap();
+    let subscribed = || server.command(&["PUBSUB", "NUMPAT"]) != "0" || server.command(&["PUBSUB", "CHANNELS"]) != "";
+    eventually("it has subscribed", async || subscribed()).await;
+    server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    quorum.ready(30 * SECOND).await.unwrap();
+    assert!(!logs.text().contains("no wake-ups"), "{}", logs.text());
+}
+
+#[tokio::test]
+async fn a_release_that_a_server_without_a_disk_refused_is_tried_again() {
+    let servers = [Server::with(&["--enable-protected-configs", "yes"]).await];
+    let server = &servers[0];
+    let (quorum, guard) = held(&servers).await;
+    lose_the_disk(server).await;
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("tried again in the background"), "{error}");
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);

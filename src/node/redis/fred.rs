@@ -142,12 +142,16 @@ impl Connection for FredConnection {
 
     /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
     /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
-    /// from then on all replies are shifted.
+    /// from then on all replies are shifted. A server that cannot store what is written refuses the
+    /// PING for that, and no SUBSCRIBE.
     fn subscribe(&self, channel: &str) -> Answer<()> {
         let (client, ping, channel) = (self.client.clone(), self.slots.call("PING", vec![]), channel.to_owned());
         let subscribed = async move {
             let (subscribed, heard) = join(client.subscribe(channel), ping).await;
-            subscribed.and(heard.and_then(received).map(drop)).map_err(fault)
+            let unwell = |error: &FredError| error.details().starts_with("MISCONF");
+            let heard =
+                heard.and_then(received).map(drop).or_else(|error| if unwell(&error) { Ok(()) } else { Err(error) });
+            subscribed.and(heard).map_err(fault)
         };
         in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))
     }
