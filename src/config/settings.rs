@@ -52,7 +52,7 @@ impl Default for Settings {
             tls: Tls::default(),
             credentials: None,
             node_timeout: 2 * SECOND,
-            connect_timeout: 10 * SECOND,
+            connect_timeout: 15 * SECOND,
             max_waiters: 65_536,
             onlooker: false,
             protocol: PROTOCOL,

@@ -194,8 +194,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a quorum. Default 10 s. Connecting takes a
-    /// node five round trips, one or two more with TLS and one more with a database.
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s: longer than a first
+    /// client waits beside a server that has just started. Connecting takes a node five round trips,
+    /// one or two more with TLS and one more with a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

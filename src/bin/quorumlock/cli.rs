@@ -166,7 +166,7 @@ pub(crate) struct Nodes {
     /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
-    /// How long to wait for a quorum of nodes [default: 10s; of `run` its timeout, which bounds it]
+    /// How long to wait for a quorum of nodes [default: 15s; of `run` its timeout, which bounds it]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]
@@ -195,7 +195,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// How long to wait for nodes and lock together; with 0 it makes one try, once a quorum of
-    /// nodes is there, for which it waits as --connect-timeout says: 10s [default: 10s, or
+    /// nodes is there, for which it waits as --connect-timeout says: 15s [default: 15s, or
     /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,

@@ -11,10 +11,11 @@ use crate::settings::{self, Settings};
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// How long to wait for the lock.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait for the lock: longer than a first client waits beside a server that has just
+/// started.
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// The library's default, for one try.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// One that was given is for the library to check, which names it. Who gave none would not know
