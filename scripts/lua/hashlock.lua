@@ -478,6 +478,14 @@ local function heard(ballot)
   end
 end
 
+-- The same of what is given back: who may not write it gives back all the same. For want of memory it
+-- is tried again.
+local function heard_of(ballot)
+  local ok, problem = pcall(heard, ballot)
+  if not ok and find(type(problem) == 'table' and problem.err or problem, 'OOM', 1, true) then error(problem, 0) end
+  return ok
+end
+
 local function readers(op, i)
   return op.locks[i] .. ':readers'
 end
@@ -610,10 +618,11 @@ local function keep(op, i, it)
   )
 end
 
--- The queue is empty now. The rest is stored as it is known.
+-- The queue is empty now. The rest is stored as it is known. Where that may not be written, an empty
+-- queue is found again.
 local function nobody_waits(op, i, it)
   it.queued, it.kind = false, it.kind - QUEUED
-  call('SETRANGE', op.locks[i], '0', pack('<I4', it.kind))
+  try('SETRANGE', op.locks[i], '0', pack('<I4', it.kind))
 end
 
 -- No reader that is over comes back where the clock is set back.
@@ -843,8 +852,9 @@ local function give(op, i, it)
   end
   if enter > 0 then
     for at = 1, enter do lasts = math.max(lasts, needs(op, i, waiting[at])) end
-    call('ZREMRANGEBYRANK', line, 0, enter - 1)
+    -- First: who may not do this takes nobody out.
     for at = 1, enter do forget(op, i, waiting[at]) end
+    call('ZREMRANGEBYRANK', line, 0, enter - 1)
     it.whose, it.till, it.queued = waiting[1], now + lasts, waiting[enter + 1] ~= nil
     keep(op, i, it)
     for at = 1, enter do wake(waiting[at], 0) end
@@ -878,10 +888,10 @@ local function hand_over(op, i, it)
   -- It counts from when it registered: half of what it asked for is left.
   local lasts = math.max(asked, age + math.ceil(asked / 2))
   if lasts > most then return false end
-  -- What it hears must be true. What a user may not do is refused before that; behind it is nothing
-  -- else than what this release has done before, without which it does not come here.
+  -- What it hears must be true. What a user may not write is refused before that; the SET behind it is
+  -- allowed, since this release has stored the name before.
   call('HDEL', hands(op, i), waiting[1])
-  heard(ballot)
+  if not heard_of(ballot) then return false end
   if not wake(
     waiting[1],
     '0 ' .. owner .. ' ' .. digits(ballot) .. ' ' .. digits(micros) .. ' ' .. digits(lasts) .. ' ' .. op.locks[i]
@@ -890,8 +900,9 @@ local function hand_over(op, i, it)
   end
   it.owner, it.count, it.ends, it.fence, it.whose, it.queued = owner, 1, now + lasts, ballot, '', waiting[2] ~= nil
   keep(op, i, it)
-  call('ZREM', line, waiting[1])
-  no_reader_is_left(op, i, it)
+  -- Nothing rests on these, and it is released and handed over by now.
+  try('ZREM', line, waiting[1])
+  pcall(no_reader_is_left, op, i, it)
   for next = 2, #waiting do
     local _, long, longest, since = registered(op, i, waiting[next])
     if long and (since < 0 or since * 8 + long * 5 > longest * 8) then wake(waiting[next], 1) end
@@ -1122,11 +1133,11 @@ function verbs.release(op)
   for i, it in ipairs(seen) do
     if op.shared then
       it.shared = math.max(it.shared, op.ballot)
-      heard(it.shared)
+      heard_of(it.shared)
       dismiss(op, i, it)
     else
       it.fence = math.max(it.fence, op.ballot)
-      heard(it.fence)
+      heard_of(it.fence)
       if not mine[i] then it.released, it.released_till = op.owner, now + KEEP end
     end
     -- What is given back for an earlier owner leaves the acquisition what it has as another.

@@ -110,14 +110,10 @@ impl Locks {
         Ok(())
     }
 
-    /// Which of these names are not held; an error where all of it is over.
-    pub(crate) fn missing(&self, names: &[Name]) -> Result<Vec<Name>> {
+    /// Which of these names are not held; `None` where all of it is over.
+    pub(crate) fn missing(&self, names: &[Name]) -> Option<Vec<Name>> {
         let state = self.state();
-        if state.kept.tenancy.is_alive(self.now()) {
-            return Ok(state.kept.missing(names));
-        }
-        drop(state);
-        Err(self.lost_error())
+        state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
     }
 
     /// How many names are held.
@@ -185,7 +181,7 @@ impl Locks {
     }
 
     /// Why they are lost, if they are: they end now where their time is over, whether or not a timer
-    /// has said so. Whoever is told that they are free must find them released.
+    /// has said so. Who tells others that they are free releases them: not under a lock.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.time_is_over()
     }

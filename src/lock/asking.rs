@@ -43,7 +43,10 @@ impl Asking {
     /// Whose turn it is to acquire those of `names` that are not held.
     pub(super) fn begin(&self, locks: &Locks, names: &[Name]) -> Result<Turn<'_>> {
         let mut asked = self.names();
-        let missing = locks.missing(names)?;
+        let Some(missing) = locks.missing(names) else {
+            drop(asked);
+            return Err(locks.lost_error());
+        };
         if missing.is_empty() {
             return Ok(Turn::Held);
         }

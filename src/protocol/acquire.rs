@@ -341,7 +341,8 @@ impl Claimant<'_> {
         // What was handed over meanwhile makes a round longer than its answers take.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
-        if let Some(took) = took.filter(|_| answered) {
+        // Longer took what this process stood still for.
+        if let Some(took) = took.filter(|took| answered && *took <= self.rules.round_timeout) {
             self.voters.measured(took);
         }
         took

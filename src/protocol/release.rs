@@ -256,13 +256,16 @@ impl Releases for Cleanup {
 impl Sink for Cleanup {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let again = self.note(node, &reply);
+        let voters = self.voters.upgrade();
+        let again = voters.as_ref().filter(|voters| again && voters.host.now() < self.until);
+        let has_room = again.is_none_or(|voters| self.clone().try_later(voters));
+        // From here on others' code runs, which may panic.
         self.decided.notify_one();
         self.traced();
-        let Some(voters) = self.voters.upgrade() else { return };
-        if held(&reply) == Some(true) && self.whom.unheard.contains(node) {
+        if let Some(voters) = voters.filter(|_| held(&reply) == Some(true) && self.whom.unheard.contains(node)) {
             voters.meters.late_grant();
         }
-        if again && voters.host.now() < self.until && !self.try_later(&voters) {
+        if !has_room {
             tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
         }
     }
@@ -275,10 +278,10 @@ fn held(reply: &Reply) -> Option<bool> {
     }
 }
 
-/// A node that answered with an error will do so again; one that did not answer may be back before
-/// the hold ends by itself.
+/// A node that answered with an error will do so again; one that did not answer, or not so that it can
+/// be read, may do so before the hold ends by itself.
 fn worth_another_try(reply: &Reply) -> bool {
-    matches!(reply, Err(fault) if !matches!(fault.kind(), FaultKind::Rejected | FaultKind::Garbled))
+    matches!(reply, Err(fault) if fault.kind() != FaultKind::Rejected)
 }
 
 #[cfg(test)]
@@ -323,13 +326,16 @@ mod tests {
 
     /// Voters of one node, and what is tried again of theirs.
     fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
+        voters_of(Arc::new(Mute("mute".into())), room)
+    }
+
+    fn voters_of(node: Arc<dyn Node>, room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
         let meters = Meters::new("default".into(), 1, 2);
         let hints = Hints::new("client".to_owned(), host.clone(), meters.hints());
         let (leftovers, again) = Leftovers::channel(room);
         let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
-        let nodes: Vec<Arc<dyn Node>> = vec![Arc::new(Mute("mute".into()))];
-        let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members, meters));
+        let voters = Arc::new(Voters::new(vec![node], host, hints, leftovers, members, meters));
         (voters, again)
     }
 
@@ -350,6 +356,47 @@ mod tests {
         drop(release(&voters, MINUTE));
         assert!(leftovers.try_recv().is_ok(), "there is room again");
         voters.cleaned().await;
+    }
+
+    /// A node that does not answer before the test does.
+    #[derive(Debug, Default)]
+    struct Slow(Mutex<Vec<Request>>);
+
+    impl Node for Slow {
+        fn label(&self) -> &Arc<str> {
+            static LABEL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "slow".into());
+            &LABEL
+        }
+
+        fn submit(&self, request: Request) {
+            self.0.lock().unwrap().push(request);
+        }
+
+        fn status(&self) -> NodeStatus {
+            NodeStatus::new(self.label().clone(), NodeState::Up)
+        }
+    }
+
+    struct Panics;
+
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a caller's waker");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waker_that_panics_keeps_no_release_from_being_tried_again() {
+        let slow = Arc::new(Slow::default());
+        let (voters, mut leftovers) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
+        let cleanup = release(&voters, MINUTE);
+        let mut freed = std::pin::pin!(cleanup.freed());
+        let waker = Arc::new(Panics).into();
+        assert!(freed.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        let request = slow.0.lock().unwrap().pop().unwrap();
+        let answered = || request.reply.send(Err(Fault::new(FaultKind::Timeout, "no answer in time")));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(answered)).unwrap_err();
+        assert!(leftovers.try_recv().is_ok(), "it is tried again");
     }
 
     #[tokio::test(start_paused = true)]

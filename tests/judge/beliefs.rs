@@ -6,7 +6,7 @@ use super::history::{Micros, Owner};
 use super::processes::Processes;
 use super::rounds::Try;
 use super::rule::{Rule, Verdict};
-use super::tokens::{Dealt, Tokens};
+use super::tokens::{Clocks, Dealt, Tokens};
 
 /// Clocks are read in whole microseconds.
 const ROUNDING: Micros = 5;
@@ -36,7 +36,7 @@ pub struct Lease {
     over: Option<(Micros, usize)>,
     /// Known to have been told late.
     late: bool,
-    /// Its token is below one that nodes forgot.
+    /// Its token is below one that nodes forgot: see [`Tokens`].
     pub fell: bool,
 }
 
@@ -107,7 +107,7 @@ impl Revoked {
 
 impl Beliefs {
     /// See [`Tokens`].
-    pub fn new(clocks: Option<u64>) -> Self {
+    pub fn new(clocks: Option<Clocks>) -> Self {
         Self { tokens: Tokens::new(clocks), ..Self::default() }
     }
 
@@ -115,8 +115,9 @@ impl Beliefs {
         self.leases.get(&number)
     }
 
-    pub fn acquired(&mut self, number: u32, lease: Lease, verdict: &mut Verdict) {
-        let dealt = self.tokens.dealt(lease.name, lease.shared, lease.token);
+    /// A lease, of which the first claim was sent at `asked`.
+    pub fn acquired(&mut self, number: u32, lease: Lease, asked: Micros, verdict: &mut Verdict) {
+        let dealt = self.tokens.dealt(lease.name, lease.shared, lease.token, asked, lease.from);
         if let Dealt::Below(highest) = dealt {
             verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
         }

@@ -21,6 +21,7 @@ mod tokens;
 mod trial;
 
 pub use rule::{Rule, Violation};
+pub use tokens::Clocks;
 pub use trial::judge_the_judge;
 
 use asks::Asks;
@@ -59,9 +60,8 @@ pub struct Judgement {
 pub struct Watched {
     /// By process.
     pub clients: Vec<Configured>,
-    /// Where nobody need teach nodes what they forgot: the highest token that clocks of clients can
-    /// have led to at time zero, in microseconds.
-    pub clocks: Option<u64>,
+    /// Where nobody need teach nodes what they forgot.
+    pub clocks: Option<Clocks>,
 }
 
 /// What a process was told before it began.
@@ -222,7 +222,8 @@ impl Judge {
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
         let of = lease.of_nodes();
         self.observers.acquired(&lease);
-        self.beliefs.acquired(number, lease, &mut self.verdict);
+        let asked = of.zip(rounds).and_then(|(of, rounds)| rounds.first_asked(of)).unwrap_or(now);
+        self.beliefs.acquired(number, lease, asked, &mut self.verdict);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
             rounds.acquired(of);
         }

@@ -7,9 +7,9 @@ use super::rule::{Rule, Verdict};
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// The event in which the holder began to believe that wrote last, by name; and whether its token
-    /// was below one that nodes forgot.
-    latest: BTreeMap<u8, (usize, bool)>,
+    /// The event in which the holder began to believe that wrote last, by name; and its token, if that
+    /// is below one that nodes forgot.
+    latest: BTreeMap<u8, (usize, Option<u64>)>,
     /// Leases of which a write was refused, and of which it is not known yet whether they were held
     /// still.
     refused: BTreeSet<u32>,
@@ -28,8 +28,8 @@ impl Storage {
         }
         let (latest, fell) = self.latest.entry(lease.name).or_default();
         if lease.event >= *latest {
-            (*latest, *fell) = (lease.event, lease.fell);
-        } else if checked && !*fell {
+            (*latest, *fell) = (lease.event, Some(lease.token).filter(|_| lease.fell));
+        } else if checked && fell.is_none_or(|fell| lease.token < fell) {
             verdict.broken(Rule::StaleWrite, format!("lease {number} wrote after a later holder"));
         } else {
             self.stale_unchecked += 1;

@@ -4,19 +4,14 @@ use std::collections::BTreeMap;
 
 use super::history::Micros;
 
-/// Of one name, of writers or of readers.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    highest: u64,
-    /// Later ones must be above this: less than the highest where only clocks carry tokens over what
-    /// nodes forgot, and that was ahead of them.
-    carried: u64,
-}
-
-impl Known {
-    fn max(self, other: Self) -> Self {
-        Self { highest: self.highest.max(other.highest), carried: self.carried.max(other.carried) }
-    }
+/// Where nobody need teach nodes what they forgot: what clocks carry all the same, since a node that
+/// forgot has no vote for a while. See "What is not promised" in docs/protocol.md.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The least that a client's clock showed at time zero.
+    pub zero: u64,
+    /// For how long at least such a node has no vote.
+    pub quarantine: Micros,
 }
 
 /// What a token is beside those that were dealt before.
@@ -29,36 +24,50 @@ pub enum Dealt {
     Below(u64),
 }
 
+/// When it was first asked for, and the token.
+type Token = (Micros, u64);
+
 #[derive(Debug, Default)]
 pub struct Tokens {
-    names: BTreeMap<u8, [Known; 2]>,
-    /// Where nodes forget and nobody need teach them: up to which token clocks carry what was dealt
-    /// before time zero. See "What is not promised" in docs/protocol.md.
-    clocks: Option<u64>,
+    /// Of each name, of writers and of readers: those that were the highest so far.
+    names: BTreeMap<u8, [Vec<Token>; 2]>,
+    clocks: Option<Clocks>,
+    /// When nodes forgot.
+    forgot: Vec<Micros>,
 }
 
 impl Tokens {
-    pub fn new(clocks: Option<u64>) -> Self {
+    pub fn new(clocks: Option<Clocks>) -> Self {
         Self { clocks, ..Self::default() }
     }
 
-    pub fn dealt(&mut self, name: u8, shared: bool, token: u64) -> Dealt {
+    /// One was first asked for at `asked`, and dealt at `now`.
+    pub fn dealt(&mut self, name: u8, shared: bool, token: u64, asked: Micros, now: Micros) -> Dealt {
         let [written, read] = self.names.entry(name).or_default();
         // Readers' tokens are in no order among themselves.
-        let before = if shared { *written } else { written.max(*read) };
+        let before = written.iter().chain(read.iter().filter(|_| !shared)).copied();
+        let highest = before.clone().map(|(_, token)| token).max().unwrap_or(0);
+        let carried = before.map(|dealt| carried(dealt, self.clocks, &self.forgot, now)).max().unwrap_or(0);
         let known = if shared { read } else { written };
-        *known = known.max(Known { highest: token, carried: token });
+        known.retain(|&(before, other)| other > token || self.clocks.is_some() && before > asked);
+        known.push((asked, token));
         match token {
-            _ if token > before.highest => Dealt::Above,
-            _ if token > before.carried => Dealt::BelowForgotten,
-            _ => Dealt::Below(before.highest),
+            _ if token > highest => Dealt::Above,
+            _ if token > carried => Dealt::BelowForgotten,
+            _ => Dealt::Below(highest),
         }
     }
 
     /// A node forgot.
     pub fn forgot(&mut self, now: Micros) {
-        let Some(clocks) = self.clocks else { return };
-        let known = self.names.values_mut().flatten();
-        known.for_each(|known| known.carried = known.carried.min(clocks + now));
+        self.forgot.push(now);
     }
+}
+
+/// Above what later tokens must be, for this one: less, where a node that may have granted it forgot
+/// it, and votes again.
+fn carried((asked, token): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
+    let Some(Clocks { zero, quarantine }) = clocks else { return token };
+    let first = forgot.iter().find(|&&at| asked <= at && at + quarantine <= now);
+    first.map_or(token, |at| token.min(zero + at + quarantine))
 }

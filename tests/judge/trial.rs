@@ -2,7 +2,7 @@
 //! cannot find anything finds nothing.
 
 use super::history::{Answer, Event, Memory, Micros, Op, Verb, What};
-use super::{Configured, Rule, Watched, judge};
+use super::{Clocks, Configured, Rule, Watched, judge};
 
 /// A lease of a process of its own, on the one name.
 #[derive(Clone, Copy)]
@@ -113,7 +113,8 @@ fn of_forgotten_tokens() {
         let [done, heard] = did(at, claim, Answer::Granted);
         ([asked(claim), done, heard, holder.acquired(token, at)], release)
     };
-    let finds = |clocks, first, events: &[Event], rule: Option<Rule>, why: &str| {
+    let finds = |quarantine: Option<Micros>, first, events: &[Event], rule: Option<Rule>, why: &str| {
+        let clocks = quarantine.map(|quarantine| Clocks { zero: 400, quarantine });
         let (begin, end) = granted(a, first, 1);
         let forgot = event(60, What::NodeDown { node: 0, memory: Memory::Empty });
         let (later, last) = granted(b, 500, 70);
@@ -123,12 +124,13 @@ fn of_forgotten_tokens() {
     };
     let refused = [b.wrote(80, false), b.held(90)];
     let overtaken = [b.wrote(80, true), a.wrote(90, true)];
-    finds(Some(400), 900, &refused, None, "clocks had not come to that token");
-    finds(Some(400), 900, &overtaken, None, "the same for who wrote with it");
-    finds(Some(400), 900, &[b.released(80)], None, "the same");
+    finds(Some(10), 900, &refused, None, "clocks had not come to that token");
+    finds(Some(10), 900, &overtaken, None, "the same for who wrote with it");
+    finds(Some(10), 900, &[b.released(80)], None, "the same");
     finds(None, 900, &[b.released(80)], Some(Rule::TokenOrder), "nodes are taught");
-    finds(Some(900), 900, &[b.released(80)], Some(Rule::TokenOrder), "clocks had");
-    finds(Some(400), 440, &refused, Some(Rule::HolderRefused), "its token is the highest");
+    finds(Some(11), 900, &[b.released(80)], Some(Rule::TokenOrder), "it has no vote yet");
+    finds(Some(10), 470, &[b.released(80)], None, "clocks had come to that token, and to the next");
+    finds(Some(10), 470, &refused, Some(Rule::HolderRefused), "its token is the highest");
 }
 
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.

@@ -237,6 +237,21 @@ async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_meas
     assert!(next.handover > claim.handover && next.owner != claim.owner, "another owner may have another");
 }
 
+/// Of the way to the nodes that tells nothing.
+#[tokio::test(start_paused = true)]
+async fn a_round_in_which_the_process_stood_still_is_not_measured() {
+    let stage = Stage::with(3, true, long);
+    let first = stage.acquire(60 * SECOND);
+    let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    (0..3).for_each(|node| stage.answer(node, granted));
+    tokio::time::advance(3_600 * SECOND).await;
+    stage.round(Verb::Release, |_, _| released()).await;
+    assert!(first.await.unwrap().is_err(), "it is too late");
+    let _next = stage.acquire(60 * SECOND);
+    let next = stage.round(Verb::Claim, |_, _| queued(1)).await;
+    assert_eq!(next.handover, claim.handover);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     let stage = Stage::with(3, true, long);

@@ -2,11 +2,12 @@
 //! that panics stops nothing.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 use quorumlock::node::{FaultKind, Outcome, Verb};
 use quorumlock::{LockGuard, LostReason, Session};
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -335,4 +336,32 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_
             assert!(session.remaining() > 2 * SECOND, "both are renewed for a whole ttl: {:?}", session.remaining());
         }
     }
+}
+
+/// Where a caller notices that the time of a session is over, others' code runs in its call, and may
+/// wait for whoever else uses the session.
+#[tokio::test(start_paused = true)]
+async fn whoever_watches_a_loss_that_a_caller_notices_may_wait_for_another_caller_to_go() {
+    let Watched { stage, watcher, _log } = Watched::new();
+    let session = session(&stage, &["a"]).await;
+    let other = session.clone();
+    let mut waits = Box::pin(async move { other.lock(["b"], 60 * SECOND).await });
+    assert!(futures::poll!(&mut waits).is_pending());
+    let gone = Arc::<Mutex<Vec<bool>>>::default();
+    let (mut waits, noted, handle) = (Some(waits), gone.clone(), Handle::current());
+    watcher.begin(move |what| {
+        if what == "session lost" {
+            let (waits, handle, (said, hears)) = (waits.take(), handle.clone(), mpsc::channel());
+            std::thread::spawn(move || {
+                let _entered = handle.enter();
+                drop(waits);
+                said.send(())
+            });
+            noted.lock().unwrap().push(hears.recv_timeout(10 * SECOND).is_ok());
+        }
+    });
+    // Nothing of this process runs before the call.
+    assert!(futures::poll!(Box::pin(tokio::time::advance(60 * SECOND))).is_pending());
+    assert!(session.try_lock(["c"]).await.unwrap_err().is_lost());
+    assert_eq!(*gone.lock().unwrap(), [true]);
 }

@@ -1,5 +1,6 @@
 //! Servers that refuse for a while: what they refused is tried again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
@@ -309,28 +310,78 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     let missing = ["zrem", "set", "hdel", "setrange"];
     for (owner, command) in missing.into_iter().flat_map(|command| [("c/1/y/1.0", command), ("c/1/y/s1.0", command)]) {
         let server = Server::start().await;
-        server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
         let hears = Recorder::of("c/1/x");
-        let node = heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), hears.clone()).await;
-        let waits = Asked {
-            owner: "c/1/x/2.0".into(),
-            stance: Stance::Wait { ticket: 1, patience: 60 * SECOND },
-            handover: 3 * SECOND,
-            ..operation(Verb::Claim, "wanted", 10)
-        };
+        let node = as_a_user(&server, hears.clone()).await;
         let renewed = operation(Verb::Claim, "renewed", 5);
         let holds = Asked { owner: owner.into(), ..operation(Verb::Claim, "wanted", 9) };
-        ask_all(&node, &[renewed, holds.clone(), waits]).await;
+        ask_all(&node, &[renewed, holds.clone(), wants(60 * SECOND)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
         // Further ahead than the record knows.
         let next = 10_000_000;
         let release = Asked { next, grace: SECOND, verb: Verb::Release, ..holds };
         let replies = ask_all(&node, &[operation(Verb::Renew, "renewed", 5), release]).await;
         assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Extended, "{owner} {command}");
-        assert!(replies[1].is_err(), "{owner} {command}: {replies:?}");
+        // It is released all the same where no more than that cannot be written.
+        assert_eq!(replies[1].is_ok(), command == "setrange", "{owner} {command}: {replies:?}");
         assert!(hears.take().iter().all(|hint| hint.granted.is_none()), "{owner} {command}");
         assert_ne!(server.holder("wanted").as_deref(), Some("c/1/x/2.0"), "{owner} {command}");
     }
+}
+
+/// A node as a user that has all rights, until some are taken from it.
+async fn as_a_user(server: &Server, hears: Arc<Recorder>) -> RedisNode {
+    server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
+    heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), hears).await
+}
+
+/// Who waits for a name, as a writer that is registered for a hand-over, for so long.
+fn wants(patience: Duration) -> Asked {
+    let stance = Stance::Wait { ticket: 1, patience };
+    Asked { owner: "c/1/x/2.0".into(), stance, handover: 3 * SECOND, ..operation(Verb::Claim, "wanted", 10) }
+}
+
+/// A record that cannot be raised, or a queue that cannot be closed, keeps nothing.
+#[tokio::test]
+async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
+    let names: Vec<_> = ["wanted", "beside"].iter().map(|name| Name::new("quorumlock:", name).unwrap()).collect();
+    let both = Asked { names: names.into(), owner: "c/1/y/1.0".into(), ..operation(Verb::Claim, "wanted", 9) };
+    // Further ahead than the record knows.
+    let far = 10_000_000;
+    for (patience, ballot) in [(60 * SECOND, 9), (SECOND / 10, 9), (60 * SECOND, far)] {
+        let server = Server::start().await;
+        let hears = Recorder::of("c/1/x");
+        let node = as_a_user(&server, hears.clone()).await;
+        ask_all(&node, &[both.clone(), wants(patience)]).await;
+        if patience < SECOND {
+            let waiting = || server.command(&["EXISTS", "quorumlock:{wanted}:queue"]) == "1";
+            eventually("nobody waits", async || !waiting()).await;
+        }
+        server.command(&["ACL", "SETUSER", "locks", "-setrange"]);
+        if ballot == far {
+            assert!(ask_all(&node, &[Asked { ballot, ..both.clone() }]).await[0].is_err(), "it is not granted");
+        }
+        let release = Asked { ballot, next: far + 1, grace: SECOND, verb: Verb::Release, ..both.clone() };
+        let replies = ask_all(&node, &[release]).await;
+        assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Released { held: 2 }, "{patience:?} {ballot}");
+        assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None), "{patience:?} {ballot}");
+        let told = hears.take();
+        assert!(told.iter().all(|hint| hint.granted.is_none()), "{told:?}");
+        assert_eq!(told.is_empty(), patience < SECOND, "it is the turn of who waits: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_forget_who_waits_takes_nobody_out_of_the_queue() {
+    let server = Server::start().await;
+    let node = as_a_user(&server, Recorder::of("c/1/x")).await;
+    let reader = |number: u32| Asked { owner: format!("c/1/x/s{number}.0").into(), ..wants(60 * SECOND) };
+    let holds = Asked { owner: "c/1/y/1.0".into(), ..operation(Verb::Claim, "wanted", 9) };
+    ask_all(&node, &[holds.clone(), reader(2), reader(3), reader(4)]).await;
+    server.command(&["ACL", "SETUSER", "locks", "-hdel"]);
+    let release = Asked { stance: Stance::Barge, grace: SECOND, verb: Verb::Release, ..holds };
+    assert!(ask_all(&node, &[release]).await[0].is_err());
+    assert_eq!(server.command(&["ZCARD", "quorumlock:{wanted}:queue"]), "3");
+    assert_eq!(server.holder("wanted"), None, "it is released");
 }
 
 /// The same of a place in the queue.
@@ -338,17 +389,10 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
 async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() {
     for command in ["zadd", "hset", "pttl", "pexpire", "zrank"] {
         let server = Server::start().await;
-        server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
-        let node = heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), Recorder::of("c/1/x")).await;
+        let node = as_a_user(&server, Recorder::of("c/1/x")).await;
         ask_all(&node, &[operation(Verb::Claim, "released", 5), operation(Verb::Claim, "wanted", 9)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let waits = Asked {
-            owner: "c/1/x/2.0".into(),
-            stance: Stance::Wait { ticket: 1, patience: 60 * SECOND },
-            handover: 3 * SECOND,
-            ..operation(Verb::Claim, "wanted", 10)
-        };
-        let replies = ask_all(&node, &[operation(Verb::Release, "released", 5), waits]).await;
+        let replies = ask_all(&node, &[operation(Verb::Release, "released", 5), wants(60 * SECOND)]).await;
         assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Released { held: 1 }, "{command}");
         assert!(replies[1].is_err(), "{command}: {replies:?}");
     }

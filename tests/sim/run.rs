@@ -12,14 +12,11 @@ use crate::clients;
 use crate::dice::Dice;
 use crate::elections;
 use crate::judge::history::{Event, History, Micros, SECOND, What};
-use crate::judge::{Configured, Judgement, Watched, judge};
+use crate::judge::{Clocks, Configured, Judgement, Watched, judge};
 use crate::plan::Plan;
 use crate::process::{self, EPOCH};
 use crate::server::Server;
 use crate::world::{Process, World, micros};
-
-/// By how much a node's record leads its clock at most.
-const AHEAD: Micros = 250_000;
 
 pub struct Run {
     pub seed: u64,
@@ -66,19 +63,22 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
         let (nodes, max_ttl) = (deployed.list.len(), micros(deployed.max_ttl));
         Configured { nodes, rate, max_ttl, camp: plan.camp(deployment) }
     };
-    let clients = (0..core.processes.len()).map(told).collect();
+    let clients: Vec<_> = (0..core.processes.len()).map(told).collect();
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
-    let judgement = judge(&history.events, Some(Watched { clients, clocks: clocks(&plan) }));
+    let clocks = clocks(&plan, &clients);
+    let judgement = judge(&history.events, Some(Watched { clients, clocks }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 
-/// How far ahead tokens can come to be by clients' clocks, and by the record that leads them; and not
-/// by nodes' clocks, which are stepped. Nodes that restart in turn, and those of scenes, are taught.
-fn clocks(plan: &Plan) -> Option<u64> {
-    let lead = micros(plan.wall_skew).max(AHEAD);
-    (plan.forgets() && plan.in_turn.is_none()).then_some(EPOCH as u64 + lead)
+/// Clients' clocks are ahead of true time, or show it. Nodes' clocks are stepped, and so may lead
+/// tokens further than what is promised. Nodes that restart in turn, and those of scenes, are taught.
+fn clocks(plan: &Plan, clients: &[Configured]) -> Option<Clocks> {
+    let max_ttl = clients.iter().map(|client| client.max_ttl).min()?;
+    let quarantine = max_ttl - max_ttl / 100;
+    let clocks = Clocks { zero: EPOCH as u64, quarantine };
+    Some(clocks).filter(|_| plan.forgets() && plan.in_turn.is_none())
 }
 
 async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {

@@ -318,6 +318,8 @@ fn fault(error: FredError) -> Fault {
         FredKind::IO | FredKind::Canceled => FaultKind::Closed,
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
+        // fred's task has ended, and says nothing of the server.
+        FredKind::Unknown if error.details().starts_with("Failed to send command") => FaultKind::Closed,
         _ => refusal(error.details()),
     };
     let message = match kind {

@@ -14,6 +14,10 @@ use super::wire::Wire;
 use crate::host::{Host, sleep_until};
 use crate::rules::Tick;
 
+/// Where a timer is so much late, the process stood still, and answers may have come that nobody has
+/// read yet: there is as much time again to do that.
+const LATE: Duration = Duration::from_millis(50);
+
 pub(super) struct Patience {
     host: Arc<dyn Host>,
     /// How long one may take.
@@ -41,11 +45,18 @@ impl Patience {
         if self.timer.is_none()
             && let Some(first) = first
         {
-            let (host, end) = (self.host.clone(), first + self.timeout);
-            self.timer = Some(async move { sleep_until(&host, end).await }.boxed());
+            self.timer = Some(timer(self.host.clone(), first + self.timeout).boxed());
             wire.watch();
         }
         let Some(timer) = &mut self.timer else { return Poll::Pending };
         timer.poll_unpin(context).map(|()| self.timer = None)
+    }
+}
+
+async fn timer(host: Arc<dyn Host>, end: Tick) {
+    sleep_until(&host, end).await;
+    let now = host.now();
+    if now.since(end) >= LATE {
+        sleep_until(&host, now + LATE).await;
     }
 }

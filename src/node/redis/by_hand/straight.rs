@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 use super::stage::{MS, Stage, failed, granted, info, settled};
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
@@ -86,6 +86,31 @@ async fn a_lone_operation_that_is_not_answered_is_given_up_in_its_time() {
     assert_eq!(failed(&mut never).await, FaultKind::Timeout);
     let took = stage.node.shared.host.now().since(began);
     assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
+}
+
+/// Its answer may have come meanwhile, and be read by a task that runs later.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    let lone = sent(&mut stage).pop().expect("it is on its way");
+    advance(60 * SECOND).await;
+    sleep(10 * MS).await;
+    lone.reply(grants(1));
+    granted(&mut answers).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let mut answers = claimed(&stage.node);
+    let _lone = sent(&mut stage).pop().expect("it is on its way");
+    advance(60 * SECOND).await;
+    let began = stage.node.shared.host.now();
+    assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
+    assert!(stage.node.shared.host.now().since(began) < SECOND, "soon");
 }
 
 /// What is handed over counts only behind the reply that said it might be.

@@ -97,6 +97,12 @@ fn what_a_failed_command_says_of_the_node() {
         (FredKind::Parse, "x", FaultKind::Garbled, STRANGER),
         (FredKind::Protocol, "x", FaultKind::Garbled, STRANGER),
         (FredKind::Backpressure, "x", FaultKind::Overloaded, "x"),
+        (
+            FredKind::Unknown,
+            "Failed to send command to router.",
+            FaultKind::Closed,
+            "the connection ended before the answer",
+        ),
         (FredKind::Unknown, "ERR x", FaultKind::Rejected, "ERR x"),
     ] {
         let told_of = fault(FredError::new(kind, details));
