@@ -62,7 +62,7 @@ async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
     let server = &servers[0];
     lose_the_disk(server).await;
     let quorum = unguarded(&servers).open().unwrap();
-    let subscribed = || server.command(&["PUBSUB", "NUMPAT"]) != "0" || server.command(&["PUBSUB", "CHANNELS"]) != "";
+    let subscribed = || !server.command(&["PUBSUB", "CHANNELS"]).is_empty();
     eventually("it has subscribed", async || subscribed()).await;
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     quorum.ready(30 * SECOND).await.unwrap();
