@@ -118,7 +118,7 @@
 //!   restart with the data counts too. Where no client was there by then, it has two seconds after
 //!   one came. The same holds where `max_ttl` is zero, and once a fence was met that is more than a
 //!   day ahead of the nodes' clocks. Then tokens grow only if no clock, of a client or of
-//!   a node, is ahead of any client's by `max_ttl`, less 1 % and 250 ms, or more.
+//!   a node, is ahead of any client's by half of `max_ttl` or more.
 //! * [`Once`] may let something happen twice in a period, if so many servers lose their data within
 //!   it that no quorum remembers.
 //! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with

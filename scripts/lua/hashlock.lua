@@ -482,7 +482,9 @@ end
 -- is tried again.
 local function heard_of(ballot)
   local ok, problem = pcall(heard, ballot)
-  if not ok and find(type(problem) == 'table' and problem.err or problem, 'OOM', 1, true) then error(problem, 0) end
+  local text = type(problem) == 'table' and problem.err or problem
+  -- Before version 7 Redis puts in front where in the script it refused.
+  if not ok and (find(text, '^%-?OOM ') or find(text, '^@?[%w_]+: ?%d+: %-?OOM ')) then error(problem, 0) end
   return ok
 end
 
@@ -601,7 +603,10 @@ local function keep(op, i, it)
   if ahead then
     -- It may have been too far when it was granted, and be so no longer.
     rotate()
-    heard(fence)
+    if not heard_of(fence) then
+      it.expires = passed + KEEP
+      lasts = digits(it.expires - now)
+    end
   end
   local more = ''
   it.kind = PLAIN + (it.queued and QUEUED or 0) + (it.permits and SEATS or 0)
@@ -1125,7 +1130,7 @@ function verbs.release(op)
       it.holder, mine[i], freed = nil, true, freed + 1
     end
     if has_note(op.owner) and note(op, i, op.owner) then
-      call('DEL', op.locks[i] .. ':note')
+      try('DEL', op.locks[i] .. ':note')
       noted[i] = mine[i]
     end
   end

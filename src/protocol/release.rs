@@ -187,7 +187,7 @@ impl Cleanup {
         if state.tries == 1 {
             state.tally.count(held(reply));
         }
-        if worth_another_try(reply) && self.whom.insist.contains(node) {
+        if worth_another_try(reply, state.tries) && self.whom.insist.contains(node) {
             state.unconfirmed.insert(node);
         }
         let all = state.waiting.is_empty();
@@ -278,10 +278,18 @@ fn held(reply: &Reply) -> Option<bool> {
     }
 }
 
-/// A node that answered with an error will do so again; one that did not answer, or not so that it can
-/// be read, may do so before the hold ends by itself.
-fn worth_another_try(reply: &Reply) -> bool {
-    matches!(reply, Err(fault) if fault.kind() != FaultKind::Rejected)
+/// A node that answered with an error will do so again; one that did not answer may be back before
+/// the hold ends by itself. What cannot be read may be the end of a connection, or what is always
+/// answered.
+fn worth_another_try(reply: &Reply, tries: u32) -> bool {
+    match reply {
+        Ok(_) => false,
+        Err(fault) => match fault.kind() {
+            FaultKind::Rejected => false,
+            FaultKind::Garbled => tries <= 1,
+            _ => true,
+        },
+    }
 }
 
 #[cfg(test)]

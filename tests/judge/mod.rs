@@ -204,7 +204,7 @@ impl Judge {
             What::HandedOver(op) => {
                 let at = self.verdict.at;
                 self.rounds.as_mut().into_iter().for_each(|rounds| {
-                    rounds.handed_over(op, at);
+                    rounds.handed_over(now, op, at);
                     rounds.has(now, op);
                 });
                 self.nodes.handed_over(op, &mut self.verdict);
@@ -222,7 +222,7 @@ impl Judge {
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
         let of = lease.of_nodes();
         self.observers.acquired(&lease);
-        let asked = of.zip(rounds).and_then(|(of, rounds)| rounds.first_asked(of)).unwrap_or(now);
+        let asked = rounds.and_then(|rounds| rounds.dealt(lease.process, lease.name, lease.token)).unwrap_or(now);
         self.beliefs.acquired(number, lease, asked, &mut self.verdict);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
             rounds.acquired(of);

@@ -82,7 +82,8 @@ pub struct Rounds {
     tries: HashMap<Try, Claimed>,
     /// What has ended a moment ago, and when.
     leaving: VecDeque<(Micros, Try)>,
-    by_ballot: HashMap<(u16, u8, u64), Owner>,
+    /// Whose a ballot is, and when it was first asked for with it, or handed over.
+    by_ballot: HashMap<(u16, u8, u64), (Owner, Micros)>,
     /// When a quorum has last been known to have one owner, by name; or to have readers: the nodes
     /// that have had some.
     had: HashMap<u8, Micros>,
@@ -103,7 +104,12 @@ impl Rounds {
 
     /// Who claimed a name with a token.
     pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
-        self.by_ballot.get(&(process, name, token)).copied()
+        self.by_ballot.get(&(process, name, token)).map(|&(owner, _)| owner)
+    }
+
+    /// When a name was first asked for with that token, or handed over.
+    pub fn dealt(&self, process: u16, name: u8, token: u64) -> Option<Micros> {
+        self.by_ballot.get(&(process, name, token)).map(|&(_, at)| at)
     }
 
     pub fn deadline(&self, of: Try) -> Option<Micros> {
@@ -154,7 +160,7 @@ impl Rounds {
 
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
         if op.verb == Verb::Claim {
-            self.asked_with(op);
+            self.asked_with(op, op.sent);
         }
         // Who takes a name away from an owner is another process.
         if op.verb == Verb::Revoke {
@@ -179,8 +185,8 @@ impl Rounds {
     }
 
     /// Two processes may come to the same ballot: of two owners of one, it is the later one's.
-    fn asked_with(&mut self, op: Op) {
-        let owner = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert(op.owner);
+    fn asked_with(&mut self, op: Op, at: Micros) {
+        let (owner, _) = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert((op.owner, at));
         *owner = op.owner.max(*owner);
     }
 
@@ -193,7 +199,8 @@ impl Rounds {
     }
 
     /// With a release of another.
-    pub fn handed_over(&mut self, op: Op, event: usize) {
+    pub fn handed_over(&mut self, now: Micros, op: Op, event: usize) {
+        self.asked_with(op, now);
         self.granted(op);
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.handed.insert(op.node, event);
@@ -293,7 +300,7 @@ impl Rounds {
     /// It was handed over: from when the last claim was sent that its node had refused by then, for
     /// as long as that says.
     pub fn pushed(&mut self, now: Micros, op: Op) {
-        self.asked_with(op);
+        self.asked_with(op, now);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         let Some(&sent) = claimed.registered.get(&op.node) else {
             claimed.early.insert(op.node, op);

@@ -10,6 +10,8 @@ pub struct Storage {
     /// The event in which the holder began to believe that wrote last, by name; and its token, if that
     /// is below one that nodes forgot.
     latest: BTreeMap<u8, (usize, Option<u64>)>,
+    /// The highest token that wrote, by name.
+    highest: BTreeMap<u8, u64>,
     /// Leases of which a write was refused, and of which it is not known yet whether they were held
     /// still.
     refused: BTreeSet<u32>,
@@ -21,11 +23,14 @@ impl Storage {
     pub fn wrote(&mut self, number: u32, lease: &Lease, taken: bool, checked: bool, verdict: &mut Verdict) {
         if !taken {
             self.rejected += 1;
-            if !lease.fell {
+            let outdated = lease.fell && self.highest.get(&lease.name).is_some_and(|&highest| highest > lease.token);
+            if !outdated {
                 self.refused.insert(number);
             }
             return;
         }
+        let highest = self.highest.entry(lease.name).or_default();
+        *highest = lease.token.max(*highest);
         let (latest, fell) = self.latest.entry(lease.name).or_default();
         if lease.event >= *latest {
             (*latest, *fell) = (lease.event, Some(lease.token).filter(|_| lease.fell));

@@ -12,6 +12,8 @@ pub struct Clocks {
     pub zero: u64,
     /// For how long at least such a node has no vote.
     pub quarantine: Micros,
+    /// By how much no clock is ahead of a client's, where tokens must grow.
+    pub ahead: Micros,
 }
 
 /// What a token is beside those that were dealt before.
@@ -24,7 +26,7 @@ pub enum Dealt {
     Below(u64),
 }
 
-/// When it was first asked for, and the token.
+/// When it was first asked for, or handed over, and the token.
 type Token = (Micros, u64);
 
 #[derive(Debug, Default)]
@@ -41,7 +43,7 @@ impl Tokens {
         Self { clocks, ..Self::default() }
     }
 
-    /// One was first asked for at `asked`, and dealt at `now`.
+    /// One was first asked for, or handed over, at `asked`, and dealt at `now`.
     pub fn dealt(&mut self, name: u8, shared: bool, token: u64, asked: Micros, now: Micros) -> Dealt {
         let [written, read] = self.names.entry(name).or_default();
         // Readers' tokens are in no order among themselves.
@@ -67,7 +69,7 @@ impl Tokens {
 /// Above what later tokens must be, for this one: less, where a node that may have granted it forgot
 /// it, and votes again.
 fn carried((asked, token): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
-    let Some(Clocks { zero, quarantine }) = clocks else { return token };
+    let Some(Clocks { zero, quarantine, ahead }) = clocks else { return token };
     let first = forgot.iter().find(|&&at| asked <= at && at + quarantine <= now);
-    first.map_or(token, |at| token.min(zero + at + quarantine))
+    first.map_or(token, |at| token.min(zero + at + ahead))
 }

@@ -113,24 +113,36 @@ fn of_forgotten_tokens() {
         let [done, heard] = did(at, claim, Answer::Granted);
         ([asked(claim), done, heard, holder.acquired(token, at)], release)
     };
-    let finds = |quarantine: Option<Micros>, first, events: &[Event], rule: Option<Rule>, why: &str| {
-        let clocks = quarantine.map(|quarantine| Clocks { zero: 400, quarantine });
-        let (begin, end) = granted(a, first, 1);
-        let forgot = event(60, What::NodeDown { node: 0, memory: Memory::Empty });
-        let (later, last) = granted(b, 500, 70);
-        let before = [&begin[..], &[a.wrote(2, true), a.released(50), end, forgot], &later].concat();
-        let world = Watched { clocks, ..watched([0, 0]) };
-        finds(Some(world), &[&before[..], events, &[last]].concat(), rule, why);
+    let forgot = |at| event(at, What::NodeDown { node: 0, memory: Memory::Empty });
+    let (later, last) = granted(b, 500, 70);
+    let ends = |quarantine: Option<Micros>, events: &[Event], rule: Option<Rule>, why: &str| {
+        let clocks = quarantine.map(|quarantine| Clocks { zero: 400, quarantine, ahead: 10 });
+        finds(Some(Watched { clocks, ..watched([0, 0]) }), &[events, &[last]].concat(), rule, why);
     };
-    let refused = [b.wrote(80, false), b.held(90)];
-    let overtaken = [b.wrote(80, true), a.wrote(90, true)];
+    let before = |first, wrote: bool| {
+        let (begin, end) = granted(a, first, 1);
+        let wrote = wrote.then(|| a.wrote(2, true));
+        [&begin[..], wrote.as_slice(), &[a.released(50), end, forgot(60)], &later].concat()
+    };
+    let finds = |quarantine, first, events: &[Event], rule, why| {
+        ends(quarantine, &[&before(first, true), events].concat(), rule, why);
+    };
+    let (refused, gone) = ([b.wrote(80, false), b.held(90)], [b.released(80)]);
     finds(Some(10), 900, &refused, None, "clocks had not come to that token");
-    finds(Some(10), 900, &overtaken, None, "the same for who wrote with it");
-    finds(Some(10), 900, &[b.released(80)], None, "the same");
-    finds(None, 900, &[b.released(80)], Some(Rule::TokenOrder), "nodes are taught");
-    finds(Some(11), 900, &[b.released(80)], Some(Rule::TokenOrder), "it has no vote yet");
-    finds(Some(10), 470, &[b.released(80)], None, "clocks had come to that token, and to the next");
+    finds(Some(10), 900, &[b.wrote(80, true), a.wrote(90, true)], None, "the same for who wrote with it");
+    finds(Some(10), 900, &gone, None, "the same");
+    finds(None, 900, &gone, Some(Rule::TokenOrder), "nodes are taught");
+    finds(Some(11), 900, &gone, Some(Rule::TokenOrder), "it has no vote yet");
+    finds(Some(10), 470, &gone, None, "clocks had come to that token, and to the next");
     finds(Some(10), 470, &refused, Some(Rule::HolderRefused), "its token is the highest");
+    let unwritten = [&before(900, false)[..], &refused].concat();
+    ends(Some(10), &unwritten, Some(Rule::HolderRefused), "nobody wrote with that token");
+    // Who waited when a node forgot has a token of after that.
+    let waits = Op { ballot: 100, ..op(Verb::Claim, 0, 1) };
+    let [done, heard] = did(2, waits, Answer::Refused);
+    let (begin, end) = granted(a, 900, 29);
+    let waited = [&[asked(waits), done, heard, forgot(5)], &begin[..], &[a.released(50), end], &later, &gone].concat();
+    ends(Some(10), &waited, Some(Rule::TokenOrder), "no node has forgotten it");
 }
 
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.

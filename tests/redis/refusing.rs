@@ -1,7 +1,7 @@
 //! Servers that refuse for a while: what they refused is tried again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{FaultKind, Name, Node, Outcome, Reply, Stance, Verb};
@@ -347,7 +347,9 @@ async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
     let both = Asked { names: names.into(), owner: "c/1/y/1.0".into(), ..operation(Verb::Claim, "wanted", 9) };
     // Further ahead than the record knows.
     let far = 10_000_000;
-    for (patience, ballot) in [(60 * SECOND, 9), (SECOND / 10, 9), (60 * SECOND, far)] {
+    let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + 10 * SECOND;
+    let ahead = u64::try_from(ahead.as_micros()).unwrap();
+    for (patience, ballot) in [(60 * SECOND, 9), (SECOND / 10, 9), (60 * SECOND, far), (60 * SECOND, ahead)] {
         let server = Server::start().await;
         let hears = Recorder::of("c/1/x");
         let node = as_a_user(&server, hears.clone()).await;
@@ -360,7 +362,7 @@ async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
         if ballot == far {
             assert!(ask_all(&node, &[Asked { ballot, ..both.clone() }]).await[0].is_err(), "it is not granted");
         }
-        let release = Asked { ballot, next: far + 1, grace: SECOND, verb: Verb::Release, ..both.clone() };
+        let release = Asked { ballot, next: ballot + far, grace: SECOND, verb: Verb::Release, ..both.clone() };
         let replies = ask_all(&node, &[release]).await;
         assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Released { held: 2 }, "{patience:?} {ballot}");
         assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None), "{patience:?} {ballot}");

@@ -77,7 +77,7 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)
 fn clocks(plan: &Plan, clients: &[Configured]) -> Option<Clocks> {
     let max_ttl = clients.iter().map(|client| client.max_ttl).min()?;
     let quarantine = max_ttl - max_ttl / 100;
-    let clocks = Clocks { zero: EPOCH as u64, quarantine };
+    let clocks = Clocks { zero: EPOCH as u64, quarantine, ahead: max_ttl / 2 };
     Some(clocks).filter(|_| plan.forgets() && plan.in_turn.is_none())
 }
 

@@ -14,9 +14,10 @@ use super::wire::Wire;
 use crate::host::{Host, sleep_until};
 use crate::rules::Tick;
 
-/// Where a timer is so much late, the process stood still, and answers may have come that nobody has
-/// read yet: there is as much time again to do that.
-const LATE: Duration = Duration::from_millis(50);
+/// Where a timer is so much late, the process stood still.
+const LATE: Duration = Duration::from_millis(5);
+/// Then answers may have come that nobody has read yet: there is so much time to do that.
+const READS: Duration = Duration::from_millis(50);
 
 pub(super) struct Patience {
     host: Arc<dyn Host>,
@@ -57,6 +58,6 @@ async fn timer(host: Arc<dyn Host>, end: Tick) {
     sleep_until(&host, end).await;
     let now = host.now();
     if now.since(end) >= LATE {
-        sleep_until(&host, now + LATE).await;
+        sleep_until(&host, now + READS).await;
     }
 }
