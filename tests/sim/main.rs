@@ -97,7 +97,7 @@ fn differing(args: &Args) -> Vec<Item> {
 /// twice. Without optimization they take ten times as long: a world of each kind is looked at, and
 /// each scene.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
-    let (seeds, scenes, twice) = if cfg!(debug_assertions) { (16, 2, 1) } else { (400, 200, 6) };
+    let (seeds, scenes, twice) = if cfg!(debug_assertions) { (16, 2, 0) } else { (400, 200, 6) };
     let mut parsed = Args { seeds, scenes, first: 0, one: None, scene: None, json: false, twice, until_found: false };
     let mut args = args;
     while let Some(arg) = args.next() {
