@@ -109,7 +109,7 @@
 --                   kind     'QLK#'
 --                   high     no ballot that was granted, healed, or told by a release or a
 --                            revocation, of any name, is above it, but for those more than a day
---                            ahead of TIME. Up to AHEAD above the highest of them, or what the node
+--                            ahead of TIME, and what was told by who may not write it. Up to AHEAD above the highest of them, or what the node
 --                            was taught, so that it is not written each time, but not further than
 --                            AHEAD above TIME: what leads all clocks is led by nothing
 --                   mid      high as it was a period ago

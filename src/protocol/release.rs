@@ -282,13 +282,11 @@ fn held(reply: &Reply) -> Option<bool> {
 /// the hold ends by itself. What cannot be read may be the end of a connection, or what is always
 /// answered.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
-    match reply {
-        Ok(_) => false,
-        Err(fault) => match fault.kind() {
-            FaultKind::Rejected => false,
-            FaultKind::Garbled => tries <= 1,
-            _ => true,
-        },
+    let Err(fault) = reply else { return false };
+    match fault.kind() {
+        FaultKind::Rejected => false,
+        FaultKind::Garbled => tries <= 1,
+        _ => true,
     }
 }
 
@@ -405,6 +403,21 @@ mod tests {
         let answered = || request.reply.send(Err(Fault::new(FaultKind::Timeout, "no answer in time")));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(answered)).unwrap_err();
         assert!(leftovers.try_recv().is_ok(), "it is tried again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_whose_answer_makes_no_sense_is_asked_once_more() {
+        let slow = Arc::new(Slow::default());
+        let (voters, mut leftovers) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
+        let _cleanup = release(&voters, MINUTE);
+        let answers = || {
+            let request = slow.0.lock().unwrap().pop().unwrap();
+            request.reply.send(Err(Fault::new(FaultKind::Garbled, "no reply of the script")));
+        };
+        answers();
+        leftovers.try_recv().expect("the connection may have ended by that").again();
+        answers();
+        assert!(leftovers.try_recv().is_err(), "it always says so");
     }
 
     #[tokio::test(start_paused = true)]

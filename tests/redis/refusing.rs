@@ -314,7 +314,7 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
         let node = as_a_user(&server, hears.clone()).await;
         let renewed = operation(Verb::Claim, "renewed", 5);
         let holds = Asked { owner: owner.into(), ..operation(Verb::Claim, "wanted", 9) };
-        ask_all(&node, &[renewed, holds.clone(), wants(60 * SECOND)]).await;
+        ask_all(&node, &[renewed, holds.clone(), waits(2, 10)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
         // Further ahead than the record knows.
         let next = 10_000_000;
@@ -334,12 +334,6 @@ async fn as_a_user(server: &Server, hears: Arc<Recorder>) -> RedisNode {
     heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), hears).await
 }
 
-/// Who waits for a name, as a writer that is registered for a hand-over, for so long.
-fn wants(patience: Duration) -> Asked {
-    let stance = Stance::Wait { ticket: 1, patience };
-    Asked { owner: "c/1/x/2.0".into(), stance, handover: 3 * SECOND, ..operation(Verb::Claim, "wanted", 10) }
-}
-
 /// A record that cannot be raised, or a queue that cannot be closed, keeps nothing.
 #[tokio::test]
 async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
@@ -353,7 +347,8 @@ async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
         let server = Server::start().await;
         let hears = Recorder::of("c/1/x");
         let node = as_a_user(&server, hears.clone()).await;
-        ask_all(&node, &[both.clone(), wants(patience)]).await;
+        let waits = Asked { stance: Stance::Wait { ticket: 10, patience }, ..waits(2, 10) };
+        ask_all(&node, &[both.clone(), waits]).await;
         if patience < SECOND {
             let waiting = || server.command(&["EXISTS", "quorumlock:{wanted}:queue"]) == "1";
             eventually("nobody waits", async || !waiting()).await;
@@ -372,11 +367,26 @@ async fn who_may_not_write_in_place_gives_back_all_that_it_has() {
     }
 }
 
+/// The notes of two names stay behind, and the names do not.
+#[tokio::test]
+async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
+    let names: Vec<_> = ["wanted", "beside"].iter().map(|name| Name::new("quorumlock:", name).unwrap()).collect();
+    let both = Asked { names: names.into(), owner: "c/1/y/1.00".into(), ..operation(Verb::Claim, "wanted", 9) };
+    let server = Server::start().await;
+    let node = as_a_user(&server, Recorder::of("c/1/x")).await;
+    let note = Asked { verb: Verb::Note, says: "why".into(), ..both.clone() };
+    assert_eq!(ask_all(&node, &[both.clone(), note]).await[1].as_ref().unwrap(), &Outcome::Noted);
+    server.command(&["ACL", "SETUSER", "locks", "-del"]);
+    let release = Asked { grace: SECOND, verb: Verb::Release, ..both };
+    assert_eq!(ask_all(&node, &[release]).await[0].as_ref().unwrap(), &Outcome::Released { held: 2 });
+    assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None));
+}
+
 #[tokio::test]
 async fn who_may_not_forget_who_waits_takes_nobody_out_of_the_queue() {
     let server = Server::start().await;
     let node = as_a_user(&server, Recorder::of("c/1/x")).await;
-    let reader = |number: u32| Asked { owner: format!("c/1/x/s{number}.0").into(), ..wants(60 * SECOND) };
+    let reader = |number: u32| Asked { owner: format!("c/1/x/s{number}.0").into(), ..waits(number, 10) };
     let holds = Asked { owner: "c/1/y/1.0".into(), ..operation(Verb::Claim, "wanted", 9) };
     ask_all(&node, &[holds.clone(), reader(2), reader(3), reader(4)]).await;
     server.command(&["ACL", "SETUSER", "locks", "-hdel"]);
@@ -394,7 +404,7 @@ async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() 
         let node = as_a_user(&server, Recorder::of("c/1/x")).await;
         ask_all(&node, &[operation(Verb::Claim, "released", 5), operation(Verb::Claim, "wanted", 9)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let replies = ask_all(&node, &[operation(Verb::Release, "released", 5), wants(60 * SECOND)]).await;
+        let replies = ask_all(&node, &[operation(Verb::Release, "released", 5), waits(2, 10)]).await;
         assert_eq!(replies[0].as_ref().unwrap(), &Outcome::Released { held: 1 }, "{command}");
         assert!(replies[1].is_err(), "{command}: {replies:?}");
     }

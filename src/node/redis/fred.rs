@@ -148,9 +148,10 @@ impl Connection for FredConnection {
         let (client, ping, channel) = (self.client.clone(), self.slots.call("PING", vec![]), channel.to_owned());
         let subscribed = async move {
             let (subscribed, heard) = join(client.subscribe(channel), ping).await;
-            let unwell = |error: &FredError| error.details().starts_with("MISCONF");
-            let heard =
-                heard.and_then(received).map(drop).or_else(|error| if unwell(&error) { Ok(()) } else { Err(error) });
+            let heard = match heard.and_then(received) {
+                Err(error) if error.details().starts_with("MISCONF") => Ok(()),
+                heard => heard.map(drop),
+            };
             subscribed.and(heard).map_err(fault)
         };
         in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))

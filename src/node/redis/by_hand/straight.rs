@@ -2,16 +2,26 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{advance, sleep};
 
-use super::stage::{MS, Stage, failed, granted, info, settled};
+use super::stage::{MS, Sent, Stage, failed, granted, info, settled};
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
-use crate::node::{FaultKind, Node, Outcome};
+use crate::node::{FaultKind, Node, Outcome, Reply};
 
 /// What has been sent already, while no other task could run.
-fn sent(stage: &mut Stage) -> Vec<super::stage::Sent> {
+fn sent(stage: &mut Stage) -> Vec<Sent> {
     std::iter::from_fn(|| stage.sent.try_recv().ok()).collect()
+}
+
+/// A claim that its caller has sent, with where its answer goes.
+async fn on_its_way() -> (Stage, UnboundedReceiver<Reply>, Sent) {
+    let mut stage = Stage::up().await;
+    settled().await;
+    let answers = claimed(&stage.node);
+    let lone = sent(&mut stage).pop().expect("it is on its way");
+    (stage, answers, lone)
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,10 +102,7 @@ async fn a_lone_operation_that_is_not_answered_is_given_up_in_its_time() {
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {
-        let mut stage = Stage::up().await;
-        settled().await;
-        let mut answers = claimed(&stage.node);
-        let lone = sent(&mut stage).pop().expect("it is on its way");
+        let (_stage, mut answers, lone) = on_its_way().await;
         advance(SECOND + late).await;
         sleep(10 * MS).await;
         lone.reply(grants(1));
@@ -105,10 +112,7 @@ async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
-    let mut stage = Stage::up().await;
-    settled().await;
-    let mut answers = claimed(&stage.node);
-    let _lone = sent(&mut stage).pop().expect("it is on its way");
+    let (stage, mut answers, _lone) = on_its_way().await;
     advance(60 * SECOND).await;
     let began = stage.node.shared.host.now();
     assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
@@ -118,10 +122,7 @@ async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
 /// What is handed over counts only behind the reply that said it might be.
 #[tokio::test(start_paused = true)]
 async fn a_lone_answer_does_not_overtake_what_was_pushed_before_it() {
-    let mut stage = Stage::up().await;
-    settled().await;
-    let mut answers = claimed(&stage.node);
-    let lone = sent(&mut stage).pop().expect("it is on its way");
+    let (stage, mut answers, lone) = on_its_way().await;
     stage.events.send(Event::Message("7 0".to_owned())).unwrap();
     lone.reply(grants(1));
     assert!(answers.try_recv().is_err(), "the batcher hands out what came before");
