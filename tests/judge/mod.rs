@@ -317,7 +317,7 @@ impl Judge {
             _ => {}
         }
         self.line.did(op, answer);
-        self.nodes.did(op, answer, &mut self.verdict);
+        self.nodes.did(now, op, answer, &mut self.verdict);
     }
 
     fn forgot(&mut self, now: Micros, node: u8) {

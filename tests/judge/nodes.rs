@@ -8,6 +8,8 @@ use super::rule::{Rule, Verdict};
 
 /// Of how many readers of a name a node remembers the release.
 const RELEASED: usize = 128;
+/// By a node's clock, which may be slow.
+const MILLISECOND: Micros = 1_100;
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
@@ -23,7 +25,7 @@ pub struct Nodes {
     /// The ballot up to which an owner's claims of a name were released.
     tombs: HashMap<(u8, u8, Owner), u64>,
     /// Which readers of a name were released, the last of them last.
-    gone: HashMap<(u8, u8), VecDeque<Owner>>,
+    gone: HashMap<(u8, u8), VecDeque<(Micros, Owner)>>,
     /// Who was granted a name with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
     /// From whom a name was taken away.
@@ -31,7 +33,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
+    pub fn did(&mut self, now: Micros, op: Op, answer: Answer, verdict: &mut Verdict) {
         if op.verb == Verb::Revoke && answer != Answer::Fault {
             self.revoked.insert((op.node, op.name, op.owner));
         }
@@ -50,7 +52,7 @@ impl Nodes {
                 let tomb = self.tombs.entry((op.node, op.name, op.owner)).or_default();
                 *tomb = op.ballot.max(*tomb);
                 if op.shared {
-                    self.reader_gone(op);
+                    self.reader_gone(now, op);
                 }
                 if held {
                     self.freed(op, verdict);
@@ -76,15 +78,18 @@ impl Nodes {
         self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: 0 });
     }
 
-    /// Forgets the release of the reader that a node may have forgotten by now.
-    fn reader_gone(&mut self, op: Op) {
+    /// Forgets the releases of readers that a node may have forgotten by now: it goes by whole
+    /// milliseconds.
+    fn reader_gone(&mut self, now: Micros, op: Op) {
         let gone = self.gone.entry((op.node, op.name)).or_default();
-        gone.retain(|owner| *owner != op.owner);
-        gone.push_back(op.owner);
-        if gone.len() > RELEASED
-            && let Some(oldest) = gone.pop_front()
+        gone.retain(|(_, owner)| *owner != op.owner);
+        gone.push_back((now, op.owner));
+        let Some(&(oldest, _)) = gone.front().filter(|_| gone.len() > RELEASED) else { return };
+        while let Some(&(at, owner)) = gone.front()
+            && at <= oldest + MILLISECOND
         {
-            self.tombs.remove(&(op.node, op.name, oldest));
+            gone.pop_front();
+            self.tombs.remove(&(op.node, op.name, owner));
         }
     }
 
