@@ -1,10 +1,17 @@
 # What the scripts share. Sourced, not run.
 
+# step WHAT COMMAND..: says what begins, with the command that repeats it, and how long it took. The script ends if
+# it fails. Where QUORUMLOCK_STEPS names a file, a line of it has the seconds of each step.
 step() {
-  local what=$1
+  local what=$1 began=$SECONDS
   shift
   printf '== %s\n' "$what" >&2
+  case "$(type -t "$1")" in
+    file) printf '   %s\n' "$(printf '%q ' "$@")" >&2 ;;
+  esac
   "$@"
+  printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
+  [ -z "${QUORUMLOCK_STEPS:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$QUORUMLOCK_STEPS"
 }
 
 need_cargo() {
@@ -94,4 +101,11 @@ test_program() {
   cargo test --locked --quiet --release --test "$1" --no-run >&2
   cargo test --locked --release --test "$1" --no-run --message-format=json 2>/dev/null |
     jq -r --arg target "$1" 'select(.executable != null and .target.name == $target) | .executable' | tail -n 1
+}
+
+# test_programs ARGUMENT..: builds test targets as `cargo test` would, and prints where their programs are, a line each.
+test_programs() {
+  cargo test --locked --quiet --no-run "$@" >&2
+  cargo test --locked --no-run --message-format=json "$@" 2>/dev/null |
+    jq -r 'select(.executable != null and .profile.test) | .executable'
 }
