@@ -22,6 +22,7 @@ mod permits;
 mod prometheus;
 mod regions;
 mod release;
+mod replaced;
 mod retiring;
 mod run;
 mod sandbox;
@@ -50,7 +51,12 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The command without nodes: nothing of the caller's environment reaches it but which transport is
 /// tested.
 fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quorumlock"));
+    bare_at(env!("CARGO_BIN_EXE_quorumlock").as_ref())
+}
+
+/// The same where its executable is that file.
+fn bare_at(executable: &Path) -> Command {
+    let mut command = Command::new(executable);
     let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
     for (name, _) in std::env::vars_os().filter(ours) {
         command.env_remove(name);
@@ -65,8 +71,11 @@ fn bare() -> Command {
 
 /// The command over `servers`, without the restart guard, which fresh servers would fail.
 fn over(servers: &[Server]) -> Command {
+    with_nodes(bare(), servers)
+}
+
+fn with_nodes(mut command: Command, servers: &[Server]) -> Command {
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
-    let mut command = bare();
     command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
     command
 }

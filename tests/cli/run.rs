@@ -1,6 +1,7 @@
 //! `quorumlock run`.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
@@ -92,6 +93,18 @@ async fn a_command_that_does_not_start_frees_the_lock() {
     let (code, _, err) = done(over(&servers).args(["run", "job", "--"]).arg(folder.path()));
     assert!(code == 126, "{err}");
     assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"])).0, 0);
+}
+
+#[tokio::test]
+async fn missing_interpreter_of_a_script_is_named() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    let script = folder.path().join("job");
+    // Written by another process: no test that starts one at this moment hands the open file on.
+    let write = "printf '#!/no/such-interpreter -x\\n' > $0 && chmod +x $0";
+    assert!(Command::new("sh").args(["-c", write]).arg(&script).status().unwrap().success());
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--"]).arg(&script));
+    let says = format!("cannot run {}: its interpreter /no/such-interpreter: No such file", script.display());
+    assert!(code == 127 && err.contains(&says), "{code}: {err}");
 }
 
 #[tokio::test]

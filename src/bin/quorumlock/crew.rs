@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use crate::duration::exact;
 use crate::failure::Failure;
 use crate::output;
+use crate::process;
 use crate::settings::Settings;
 
 /// How long workers may take to finish their last section.
@@ -47,7 +48,7 @@ impl<R: Report> Crew<R> {
         let processes = processes.min(workers);
         let share = |index| workers / processes + u32::from(index < workers % processes);
         let start = |index| {
-            let mut command = Command::new(std::env::current_exe()?);
+            let mut command = process::this_executable()?;
             arguments(&mut command, share(index));
             command.args(output::is_json().then_some("--log-format=json"));
             Process::start(command.envs(settings.variables()))

@@ -4,9 +4,11 @@ mod family;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process, kill_process_group};
@@ -24,14 +26,24 @@ const TIED_JSON: &str = "__tied-json";
 /// A command for `program` that the kernel kills when this process is gone, however it went (Linux;
 /// elsewhere the program is started as it is).
 ///
-/// The tie is to the *thread* that starts it: start it from the main thread. It goes through a copy
-/// of this executable, since a process can ask for that signal only for itself.
+/// The tie is to the *thread* that starts it: start it from the main thread. It goes through this
+/// executable, since a process can ask for that signal only for itself.
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));
     }
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = this_executable()?;
     command.arg(if output::is_json() { TIED_JSON } else { TIED }).arg(std::process::id().to_string()).arg(program);
+    Ok(command)
+}
+
+/// A command for this executable, of this version: also after an upgrade has replaced the file.
+pub(crate) fn this_executable() -> io::Result<Command> {
+    if !cfg!(target_os = "linux") {
+        return Ok(Command::new(std::env::current_exe()?));
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("quorumlock");
     Ok(command)
 }
 
@@ -47,8 +59,22 @@ pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Opti
     }
     let error = Command::new(&program).args(arguments).exec();
     output::log(format, false, LevelFilter::ERROR);
-    output::failed(&format!("cannot run {}: {error}", program.display()));
-    Some(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+    let not_found = error.kind() == io::ErrorKind::NotFound;
+    let interpreter = if not_found { missing_interpreter(&program) } else { None };
+    let which = interpreter.map(|missing| format!("its interpreter {missing}: ")).unwrap_or_default();
+    output::failed(&format!("cannot run {}: {which}{error}", program.display()));
+    Some(ExitCode::from(if not_found { 127 } else { 126 }))
+}
+
+/// The interpreter that a script names and that is missing. The kernel reports this as if the script
+/// itself were missing.
+fn missing_interpreter(program: &OsStr) -> Option<String> {
+    let script = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { find(program)? };
+    let mut line = [0; 256];
+    let length = File::open(script).ok()?.read(&mut line).ok()?;
+    let line = String::from_utf8_lossy(line[..length].strip_prefix(b"#!")?).into_owned();
+    let interpreter = line.lines().next()?.split_whitespace().next()?;
+    (!Path::new(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
 /// Asks for SIGKILL at the parent's end. False if the parent has gone already.
@@ -65,9 +91,9 @@ fn tie_to(_: &str) -> bool {
 }
 
 /// Where the program of this name is, as a shell would find it.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())
 }
 
 /// A command of the user's, with everything it started.
@@ -97,7 +123,10 @@ impl Program {
         if leads {
             command.process_group(0);
         }
-        let child = command.spawn().map_err(cannot)?;
+        let starter = command.get_program().to_owned();
+        let child = command.spawn().map_err(|error| {
+            Failure::new(126, format!("cannot run {}: {}: {error}", program.display(), starter.display()))
+        })?;
         let pid = Pid::from_child(&child);
         Ok(Self { child, pid, leads, ended, family: Vec::new() })
     }
