@@ -1,22 +1,29 @@
 //! Certificates that openssl makes, and servers that have them.
 
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::clockwork::library;
+use super::port::Port;
+use super::program::command;
 use super::server::Server;
+
+/// Keys that take a millisecond to make.
+const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 /// A folder with the authorities `ca` and `other`, of which the second signed nothing here but
 /// `stranger`, and certificates with their keys.
+///
+/// All are signed half a day ago by openssl's clock: of nine days, eight whole ones are left for as
+/// long as a test runs.
 pub struct Certificates(TempDir);
 
 impl Certificates {
     pub fn new() -> Self {
         let this = Self(TempDir::new().unwrap());
         for name in ["ca", "other"] {
-            let made = format!("req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.pem -days 9");
+            let made = format!("req -x509 {KEY} -keyout {name}.key -out {name}.pem -days 9");
             this.openssl(&format!("{made} -subj /CN={name}"));
         }
         this.sign("client", "ca", "client", 9);
@@ -32,7 +39,7 @@ impl Certificates {
     /// The same, with these extensions. Without any it is of version 1.
     pub fn sign_as(&self, name: &str, authority: &str, host: &str, days: i32, extensions: &str) {
         std::fs::write(self.path(&format!("{name}.ext")), extensions).unwrap();
-        self.openssl(&format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={host}"));
+        self.openssl(&format!("req {KEY} -keyout {name}.key -out {name}.csr -subj /CN={host}"));
         let by = format!("-CA {authority}.pem -CAkey {authority}.key -CAcreateserial");
         let by = if extensions.is_empty() { by } else { format!("{by} -extfile {name}.ext") };
         self.openssl(&format!("x509 -req -in {name}.csr -out {name}.pem -days {days} {by}"));
@@ -40,7 +47,7 @@ impl Certificates {
 
     /// A certificate for `localhost` that signed itself.
     pub fn sign_itself(&self, name: &str, days: i32) {
-        let made = format!("req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.pem -days {days}");
+        let made = format!("req -x509 {KEY} -keyout {name}.key -out {name}.pem -days {days}");
         self.openssl(&format!("{made} -subj /CN=localhost -addext subjectAltName=DNS:localhost"));
     }
 
@@ -60,23 +67,15 @@ impl Certificates {
 
     /// The same, with more options.
     pub async fn server_with(&self, name: &str, clients: &str, more: &[&str]) -> (Server, u16) {
-        for _ in 0..20 {
-            let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-            let (number, cert, key, ca) = (
-                port.to_string(),
-                self.file(&format!("{name}.pem")),
-                self.file(&format!("{name}.key")),
-                self.file("ca.pem"),
-            );
-            let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-            let server =
-                Server::with(&[&["--tls-port", &number, "--tls-auth-clients", clients][..], &files, more].concat())
-                    .await;
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return (server, port);
-            }
-        }
-        panic!("redis-server does not listen on its TLS port");
+        let port = Port::take();
+        let number = port.number();
+        let (cert, key, ca) =
+            (self.file(&format!("{name}.pem")), self.file(&format!("{name}.key")), self.file("ca.pem"));
+        let tls = ["--tls-port", &number.to_string(), "--tls-auth-clients", clients];
+        let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+        let mut server = Server::with(&[&tls[..], &files, more].concat()).await;
+        server.keep(port);
+        (server, number)
     }
 
     fn openssl(&self, words: &str) {
@@ -85,7 +84,9 @@ impl Certificates {
 }
 
 fn openssl(folder: &Path, words: &str) {
-    let done = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
+    let mut openssl = command("openssl");
+    openssl.args(words.split(' ')).current_dir(folder).env("LD_PRELOAD", library()).env("FAKETIME", "-12h");
+    let done = openssl.output();
     let done = done.expect("openssl is there; install it (apt-get install openssl)");
     assert!(done.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&done.stderr));
 }

@@ -9,7 +9,9 @@ pub mod clockwork;
 pub mod fake;
 pub mod logs;
 pub mod node;
+pub mod port;
 pub mod postgres;
+pub mod program;
 pub mod proxy;
 pub mod server;
 
@@ -21,7 +23,7 @@ use server::Server;
 
 /// How long a condition may take before the test fails. Far longer than it ever should, since
 /// machines stall.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Waits until `condition` holds, and fails with `what` if it never does.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {

@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::PATIENCE;
-use super::server::free_port;
+use super::port::Port;
+use super::program;
 
 const MISSING: &str = "PostgreSQL is missing: scripts/test fetches it; by hand, apt-get install postgresql (Debian), or have initdb in PATH";
 /// Debian's nobody. PostgreSQL refuses to run as root.
@@ -22,7 +23,7 @@ const NOBODY: u32 = 65_534;
 
 /// A server process. Dropping it ends it.
 pub struct Postgres {
-    port: u16,
+    port: Port,
     process: Child,
     _folder: Arc<TempDir>,
 }
@@ -46,10 +47,11 @@ impl Postgres {
         let mut initdb = command(&programs, "initdb", folder.path());
         initdb.args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
         assert!(initdb.status().expect(MISSING).success(), "{}", log(&folder));
-        // A free port can be taken by another process before the server binds it: then try another.
+        // What is no test may have taken the port meanwhile: then try another.
         for _ in 0..20 {
-            let port = free_port();
-            let mut server = Self { port, process: launch(&programs, folder.path(), port), _folder: folder.clone() };
+            let port = Port::take();
+            let process = launch(&programs, folder.path(), port.number());
+            let mut server = Self { port, process, _folder: folder.clone() };
             if server.is_ready(folder.path()).await {
                 return server;
             }
@@ -58,12 +60,12 @@ impl Postgres {
     }
 
     pub const fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Where one of its databases is.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
     }
 
     /// Waits until it says so itself, or has ended.
@@ -116,7 +118,7 @@ fn folder() -> TempDir {
 
 /// One of its programs, in `folder`, as a user that is not root.
 fn command(programs: &Path, program: &str, folder: &Path) -> Command {
-    let mut command = Command::new(programs.join(program));
+    let mut command = program::command(programs.join(program));
     let log = || File::options().create(true).append(true).open(folder.join("log")).unwrap();
     command.current_dir(folder).stdin(Stdio::null()).stdout(log()).stderr(log());
     // A package that was unpacked and not installed has its libraries beside it.

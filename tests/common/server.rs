@@ -1,18 +1,24 @@
 //! A real redis-server on loopback: a free port, no persistence, gone with its handle.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::PATIENCE;
+use super::port::Port;
+use super::program::command;
+
 /// A redis-server process. Dropping it kills it.
 pub struct Server {
-    port: u16,
+    port: Port,
+    /// Others that its options name.
+    more_ports: Vec<Port>,
     options: Vec<String>,
     environment: Vec<(String, String)>,
     folder: TempDir,
@@ -74,11 +80,18 @@ impl Server {
     /// folder.
     pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
-        // A free port can be taken by another process before the server binds it: then try another.
+        // What is no test may have taken the port meanwhile: then try another.
         for _ in 0..20 {
             let folder = TempDir::new().expect("a temporary folder");
             let environment = environment(folder.path());
-            let mut server = Self { port: free_port(), options: options.clone(), environment, folder, process: None };
+            let mut server = Self {
+                port: Port::take(),
+                more_ports: Vec::new(),
+                options: options.clone(),
+                environment,
+                folder,
+                process: None,
+            };
             if server.launch().await {
                 return server;
             }
@@ -87,11 +100,16 @@ impl Server {
     }
 
     pub const fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    /// Keeps a port that its options name for as long as it lives.
+    pub fn keep(&mut self, port: Port) {
+        self.more_ports.push(port);
     }
 
     /// The folder for its files.
@@ -109,7 +127,7 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("redis-server does not start again on port {}", self.port);
+        panic!("redis-server does not start again on port {}", self.port());
     }
 
     /// Deletes its files, while it is down: it comes back empty whatever it persisted.
@@ -191,14 +209,14 @@ impl Server {
     /// Sends one command over a connection of its own and returns the raw reply's lines, joined by
     /// spaces.
     pub fn command(&self, words: &[&str]) -> String {
-        ask(self.port, words, Duration::from_secs(10)).expect("the server answers")
+        ask(self.port(), words, PATIENCE).expect("the server answers")
     }
 
     /// Sends a command again and again over one connection, until `over`, and no longer than
     /// `longest`.
     pub fn repeat(&self, words: &[&str], over: &AtomicBool, longest: Duration) {
         let began = Instant::now();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server accepts");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server accepts");
         let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
         while !over.load(Ordering::Relaxed) && began.elapsed() < longest {
             stream.write_all(request(words).as_bytes()).expect("the server reads");
@@ -207,11 +225,9 @@ impl Server {
     }
 
     async fn launch(&mut self) -> bool {
-        let port = self.port.to_string();
-        let process = Command::new("redis-server")
-            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            // Replicas do not wait for others to join them.
-            .args(["--repl-diskless-sync-delay", "0", "--dir"])
+        let port = self.port().to_string();
+        let process = command("redis-server")
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(self.folder.path())
             .args(&self.options)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -221,11 +237,11 @@ impl Server {
             .expect("redis-server starts; install it (apt-get install redis-server)");
         self.process = Some(process);
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(10) {
+        while began.elapsed() < PATIENCE {
             if self.process.as_mut().is_some_and(|process| process.try_wait().unwrap().is_some()) {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.is_ours() {
+            if TcpStream::connect(("127.0.0.1", self.port())).is_ok() && self.is_ours() {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -237,7 +253,7 @@ impl Server {
     /// Whether the server at the port is this process, and not another that took the port first.
     fn is_ours(&self) -> bool {
         let pid = self.process.as_ref().map_or(0, Child::id);
-        let Ok(info) = ask(self.port, &["INFO", "server"], Duration::from_secs(10)) else { return false };
+        let Ok(info) = ask(self.port(), &["INFO", "server"], PATIENCE) else { return false };
         info.contains(&format!("process_id:{pid}")) || info.contains("NOAUTH") || info.contains("LOADING")
     }
 
@@ -251,10 +267,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// Sends one command to whatever answers at `port`, and returns the raw reply's lines, joined by

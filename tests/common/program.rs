@@ -1,0 +1,42 @@
+//! Programs that tests start.
+
+use std::ffi::OsStr;
+use std::process::Command;
+use std::sync::Once;
+
+use rustix::process::Signal;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A command for `program`, whose signals have their default actions: start every child through
+/// this.
+///
+/// A child inherits which signals are ignored, and `nohup` and some CI runners ignore a few. A
+/// signal that has a handler has its default action again in the child. So each signal that was
+/// ignored gets a handler here that does nothing.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    static HANDLED: Once = Once::new();
+    HANDLED.call_once(handle_ignored);
+    Command::new(program)
+}
+
+fn handle_ignored() {
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    let inside = runtime.enter();
+    // The standard library ignores SIGPIPE itself, and undoes that in children.
+    let pipe = Signal::PIPE.as_raw();
+    for number in ignored().filter(|number| *number != pipe) {
+        // The handler stays when the listener goes.
+        let _ = signal(SignalKind::from_raw(number));
+    }
+    drop(inside);
+    runtime.shutdown_background();
+}
+
+/// The numbers of the signals that this process ignores, as Linux tells them.
+fn ignored() -> impl Iterator<Item = i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    (1..=64).filter(move |number| mask >> (number - 1) & 1 == 1)
+}
