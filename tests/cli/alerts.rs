@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::Stdio;
 
-use super::told;
+use super::Background;
+use crate::common::program::command;
 
 const ALERTS: &str = "docker/prometheus/alerts.yml";
 const TESTS: &str = "tests/prometheus/alerts.test.yml";
 
 fn promtool(words: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new("promtool");
-    command.args(words).current_dir(env!("CARGO_MANIFEST_DIR"));
-    told(command.output().expect("promtool starts; ./scripts/test fetches it, or apt-get install prometheus"))
+    let mut promtool = command("promtool");
+    promtool.args(words).current_dir(env!("CARGO_MANIFEST_DIR")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = promtool.spawn();
+    Background::of(started.expect("promtool starts; ./scripts/test fetches it, or apt-get install prometheus")).done()
 }
 
 fn read(file: &str) -> String {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{bare, done, over, run};
+use super::{Background, IN_VAIN, bare, done, over, run};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -80,7 +80,7 @@ async fn what_a_variable_says_itself_goes_before_the_file_that_another_names() {
     let (code, _, err) = done(&mut command);
     assert_eq!(code, 0, "{err}");
     assert!(ours[0].command(&["KEYS", "*"]).contains("mine:") && empty(&others[0]));
-    let (code, _, err) = done(command.env("QUORUMLOCK_MAX_TTL", "1h").env("QUORUMLOCK_TIMEOUT", "500ms"));
+    let (code, _, err) = done(command.env("QUORUMLOCK_MAX_TTL", "1h").env("QUORUMLOCK_TIMEOUT", IN_VAIN));
     assert!(code == 69 && err.contains("quarantined"), "the file's max_ttl is 0: {err}");
 }
 
@@ -141,18 +141,18 @@ async fn it_tells_the_timeout_where_the_command_line_does_not_and_the_file_is_ov
     let servers = servers(1).await;
     servers[0].take("job", "somebody");
     let (_folder, file) = written(&servers, "timeout = \"1h\"");
-    let tried = |variable: &str, options: &[&str]| {
+    let tries = |variable: &str, options: &[&str]| {
         let mut command = bare();
         command.args(["run", "job", "--config"]).arg(&file).args(options).args(["--", "true"]);
-        let (code, _, err) = done(command.env("QUORUMLOCK_TIMEOUT", variable));
-        assert_eq!(code, 75, "{err}");
-        err
+        Background::start(command.env("QUORUMLOCK_TIMEOUT", variable))
     };
-    assert!(tried("3s", &[]).contains("for 3 s at most"));
-    assert!(!tried("0", &[]).contains("waiting for"));
-    assert!(tried("1h", &["--timeout", "4s"]).contains("for 4 s at most"));
-    assert!(!tried("1h", &["-n"]).contains("waiting for"));
-    assert!(!tried("soon", &["-n"]).contains("QUORUMLOCK_TIMEOUT"), "it is not asked");
+    tries("50m", &[]).says("waiting for \"job\", for 50 min at most");
+    tries("50m", &["--timeout", "40m"]).says("waiting for \"job\", for 40 min at most");
+    for (variable, options) in [("0", &[][..]), ("1h", &["-n"]), ("soon", &["-n"])] {
+        let (code, _, err) = tries(variable, options).done();
+        assert!(code == 75 && !err.contains("waiting for \"job\""), "{variable} {options:?}: {code} {err}");
+        assert!(!err.contains("QUORUMLOCK_TIMEOUT"), "it is not asked: {err}");
+    }
 }
 
 #[test]

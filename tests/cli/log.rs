@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Background, bare, done, line_of, over, run};
+use super::{Background, IN_VAIN, bare, done, line_of, over, run};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -47,10 +47,10 @@ async fn events_have_their_fields_beside_the_message() {
 async fn notes_and_errors_are_objects_too() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
-    let options = ["--timeout", "3s", "--log-format", "json"];
+    let options = ["--timeout", IN_VAIN, "--log-format", "json"];
     let (code, said) = logged(&mut run(&servers, "job", &options, "true", folder.path()));
     assert_eq!(code, 75);
-    assert_eq!(find(&said, "waiting for \"job\", for 3 s at most; it is held by somebody/else")["level"], "INFO");
+    assert_eq!(find(&said, "waiting for \"job\", for 5 s at most; it is held by somebody/else")["level"], "INFO");
     let why = find(&said, "cannot acquire \"job\": others hold it");
     assert!(why["level"] == "ERROR" && why["message"].as_str().unwrap().contains('\n'), "{why}");
     let (code, said) = logged(over(&servers).args(["release", "job", "--force", "--log-format", "json"]));
@@ -70,7 +70,7 @@ async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
 async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo its own words >&2; echo > $0/inside; exec sleep 1000";
-    let options = ["--ttl", "1s", "--log-format", "json"];
+    let options = ["--ttl", "6s", "--log-format", "json"];
     let robbed = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("inside"));
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
@@ -84,7 +84,7 @@ async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone(
 
 #[test]
 fn a_demo_and_its_workers_say_nothing_else() {
-    let (code, said) = logged(bare().args(["demo", "--seconds", "2", "--log-format", "json", "-v"]));
+    let (code, said) = logged(bare().args(["demo", "--seconds", "6", "--log-format", "json", "-v"]));
     assert_eq!(code, 0, "{said:#?}");
     let killed = find(&said, "half-way: killed redis://")["message"].as_str().unwrap();
     let node = killed.split(' ').nth(2).unwrap();
@@ -95,9 +95,7 @@ fn a_demo_and_its_workers_say_nothing_else() {
 #[test]
 fn a_sandbox_warns_in_it_too() {
     let mut sandbox = Background::start(bare().args(["sandbox", "--masters", "1", "--log-format", "json"]));
-    let mut line = String::new();
-    let out = sandbox.child().stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    sandbox.first_line();
     sandbox.send(Signal::INT);
     let (code, _, err) = sandbox.done();
     assert_eq!(code, 0, "{err}");

@@ -6,7 +6,6 @@ mod common;
 
 mod alerts;
 mod bench;
-mod blocked;
 mod demo;
 mod doctor;
 mod elect;
@@ -40,14 +39,22 @@ mod usage;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::PATIENCE;
+use common::program::command;
 use common::server::Server;
 use quorumlock::Transport;
 use rustix::process::{Pid, Signal, kill_process};
+
+/// A timeout that passes in vain, of a command that has something else to do before it passes: long
+/// enough for that on a busy machine. What is to succeed gets an hour.
+const IN_VAIN: &str = "5s";
 
 /// The command without nodes: nothing of the caller's environment reaches it but which transport is
 /// tested.
@@ -57,7 +64,7 @@ fn bare() -> Command {
 
 /// The same where its executable is that file.
 fn bare_at(executable: &Path) -> Command {
-    let mut command = Command::new(executable);
+    let mut command = command(executable);
     let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
     for (name, _) in std::env::vars_os().filter(ours) {
         command.env_remove(name);
@@ -88,14 +95,9 @@ fn run(servers: &[Server], name: &str, options: &[&str], script: &str, folder: &
     command
 }
 
-/// How it ended, and what it said.
+/// How it ended, and what it said on its pipes.
 fn done(command: &mut Command) -> (i32, String, String) {
-    told(command.output().unwrap())
-}
-
-fn told(output: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    Background::start(command).done()
 }
 
 /// What a file says once it says something whole: a line.
@@ -109,12 +111,25 @@ fn line_of(file: &Path) -> String {
 }
 
 /// Waits until `condition` holds, and fails with `what` if it never does.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
+fn until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(comes_true(condition), "never came true: {what}");
+}
+
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
+}
+
+/// Tests each case, all at once: most of them wait.
+fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| cases.into_iter().for_each(|case| _ = scope.spawn(move || test(case))));
 }
 
 fn send(child: &Child, signal: Signal) {
@@ -128,40 +143,103 @@ fn runs(pid: &str) -> bool {
 }
 
 /// A child of a test, killed with it.
-struct Background(Option<Child>);
+struct Background {
+    child: Child,
+    out: Option<Said>,
+    err: Option<Said>,
+}
 
 impl Background {
     fn start(command: &mut Command) -> Self {
-        Self(Some(command.spawn().unwrap()))
+        Self::of(command.spawn().unwrap())
+    }
+
+    const fn of(child: Child) -> Self {
+        Self { child, out: None, err: None }
     }
 
     fn child(&mut self) -> &mut Child {
-        self.0.as_mut().unwrap()
+        &mut self.child
     }
 
     fn send(&mut self, signal: Signal) {
         send(self.child(), signal);
     }
 
+    /// What it writes to standard output. Its pipe is read from the first call on.
+    fn out(&mut self) -> &Said {
+        self.out.get_or_insert_with(|| Said::by(self.child.stdout.take()))
+    }
+
+    fn err(&mut self) -> &Said {
+        self.err.get_or_insert_with(|| Said::by(self.child.stderr.take()))
+    }
+
+    /// Waits until standard error has this. What it has by then.
+    fn says(&mut self, what: &str) -> String {
+        self.err().comes_to(what)
+    }
+
+    /// Waits for the first line of standard output.
+    fn first_line(&mut self) -> String {
+        let text = self.out().comes_to("\n");
+        text.lines().next().unwrap().to_owned()
+    }
+
     /// Waits for its end, and for that of whoever else writes where it wrote.
     fn done(mut self) -> (i32, String, String) {
-        let child = self.0.take().unwrap();
-        let pid = Pid::from_child(&child);
-        let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(child.wait_with_output()));
-        let output = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-            let _ = kill_process(pid, Signal::KILL);
-            panic!("it does not end");
+        let mut ended: Option<ExitStatus> = None;
+        let in_time = comes_true(|| {
+            ended = ended.or_else(|| self.child.try_wait().unwrap());
+            // Both are read from the beginning on: a pipe that is full would keep it from ending.
+            let whole = [self.out().is_whole(), self.err().is_whole()];
+            ended.is_some() && whole == [true, true]
         });
-        told(output.unwrap())
+        let (out, err) = (self.out().text(), self.err().text());
+        assert!(in_time, "it does not end ({ended:?}): {out}{err}");
+        (ended.and_then(|status| status.code()).unwrap_or(-1), out, err)
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a child writes to one of its pipes, read as it comes.
+struct Said {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn by(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let kept = bytes.clone();
+        let reading = pipe.map(|pipe| std::thread::spawn(move || read(pipe, &kept)));
+        Self { bytes, reading }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.reading.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.bytes.lock().unwrap().clone()).unwrap()
+    }
+
+    fn comes_to(&self, what: &str) -> String {
+        let has = || String::from_utf8_lossy(&self.bytes.lock().unwrap()).contains(what);
+        assert!(comes_true(has), "never said: {what}\n{}", self.text());
+        self.text()
+    }
+}
+
+fn read(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut part = [0; 4096];
+    while let Ok(count @ 1..) = pipe.read(&mut part) {
+        kept.lock().unwrap().extend_from_slice(&part[..count]);
     }
 }

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Background, bare, done, over, until};
+use super::{Background, IN_VAIN, bare, done, over, until};
+use crate::common::clockwork::aged_servers;
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -23,17 +24,17 @@ fn urls(servers: &[Server]) -> String {
     servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
 }
 
-/// A client that stays, with locks of a second: what it enrols lasts for 16 to 21 s.
-fn client(nodes: &str) -> Command {
+/// A client that stays, with locks of ten seconds: what it enrols lasts for 25 to 30 s.
+fn client(nodes: &str, timeout: &str) -> Command {
     let mut command = bare();
-    command.args(["run", "job", "--ttl", "1s", "--max-ttl", "1s", "--timeout", "20s", "--nodes", nodes]);
+    command.args(["run", "job", "--ttl", "10s", "--max-ttl", "10s", "--timeout", timeout, "--nodes", nodes]);
     command.args(["--", "sleep", "1000"]);
     command
 }
 
 /// A client of all nodes, once they have its list and know which tokens were dealt.
 fn connected(nodes: &str, count: usize) -> Background {
-    let client = Background::start(&mut client(nodes));
+    let client = Background::start(&mut client(nodes, "1h"));
     until("the nodes have its list and know", || {
         let (_, seen) = json(bare().args(["members", "show", "--json", "--nodes", nodes]));
         let known = seen["nodes"].as_array().unwrap().iter().filter(|node| node["knows_tokens"] == true);
@@ -71,7 +72,7 @@ fn on_the_page(servers: &[Server], said: &str) -> bool {
 
 #[tokio::test]
 async fn the_commands_of_the_page_work() {
-    let servers = servers(6).await;
+    let servers = aged_servers(6).await;
     let client = connected(&urls(&servers[..3]), 3);
     until("a token was dealt", || servers[..3].iter().any(|server| bounds(server).0 > 0));
     drop(client);
@@ -103,7 +104,7 @@ fn bounds(server: &Server) -> (u64, u64) {
 
 #[tokio::test]
 async fn what_nodes_have_is_shown_with_a_verdict() {
-    let servers = servers(4).await;
+    let servers = aged_servers(4).await;
     let (all, three) = (urls(&servers), urls(&servers[..3]));
     let show = |nodes: &str| json(bare().args(["members", "show", "--json", "--nodes", nodes]));
     let (code, seen) = show(&three);
@@ -112,8 +113,8 @@ async fn what_nodes_have_is_shown_with_a_verdict() {
     let (code, seen) = show(&three);
     assert_eq!((code, &seen["verdict"]), (0, &"one".into()));
     let node = &seen["nodes"][0];
-    assert_eq!((&node["n"], &node["protocol"], &node["max_ttl_ms"]), (&3.into(), &2.into(), &1000.0.into()));
-    assert!((1.0..=21_000.0).contains(&node["lasts_ms"].as_f64().unwrap()) && node["retired_ms"].is_null(), "{node}");
+    assert_eq!((&node["n"], &node["protocol"], &node["max_ttl_ms"]), (&3.into(), &2.into(), &10_000.0.into()));
+    assert!((1.0..=30_000.0).contains(&node["lasts_ms"].as_f64().unwrap()) && node["retired_ms"].is_null(), "{node}");
     let mut known: Vec<_> = node["servers"].as_array().unwrap().iter().map(|it| it["node"].as_str().unwrap()).collect();
     known.sort_unstable();
     let mut expected: Vec<_> = servers[..3].iter().map(Server::url).collect();
@@ -121,7 +122,7 @@ async fn what_nodes_have_is_shown_with_a_verdict() {
     assert_eq!(known, expected);
     let (code, seen) = show(&all);
     assert_eq!((code, &seen["verdict"], &seen["differs"][0]), (1, &"but".into(), &servers[3].url().into()));
-    let (code, out, _) = done(bare().args(["members", "show", "--nodes", &all]));
+    let (code, out, _) = done(bare().args(["members", "show", "--max-ttl", "2h", "--nodes", &all]));
     assert!(code == 1 && out.contains("differs from the others: no client has enrolled there"), "{out}");
     assert!(out.contains("acquires nothing: ") && out.contains("theirs has 3 nodes, this one 4"), "{out}");
     assert!(out.contains("4 of 4 nodes are quarantined, and vote on no claim for up to another "), "{out}");
@@ -186,13 +187,15 @@ async fn whom_nobody_can_retire_is_told() {
 #[tokio::test]
 async fn whoever_has_only_retired_nodes_acquires_nothing_until_one_too_many_is_taken_back() {
     let servers = servers(3).await;
-    let tried = || done(over(&servers).args(["run", "job", "--timeout", "0", "--connect-timeout", "3s", "--", "true"]));
-    assert_eq!(tried().0, 0);
+    let tried = |connecting: &str| {
+        done(over(&servers).args(["run", "job", "-n", "--connect-timeout", connecting, "--ttl", "10m", "--", "true"]))
+    };
+    assert_eq!(tried("1h").0, 0);
     for server in &servers[..2] {
         let (code, out, err) = done(over(&servers).args(["members", "retire", &server.url(), "--yes"]));
         assert!(code == 0 && out.contains("nothing rests on it"), "{out}{err}");
     }
-    let (code, _, err) = tried();
+    let (code, _, err) = tried(IN_VAIN);
     assert!(code == 69 && on_the_page(&servers, &err.replace(&servers[0].url(), "redis://c:6379")), "{err}");
     let (code, seen) = json(over(&servers).args(["status", "--json"]));
     assert_eq!((code, &seen["votes"]), (69, &1.into()), "{seen}");
@@ -204,12 +207,12 @@ async fn whoever_has_only_retired_nodes_acquires_nothing_until_one_too_many_is_t
     }
     let (code, told) = json(over(&servers).args(["members", "reset", &servers[0].url(), "--json"]));
     assert!(code == 0 && told["was_retired_ms"].as_f64().is_some() && told["others_ms"].is_null(), "{told}");
-    assert_eq!(tried().0, 0, "two of three");
+    assert_eq!(tried("1h").0, 0, "two of three");
 }
 
 #[tokio::test]
 async fn a_roster_of_another_list_stays_and_is_told() {
-    let servers = servers(5).await;
+    let servers = aged_servers(5).await;
     let _client = connected(&urls(&servers[..3]), 3);
     let others = urls(&servers[2..]);
     let (code, out, _) = done(bare().args(["members", "reset", &servers[2].url(), "--nodes", &others]));
@@ -219,31 +222,14 @@ async fn a_roster_of_another_list_stays_and_is_told() {
             && out.contains("have servers that are none of these nodes, and stay"),
         "{out}"
     );
-    let (code, _, err) = done(client(&others).args(["--connect-timeout", "3s"]));
-    assert!(code == 64 || code == 69 || code == 75, "{code}: {err}");
+    let (code, _, err) = done(&mut client(&others, IN_VAIN));
+    assert!([64, 69, 75].contains(&code), "{code}: {err}");
 }
 
 #[tokio::test]
 async fn the_errors_of_the_page_are_those_that_are_told() {
-    let mut servers = servers(6).await;
-    let run = |nodes: &str| {
-        let mut command = bare();
-        command.args([
-            "run",
-            "job",
-            "--ttl",
-            "1s",
-            "--max-ttl",
-            "1s",
-            "--timeout",
-            "3s",
-            "--nodes",
-            nodes,
-            "--",
-            "true",
-        ]);
-        done(&mut command)
-    };
+    let mut servers = aged_servers(6).await;
+    let run = |nodes: &str| done(&mut client(nodes, IN_VAIN));
     let client = connected(&urls(&servers[..3]), 3);
     let (code, _, err) = run(&urls(&servers[2..5]));
     assert!(code == 69 && on_the_page(&servers, &err), "{err}");

@@ -1,15 +1,12 @@
 //! `--metrics`: what a Prometheus finds.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Background, done, line_of, run, until};
+use crate::common::port::Port;
 use crate::common::servers;
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// The body of a page, empty if nobody serves it.
 pub(crate) fn page(port: u16, path: &str) -> String {
@@ -22,9 +19,10 @@ pub(crate) fn page(port: u16, path: &str) -> String {
 
 #[tokio::test]
 async fn a_scrape_shows_the_latency_in_buckets_and_the_nodes_by_name() {
-    let (servers, folder, port) = (servers(3).await, tempfile::tempdir().unwrap(), free_port());
+    let (servers, folder, own) = (servers(3).await, tempfile::tempdir().unwrap(), Port::take());
+    let port = own.number();
     let script = "echo > $0/inside; exec sleep 1000";
-    let options = ["--metrics", &format!(":{port}"), "--ttl", "300ms"];
+    let options = ["--metrics", &format!(":{port}"), "--ttl", "6s"];
     let _holder = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("inside"));
     until("a renewal is counted", || {

@@ -81,7 +81,7 @@ async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
     let script = format!("touch {}; exit 3", ended.display());
     let mut keeps = Background::start(&mut run(&servers, &["job", "--at-least", "1h"], &script));
     until("the command has ended", || ended.exists());
-    let (code, _, err) = done(&mut run(&servers, &["job", "--timeout", "300ms"], "true"));
+    let (code, _, err) = done(&mut run(&servers, &["job", "-n"], "true"));
     assert_eq!(code, 75, "{err}");
     keeps.send(Signal::TERM);
     assert_eq!(keeps.done().0, 3, "the code is the command's");

@@ -1,14 +1,15 @@
 //! `quorumlock completions` and `quorumlock manpage`.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::{bare, done};
+use crate::common::program::command;
 
 /// What a shell says of a script that it only parses. `None` where there is no such shell.
 fn parsed_by(shell: &str, script: &str) -> Option<bool> {
-    let mut command = Command::new(shell);
-    let mut child = command.arg("-n").stdin(Stdio::piped()).spawn().ok()?;
+    let mut shell = command(shell);
+    let mut child = shell.arg("-n").stdin(Stdio::piped()).spawn().ok()?;
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     Some(child.wait().unwrap().success())
 }
@@ -32,8 +33,8 @@ fn bash_completes_a_subcommand() {
     let (_, script, _) = done(bare().args(["completions", "bash"]));
     let ask =
         "COMP_WORDS=(quorumlock sand); COMP_CWORD=1; _quorumlock quorumlock sand quorumlock; echo \"${COMPREPLY[@]}\"";
-    let (code, out, err) = done(Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).stdout(Stdio::piped()));
-    assert_eq!((code, out.trim()), (0, "sandbox"), "{err}");
+    let (code, out, _) = done(command("bash").args(["-c", &format!("{script}\n{ask}")]).stdout(Stdio::piped()));
+    assert_eq!((code, out.trim()), (0, "sandbox"));
 }
 
 #[test]

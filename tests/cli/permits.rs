@@ -1,6 +1,6 @@
 //! `quorumlock run --permits`.
 
-use super::{Background, done, over, until};
+use super::{Background, IN_VAIN, done, over, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -19,7 +19,7 @@ async fn so_many_commands_run_together_and_no_more() {
     let options = ["pool", "--permits", "2"];
     let both = [(), ()].map(|()| Background::start(&mut run(&servers, &options, script, folder.path())));
     until("both run", || ["0", "1"].iter().all(|number| folder.path().join(number).exists()));
-    for more in [&["-n"][..], &["--timeout", "200ms"]] {
+    for more in [&["-n"][..], &["--timeout", IN_VAIN]] {
         let (code, _, err) = done(&mut run(&servers, &[&options, more].concat(), "true", folder.path()));
         assert!(code == 75 && err.contains("1 of the 2 permits of \"pool\""), "{code}: {err}");
     }

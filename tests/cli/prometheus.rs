@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -13,18 +13,22 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quorumlock::{Quorum, QuorumLock};
 use serde_json::Value;
 
-use super::metrics::{free_port, page};
+use super::metrics::page;
 use super::{Background, line_of, run, until};
+use crate::common::port::Port;
+use crate::common::program;
 use crate::common::server::Server;
 use crate::common::servers;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Of all locks here.
+const TTL: Duration = Duration::from_secs(6);
 /// What the dashboard asks that has no answer while all is well.
 const EMPTY_WHILE_WELL: [&str; 1] = ["Failed operations"];
 
-/// One that scrapes these every 200 ms, and evaluates the alerts as often.
+/// One that scrapes these every second, and evaluates the alerts more often.
 struct Prometheus {
-    port: u16,
+    port: Port,
     _process: Background,
 }
 
@@ -32,29 +36,29 @@ impl Prometheus {
     fn start(folder: &Path, command: u16, library: u16) -> Self {
         let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/prometheus/alerts.yml");
         let config = format!(
-            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}}\n\
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 200ms}}\n\
              rule_files: [{}]\n\
              scrape_configs:\n\
              - {{job_name: run, static_configs: [{{targets: ['127.0.0.1:{command}'], labels: {{region: eu}}}}]}}\n\
              - {{job_name: library, static_configs: [{{targets: ['127.0.0.1:{library}'], labels: {{region: us}}}}]}}\n",
             alerts.display()
         );
-        let (file, port) = (folder.join("prometheus.yml"), free_port());
+        let (file, port) = (folder.join("prometheus.yml"), Port::take());
         std::fs::write(&file, config).unwrap();
-        let mut prometheus = Command::new("prometheus");
+        let mut prometheus = program::command("prometheus");
         prometheus
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg(format!("--web.listen-address=127.0.0.1:{}", port.number()))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let started = prometheus.spawn();
         let process = started.expect("prometheus starts; ./scripts/test fetches it, or apt-get install prometheus");
-        Self { port, _process: Background(Some(process)) }
+        Self { port, _process: Background::of(process) }
     }
 
     fn api(&self, path: &str) -> Value {
-        serde_json::from_str(&page(self.port, &format!("/api/v1/{path}"))).unwrap_or_default()
+        serde_json::from_str(&page(self.port.number(), &format!("/api/v1/{path}"))).unwrap_or_default()
     }
 
     /// The numbers that a query comes to, one a series. Those that are none are left out: a quantile
@@ -121,18 +125,19 @@ fn serve(handle: PrometheusHandle) -> u16 {
     port
 }
 
-/// Takes turns on one lock, of which each is long enough for a renewal of what was handed over.
+/// Takes turns on one lock, of which each is long enough for a renewal of what was handed over:
+/// that is after a third of the ttl.
 async fn works(lock: QuorumLock) {
     loop {
         let guard = lock.acquire(60 * SECOND).await;
-        tokio::time::sleep(SECOND / 5).await;
+        tokio::time::sleep(TTL.mul_f32(0.4)).await;
         drop(guard);
     }
 }
 
 /// The keys are deleted from every node, as by an eviction.
 async fn loses(quorum: &Quorum, servers: &[Server]) {
-    let guard = quorum.lock("deleted").acquire(10 * SECOND).await.unwrap();
+    let guard = quorum.lock("deleted").acquire(60 * SECOND).await.unwrap();
     until("all nodes hold it", || servers.iter().all(|server| server.hold("deleted").is_some()));
     servers.iter().for_each(|server| assert!(server.forget("deleted")));
     guard.lost().await;
@@ -140,7 +145,8 @@ async fn loses(quorum: &Quorum, servers: &[Server]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_fires_for_the_first_lost_lock() {
-    let (folder, command) = (tempfile::tempdir().unwrap(), free_port());
+    let (folder, own) = (tempfile::tempdir().unwrap(), Port::take());
+    let command = own.number();
     let recorder = quorumlock::metrics::buckets().fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
         builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds).unwrap()
     });
@@ -149,11 +155,11 @@ async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_f
     let prometheus = Prometheus::start(folder.path(), command, serve(recorder.handle()));
     let mut servers = servers(5).await;
     let script = "echo > $0/inside; exec sleep 1000";
-    let options = ["--metrics", &command.to_string(), "--ttl", "300ms"];
+    let options = ["--metrics", &command.to_string(), "--ttl", "6s"];
     let _holder = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("inside"));
     let builder = Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO).name("orders");
-    let quorum = builder.ttl(SECOND / 2).connect().await.unwrap();
+    let quorum = builder.ttl(TTL).connect().await.unwrap();
     let lock = quorum.lock_with("orders/42", &quorum.options().metrics_class("checkout")).unwrap();
     let workers: Vec<_> = (0..2).map(|_| tokio::spawn(works(lock.clone()))).collect();
 

@@ -9,30 +9,27 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Background, bare, done, until};
+use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::servers;
 
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// A relay before each server, and their addresses as clients see them.
-fn far(servers: &[Server], round_trip: &str) -> (Background, String) {
-    let ports: Vec<_> = servers.iter().map(|_| free_port()).collect();
-    let route = |(port, server): (&u16, &Server)| format!("{port}=localhost:{}@{round_trip}", server.port());
-    let relay = Background::start(bare().arg("relay").args(ports.iter().zip(servers).map(route)));
-    let nodes: Vec<_> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
-    (relay, nodes.join(","))
+/// A relay at these ports, one before each server.
+fn far(servers: &[Server], ports: &[Port], round_trip: &str) -> Background {
+    let routes = ports.iter().zip(servers).map(|(port, server)| {
+        let (listens, leads_to) = (port.number(), server.port());
+        format!("{listens}=localhost:{leads_to}@{round_trip}")
+    });
+    Background::start(bare().arg("relay").args(routes))
 }
 
 fn near(servers: &[Server]) -> String {
     servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
 }
 
-/// A service over `nodes` with its counter in `folder`. Its ttl is short, since some are killed.
+/// A service over `nodes` with its counter in `folder`.
 fn service(nodes: &str, folder: &Path) -> Command {
     let mut command = bare();
-    command.envs([("QUORUMLOCK_NODES", nodes), ("QUORUMLOCK_MAX_TTL", "0"), ("QUORUMLOCK_TTL", "1s")]);
+    command.envs([("QUORUMLOCK_NODES", nodes), ("QUORUMLOCK_MAX_TTL", "0")]);
     command.args(["demo-service", "--workers", "2", "--pause", "5ms", "--folder"]).arg(folder);
     command
 }
@@ -63,7 +60,9 @@ fn number(summary: &Value, field: &str) -> u64 {
 #[tokio::test]
 async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_they_did() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let (mut relay, through) = far(&servers, "10ms");
+    let ports = [Port::take(), Port::take(), Port::take()];
+    let mut relay = far(&servers, &ports, "10ms");
+    let through = ports.each_ref().map(|port| format!("redis://127.0.0.1:{}", port.number())).join(",");
     let one = Background::start(&mut service(&near(&servers), folder.path()));
     let other = Background::start(&mut service(&through, folder.path()));
     grows(folder.path(), 50);
@@ -83,7 +82,8 @@ async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_t
 async fn a_service_that_is_killed_leaves_nobody_inside() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     for _ in 0..5 {
-        let mut killed = Background::start(&mut service(&near(&servers), folder.path()));
+        // What it leaves behind ends soon.
+        let mut killed = Background::start(service(&near(&servers), folder.path()).env("QUORUMLOCK_TTL", "1s"));
         grows(folder.path(), 3);
         killed.send(Signal::KILL);
     }

@@ -6,15 +6,15 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::terminal::Asked;
-use super::{Background, done, line_of, over, run, until};
-use crate::common::server::Server;
+use super::{Background, IN_VAIN, bare, done, line_of, over, run, until};
+use crate::common::clockwork::aged;
 use crate::common::servers;
 
 #[tokio::test]
 async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
-    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], script, folder.path()));
     let token = line_of(&folder.path().join("token")).parse::<u64>().unwrap();
     let answered = |answer: &str| {
         let mut asked = Asked::start(over(&servers).args(["release", "job", "--force"]));
@@ -70,7 +70,7 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
     servers[0].kill();
     servers[1].kill();
     let (code, out, err) =
-        done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", "300ms"]));
+        done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", IN_VAIN]));
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(err.ends_with("\n  nothing was released\n"), "{err}");
 }
@@ -188,7 +188,7 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
 #[tokio::test]
 async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     let servers = servers(5).await;
-    assert_eq!(done(over(&servers[..3]).args(["run", "job", "--ttl", "2s", "--", "true"])).0, 0);
+    assert_eq!(done(over(&servers[..3]).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
     for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
         let (code, out, err) = done(over(&servers[2..]).args(words));
         assert!(!out.contains("free") && !out.contains("revoked"), "{words:?}: {out}{err}");
@@ -202,19 +202,14 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
 /// A shell may not know how long the clients' locks are: the nodes do.
 #[tokio::test]
 async fn a_node_that_restarted_is_in_doubt_for_as_long_as_the_clients_locks_last() {
-    let mut servers = servers(3).await;
-    let (code, _, err) = done(over(&servers).args(["run", "other", "--ttl", "10m", "--", "true"]));
+    let mut clocks = aged(3).await;
+    let nodes = clocks.iter().map(|clock| clock.server.url()).collect::<Vec<_>>().join(",");
+    let asked = |words: &[&str]| done(bare().env("QUORUMLOCK_NODES", &nodes).args(words));
+    let (code, _, err) = asked(&["run", "other", "--ttl", "2h", "--max-ttl", "0", "--", "true"]);
     assert_eq!(code, 0, "{err}");
-    servers[..2].iter().for_each(|server| server.take("job", "somebody"));
-    servers[1].restart().await;
-    let young = |server: &Server| {
-        ["0", "1", "2"]
-            .map(|age| format!("uptime_in_seconds:{age}\r"))
-            .iter()
-            .any(|age| server.command(&["INFO", "server"]).contains(age))
-    };
-    until("they are older than this shell's locks", || !servers.iter().any(young));
-    let asked = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "100ms").args(words));
+    clocks[..2].iter().for_each(|clock| clock.server.take("job", "somebody"));
+    // It is older than locks of this shell may be, and younger than those of clients.
+    clocks[1].restart_aged().await;
     for words in [&["status", "job"][..], &["release", "job", "--force"], &["release", "job", "--force", "--yes"]] {
         let (_, out, err) = asked(words);
         assert!(!out.contains("free"), "{words:?}: {out}{err}");

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::terminal::Asked;
 use super::{Background, done, line_of, over, run, until};
+use crate::common::clockwork::aged_servers;
 use crate::common::server::Server;
 use crate::common::servers;
 
 #[tokio::test]
 async fn who_retires_so_many_that_no_quorum_is_left_is_asked_first() {
     let servers = servers(3).await;
-    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
     let retire = |node: usize| {
         let mut command = over(&servers);
         command.args(["members", "retire", &servers[node].url()]);
@@ -45,7 +46,7 @@ async fn who_retires_so_many_that_no_quorum_is_left_is_asked_first() {
 #[tokio::test]
 async fn a_list_on_standard_input_is_left_to_whoever_reads_it() {
     let servers = servers(3).await;
-    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
     let mut list = tempfile::tempfile().unwrap();
     list.write_all(b"one\ntwo\n").unwrap();
     list.rewind().unwrap();
@@ -60,13 +61,14 @@ async fn a_list_on_standard_input_is_left_to_whoever_reads_it() {
 
 #[tokio::test]
 async fn a_node_that_restarted_just_now_does_not_vote_then() {
-    let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let options = ["--ttl", "2s"];
+    let (mut servers, folder) = (aged_servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "20s"];
     let _client =
         Background::start(&mut run(&servers, "job", &options, "echo > $0/in; exec sleep 1000", folder.path()));
     line_of(&folder.path().join("in"));
-    let asked = |servers: &[Server], words: &[&str]| done(over(servers).args(words).args(["--max-ttl", "10s"]));
-    until("all are old enough", || asked(&servers, &["status"]).1.contains("3 of 3 nodes vote"));
+    let asked = |servers: &[Server], words: &[&str]| done(over(servers).args(words).args(["--max-ttl", "40m"]));
+    let (_, out, err) = asked(&servers, &["status"]);
+    assert!(out.contains("3 of 3 nodes vote"), "{out}{err}");
     servers[2].kill();
     servers[2].restart().await;
     until("it is enrolled", || asked(&servers, &["members", "show"]).0 == 0);
@@ -74,13 +76,13 @@ async fn a_node_that_restarted_just_now_does_not_vote_then() {
     assert!(code == 1 && out.is_empty() && err.contains("nothing was retired"), "{code} {out}{err}");
     let (_, rest) =
         err.split_once("1 of 3 nodes votes then: clients of this list acquire nothing for another ").expect(&err);
-    assert!(rest.contains(" s, since 1 is quarantined, and lose the locks that they hold"), "{err}");
+    assert!(rest.contains(" min, since 1 is quarantined, and lose the locks that they hold"), "{err}");
 }
 
 #[tokio::test]
 async fn a_node_that_is_down_is_not_among_those_that_are_left() {
     let mut servers = servers(3).await;
-    assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
+    assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
     servers[0].kill();
     let retire = ["members", "retire", &servers[1].url(), "--json"];
     assert_eq!(done(over(&servers).args(retire)).0, 1);
@@ -94,7 +96,7 @@ async fn a_node_that_is_down_is_not_among_those_that_are_left() {
 #[tokio::test]
 async fn a_holder_whose_nodes_were_retired_is_told_so() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let options = ["--ttl", "2s"];
+    let options = ["--ttl", "6s"];
     let holder = Background::start(&mut run(&servers, "job", &options, "echo > $0/in; exec sleep 1000", folder.path()));
     line_of(&folder.path().join("in"));
     for server in &servers[..2] {

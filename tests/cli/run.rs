@@ -1,12 +1,12 @@
 //! `quorumlock run`.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 
-use super::{Background, bare, done, line_of, over, run, runs, until};
+use super::{Background, IN_VAIN, bare, done, line_of, over, run, runs, until};
+use crate::common::program::command;
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -48,7 +48,7 @@ async fn several_names_are_held_all_or_none() {
 async fn which_of_several_names_are_held_is_told() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("h1", "somebody"));
-    for wait in [&["-n"][..], &["--timeout", "3s"]] {
+    for wait in [&["-n"][..], &["--timeout", IN_VAIN]] {
         let mut command = over(&servers);
         let (code, _, err) = done(command.args(["run", "h0", "h1", "h2"]).args(wait).args(["--", "true"]));
         assert!(code == 75 && err.contains("\"h1\" is held by somebody"), "{code}: {err}");
@@ -101,7 +101,7 @@ async fn missing_interpreter_of_a_script_is_named() {
     let script = folder.path().join("job");
     // Written by another process: no test that starts one at this moment hands the open file on.
     let write = "printf '#!/no/such-interpreter -x\\n' > $0 && chmod +x $0";
-    assert!(Command::new("sh").args(["-c", write]).arg(&script).status().unwrap().success());
+    assert!(command("sh").args(["-c", write]).arg(&script).status().unwrap().success());
     let (code, _, err) = done(over(&servers).args(["run", "job", "--"]).arg(&script));
     let says = format!("cannot run {}: its interpreter /no/such-interpreter: No such file", script.display());
     assert!(code == 127 && err.contains(&says), "{code}: {err}");
@@ -138,11 +138,11 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let _holder = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
-    for timeout in ["0", "300ms", "3s"] {
+    for timeout in ["0", IN_VAIN] {
         let (code, out, err) = done(over(&servers).args(["run", "job", "--timeout", timeout, "--", "echo", "ran"]));
         assert_eq!((code, out.as_str()), (75, ""), "{err}");
         assert!(err.contains("held by"), "{err}");
-        assert_eq!(err.contains("waiting for \"job\", for 3 s at most; it is held by"), timeout == "3s", "{err}");
+        assert_eq!(err.contains("waiting for \"job\", for 5 s at most; it is held by"), timeout == IN_VAIN, "{err}");
     }
 }
 
@@ -155,7 +155,7 @@ async fn who_does_not_want_to_wait_tries_once() {
     for option in ["-n", "--no-wait"] {
         let (code, out, err) = tried(&[option]);
         assert_eq!((code, out.as_str()), (75, ""), "{err}");
-        assert!(err.contains("held by somebody/else") && !err.contains("waiting for"), "{err}");
+        assert!(err.contains("held by somebody/else") && !err.contains("waiting for \"job\""), "{err}");
     }
 }
 
@@ -178,7 +178,7 @@ async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
     for (options, code) in [
         (&["-n", "-E", "9"][..], 9),
-        (&["--timeout", "300ms", "--conflict-exit-code", "255"], 255),
+        (&["--timeout", IN_VAIN, "--conflict-exit-code", "255"], 255),
         (&["--no-wait", "--conflict-exit-code=0"], 0),
     ] {
         let (ended, _, err) = tried(options);
@@ -198,10 +198,10 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     let servers = servers(1).await;
     let url = servers[0].url();
     let mut command = bare();
-    let (code, _, err) = done(command.args(["run", "job", "--nodes", &url, "--timeout", "3s", "--", "true"]));
+    let (code, _, err) = done(command.args(["run", "job", "--nodes", &url, "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69, "{err}");
     let told =
-        format!("waiting for \"job\", for 3 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
+        format!("waiting for \"job\", for 5 s at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined");
     assert!(err.contains(&told), "{err}");
     assert!(err.contains("wait until the quarantines end"), "{err}");
 }
@@ -210,7 +210,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
 fn without_a_quorum_of_nodes_it_is_69_and_says_why_node_by_node() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
     let (code, out, err) =
-        done(bare().args(["run", "job", "--nodes", nodes, "--connect-timeout", "300ms", "--", "echo", "ran"]));
+        done(bare().args(["run", "job", "--nodes", nodes, "--connect-timeout", IN_VAIN, "--", "echo", "ran"]));
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(nodes.split(',').all(|node| err.contains(&format!("\n  {node}: down"))), "{err}");
 }
@@ -222,16 +222,16 @@ fn its_timeout_bounds_connecting_too() {
     let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "500ms", "--", "true"]));
     assert!(code == 69 && err.contains("no quorum within 500 ms"), "{err}");
     assert!(err.contains("\n  --timeout waits longer for nodes"), "{err}");
-    // Less than the time for connecting, which is 15 s.
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // The time for connecting, which ends this elsewhere.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
 #[test]
 fn who_waits_for_nodes_that_are_down_is_told_which() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
-    let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "3s", "--", "true"]));
+    let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69, "{err}");
-    let told = "waiting for a quorum of nodes, for 3 s at most; redis://127.0.0.1:1 is down: Connection refused; ";
+    let told = "waiting for a quorum of nodes, for 5 s at most; redis://127.0.0.1:1 is down: Connection refused; ";
     assert!(err.contains(told), "{err}");
 }
 
@@ -240,7 +240,7 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
     let servers = servers(3).await;
     let mut command = over(&servers);
     command.env("QUORUMLOCK_MAX_TTL", "1h");
-    let (code, _, err) = done(command.args(["run", "job", "--timeout", "3s", "--", "true"]));
+    let (code, _, err) = done(command.args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69);
     // Where it waits, and where it gives up.
     assert_eq!(err.matches("this server is new or has restarted").count(), 2, "{err}");
@@ -296,7 +296,7 @@ async fn killing_run_kills_the_command_too() {
 async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "sleep 1000 & echo $! > $0/child; wait";
-    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "1s"], script, folder.path()));
+    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], script, folder.path()));
     let child = line_of(&folder.path().join("child"));
     assert!(runs(&child));
     for server in &servers {
@@ -350,10 +350,11 @@ fn times(file: &Path) -> Vec<u128> {
 #[tokio::test]
 async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; done";
-    let mut stubborn = Background::start(&mut run(&servers, "job", &["--ttl", "3s"], script, folder.path()));
+    let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; sleep 0.01; done";
+    let options = ["--ttl", "6s", "--kill-grace", "2s"];
+    let mut stubborn = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("alive"));
-    let end = stop_after_renewal(&servers, Duration::from_secs(1));
+    let end = stop_after_renewal(&servers, Duration::from_secs(2));
     until("the command was stopped", || stubborn.child().try_wait().unwrap().is_some());
     servers.iter().for_each(Server::resume);
     let (code, _, err) = stubborn.done();

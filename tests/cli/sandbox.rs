@@ -22,8 +22,7 @@ fn pid_at(address: &str) -> String {
 /// Starts a sandbox, and tells which processes serve it.
 fn started(masters: &str) -> (Background, Vec<String>) {
     let mut sandbox = Background::start(bare().args(["sandbox", "--masters", masters]));
-    let mut line = String::new();
-    BufReader::new(sandbox.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let line = sandbox.first_line();
     let (nodes, max_ttl) = line.trim().strip_prefix("export QUORUMLOCK_NODES=").unwrap().split_once(' ').unwrap();
     assert_eq!(max_ttl, "QUORUMLOCK_MAX_TTL=0ms");
     (sandbox, serving(nodes))

@@ -15,7 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::{Background, until};
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, program};
 
 /// A command that has a terminal for its own.
 pub(super) struct Screen {
@@ -114,13 +114,13 @@ impl Screen {
     }
 }
 
-pub(super) const fn size(columns: u16, rows: u16) -> Winsize {
+const fn size(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 /// The command with the terminal as its controlling one: that is where it learns of a new size.
 fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
-    let mut own = Command::new("setsid");
+    let mut own = program::command("setsid");
     own.arg("-c").arg(command.get_program()).args(command.get_args()).env("TERM", "xterm-256color");
     for (name, value) in command.get_envs() {
         match value {

@@ -18,11 +18,11 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn start(command: &mut Command) -> Self {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let terminal = ptsname(&keyboard, Vec::new()).unwrap();
-        let terminal: OwnedFd = open(terminal, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let terminal: OwnedFd = open(terminal, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         Self { command: Background::start(command.stdin(terminal)), keyboard: File::from(keyboard) }
     }
 

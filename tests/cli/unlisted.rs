@@ -1,14 +1,14 @@
 //! `quorumlock status` where rosters keep clients of the given list out: it says so, and fails
 //! where `run` would.
 
-use super::{done, over};
+use super::{IN_VAIN, done, over};
 use crate::common::server::Server;
 use crate::common::servers;
 use serde_json::Value;
 
-/// A client of these was enrolled, and has gone: its entries last for 45 s.
+/// A client of these was enrolled, and has gone: its entries last for ten minutes.
 fn used(servers: &[Server]) {
-    let (code, _, err) = done(over(servers).args(["run", "job", "--", "true"]));
+    let (code, _, err) = done(over(servers).args(["run", "job", "--ttl", "10m", "--", "true"]));
     assert_eq!(code, 0, "{err}");
 }
 
@@ -25,7 +25,7 @@ fn refused(servers: &[&Server]) -> (String, Value) {
     assert_eq!(code, 69, "{out}{err}");
     assert!(out.contains("a client with this list acquires nothing: "), "{out}");
     assert!(!out.contains("then a quorum votes") && !out.contains("is free"), "{out}");
-    let (code, _, err) = asked(&["run", "job", "--timeout", "0", "--connect-timeout", "3s", "--", "true"]);
+    let (code, _, err) = asked(&["run", "job", "--timeout", "0", "--connect-timeout", IN_VAIN, "--", "true"]);
     assert!(code == 69 && err.contains("unlisted") && !err.contains("waits longer for nodes"), "{code} {err}");
     let (code, object, _) = asked(&["status", "job", "--json"]);
     let object: Value = serde_json::from_str(&object).unwrap();
@@ -58,11 +58,11 @@ async fn nor_does_one_that_did_where_another_is_down() {
 async fn the_first_client_beside_a_dead_node_says_what_it_waits_for() {
     let mut servers = servers(3).await;
     servers[2].kill();
-    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69, "{err}");
     assert!(err.contains("2 of 3 nodes wait for one that does not answer"), "{err}");
     assert!(err.contains("may know of another list") && err.contains("--timeout above 6 s waits long enough"), "{err}");
-    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "20s", "--", "true"]));
+    let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "1h", "--", "true"]));
     assert_eq!(code, 0, "{err}");
     let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "2s", "--", "true"]));
     assert_eq!(code, 0, "the one before vouches for it: {err}");

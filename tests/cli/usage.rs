@@ -1,6 +1,6 @@
 //! Bad input: 64, and words that help.
 
-use super::{bare, done, over};
+use super::{IN_VAIN, bare, done, over};
 use crate::common::servers;
 
 /// Asserts that arguments are refused, with words that help.
@@ -110,11 +110,11 @@ async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
     servers[0].take("job", "somebody");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.toml");
-    let text = format!("max_ttl = \"0\"\ntimeout = \"3s\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url());
+    let text = format!("max_ttl = \"0\"\ntimeout = \"{IN_VAIN}\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url());
     std::fs::write(&file, text).unwrap();
     let run = |more: &[&str]| done(bare().args(["run", "job", "--config"]).arg(&file).args(more).args(["--", "true"]));
     let (code, _, err) = run(&[]);
-    assert!(code == 75 && err.contains("for 3 s at most"), "{err}");
+    assert!(code == 75 && err.contains("for 5 s at most"), "{err}");
     let (code, _, err) = run(&["--timeout", "0"]);
     assert!(code == 75 && !err.contains("waiting for"), "{err}");
 }

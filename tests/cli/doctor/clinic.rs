@@ -4,9 +4,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::clockwork::Clockwork;
+use crate::common::clockwork::{Clockwork, aged};
 use crate::common::server::Server;
-use crate::{bare, done, until};
+use crate::{bare, done};
 
 /// A user as README, "Access rights", has it.
 pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info"];
@@ -17,11 +17,8 @@ pub(super) struct Clinic(pub(super) Vec<Clockwork>);
 
 impl Clinic {
     pub(super) async fn open(count: usize) -> Self {
-        let servers = futures::future::join_all((0..count).map(|_| Clockwork::start("-3600"))).await;
-        servers.iter().for_each(|server| server.set("+0"));
-        let clinic = Self(servers);
-        clinic.0.iter().for_each(|node| user(&node.server, &RIGHTS));
-        clinic.0.iter().for_each(|node| until("it has been up for an hour", || uptime(&node.server) > 3_000));
+        let clinic = Self(aged(count).await);
+        clinic.servers().for_each(|server| user(server, &RIGHTS));
         clinic
     }
 
@@ -50,12 +47,6 @@ pub(super) fn url(server: &Server) -> String {
 pub(super) fn user(server: &Server, rights: &[&str]) {
     let words = [&["ACL", "SETUSER", "locks", "reset", "on", ">pw"], rights].concat();
     assert_eq!(server.command(&words), "OK");
-}
-
-fn uptime(server: &Server) -> u64 {
-    let info = server.command(&["INFO", "server"]);
-    let told = info.lines().find_map(|line| line.trim().strip_prefix("uptime_in_seconds:")?.parse().ok());
-    told.unwrap_or(0)
 }
 
 pub(super) fn doctor(urls: &[String]) -> Command {

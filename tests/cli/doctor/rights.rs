@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
-use crate::{bare, done};
+use crate::{IN_VAIN, at_once, bare, done};
 
 #[tokio::test]
 async fn fault_6_a_missing_right_is_named_command_by_command() {
@@ -47,14 +47,14 @@ async fn where_nothing_can_be_learned_of_rights_that_is_said() {
         _ => well(words),
     })
     .await;
-    for (url, command) in [(server.url(), "EVALSHA"), (fake.url(), "INFO")] {
-        let (_, object) = report(doctor(&[url]).args(["--connect-timeout", "1s", "--node-timeout", "1s"]));
+    at_once([(server.url(), "EVALSHA"), (fake.url(), "INFO")], |(url, command)| {
+        let (_, object) = report(doctor(&[url]).args(["--connect-timeout", IN_VAIN, "--node-timeout", IN_VAIN]));
         let rights = finding(&object, "rights");
         let says = |key: &str, what: &str| rights[key].as_str().unwrap().contains(what);
         assert!(rights["level"] == "cannot tell" && says("mend", "rename-command"), "{object:#}");
         assert!(says("what", &format!("ERR unknown command '{command}'")), "{object:#}");
         assert!(!object.to_string().contains("Give the user"), "{object:#}");
-    }
+    });
 }
 
 #[tokio::test]
@@ -90,18 +90,13 @@ async fn each_of_the_least_rights_is_named_where_it_is_missing() {
     // A database and a name are those of users who want them, and not asked for.
     let asked: Vec<_> = all.iter().copied().filter(|right| !["+select", "+client|setname"].contains(right)).collect();
     assert!(asked.len() > 38, "{asked:?}");
-    std::thread::scope(|scope| {
-        for (index, part) in asked.chunks(asked.len().div_ceil(4)).enumerate() {
-            let lacking = &lacking;
-            scope.spawn(move || {
-                for right in part {
-                    let object = lacking(&format!("user{index}"), right);
-                    let findings = object["findings"].as_array().unwrap().iter();
-                    let mut named = findings.filter(|it| it["id"].as_str().unwrap().starts_with("right-"));
-                    let said = |it: &Value| it["what"].to_string() + &it["mend"].to_string();
-                    assert!(named.any(|it| said(it).contains(right)), "{right}: {object:#}");
-                }
-            });
+    at_once(asked.chunks(asked.len().div_ceil(8)).enumerate(), |(index, part)| {
+        for right in part {
+            let object = lacking(&format!("user{index}"), right);
+            let findings = object["findings"].as_array().unwrap().iter();
+            let mut named = findings.filter(|it| it["id"].as_str().unwrap().starts_with("right-"));
+            let said = |it: &Value| it["what"].to_string() + &it["mend"].to_string();
+            assert!(named.any(|it| said(it).contains(right)), "{right}: {object:#}");
         }
     });
 }
@@ -119,9 +114,10 @@ async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_
     assert!(finding(&object, "no-quorum")["what"].as_str().unwrap().contains("1 of 3 nodes vote"), "{object:#}");
     let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &["status"]);
     assert!(code == 69 && out.contains("1 of 3 nodes vote") && out.contains("the user lacks +hset"), "{out}{err}");
-    let (code, _, err) = asked(&clinic.urls(), "quorumlock:", &["run", "--connect-timeout", "1s", "job", "--", "true"]);
+    let (code, _, err) =
+        asked(&clinic.urls(), "quorumlock:", &["run", "--connect-timeout", IN_VAIN, "job", "--", "true"]);
     assert!(code == 69 && (err.contains("+hset") || err.contains("`quorumlock doctor` names it")), "{err}");
-    let (code, out, _) = asked(&clinic.urls(), "quorumlock:", &["status", "--wait", "1s"]);
+    let (code, out, _) = asked(&clinic.urls(), "quorumlock:", &["status", "--wait", IN_VAIN]);
     assert!(code == 69 && out.contains("1 of 3 nodes vote"), "{out}");
 }
 
@@ -152,26 +148,22 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         assert_eq!(server.command(&words), "OK");
         // Each begins with a roster of its own.
         let (urls, prefix) = ([format!("redis://{name}:pw@127.0.0.1:{}", server.port())], format!("{name}:"));
-        // Longer than a third of its lease, after which it is renewed.
-        let job = ["run", "--ttl", "3s", "--timeout", "3s", "--connect-timeout", "3s", "job", "--", "sleep", "2"];
-        let (run, _, said) = asked(&urls, &prefix, &job);
-        let (status, ..) = asked(&urls, &prefix, &["status"]);
-        let (doctor, object) = report(command(&urls, &prefix).args(["doctor", "--connect-timeout", "3s"]));
         // What waits, and who looks, needs to count who waits.
         let counts = right == "+zcard";
         let votes = !TO_ACQUIRE.contains(&right);
+        let timeout = if votes { "1h" } else { IN_VAIN };
+        // Longer than a third of its lease, after which it is renewed.
+        let job = ["run", "--ttl", "6s", "--timeout", timeout, "job", "--", "sleep", "2.1"];
+        let (run, _, said) = asked(&urls, &prefix, &job);
+        let (status, ..) = asked(&urls, &prefix, &["status"]);
+        let (doctor, object) = report(command(&urls, &prefix).arg("doctor"));
         // 75: a claim that was refused midway is in its own way until its lease has expired.
         let refused = [69, 75].contains(&run);
         assert!(if votes { run == 0 } else { refused }, "{right}: {run} {said}");
         assert_eq!(status, if votes && !counts { 0 } else { 69 }, "{right}");
         assert_eq!(doctor, if votes && !counts { 1 } else { 2 }, "{right}: {object:#}");
     };
-    std::thread::scope(|scope| {
-        for first in 0..8 {
-            let (tried, last) = (&tried, all.len());
-            scope.spawn(move || (first..last).step_by(8).for_each(tried));
-        }
-    });
+    at_once(0..16, |first: usize| (first..all.len()).step_by(16).for_each(tried));
 }
 
 #[test]

@@ -43,11 +43,11 @@ impl Summary {
         self.course.overlaps() == 0
     }
 
-    pub(super) async fn told(&self, as_json: bool) -> Result<(), Failure> {
+    pub(super) fn told(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
-            return Ok(output::say(&self.json().to_string()).await?);
+            return Ok(output::say(&self.json().to_string())?);
         }
-        Ok(output::say(&self.lines().join("\n")).await?)
+        Ok(self.lines().iter().try_for_each(|line| output::say(line))?)
     }
 
     fn rate(&self) -> f64 {

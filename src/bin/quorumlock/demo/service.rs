@@ -55,11 +55,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     }
     quorum.shutdown(Duration::from_secs(1)).await;
     let report = report.take();
-    let counted = Counter::new(&args.folder, "").read()?.0;
-    tokio::select! {
-        printed = print(&report, counted) => printed?,
-        signal = signals.next() => return Ok(process::ended_by(signal)),
-    }
+    print(&report, Counter::new(&args.folder, "").read()?.0)?;
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -73,7 +69,7 @@ async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     Ok(quorum)
 }
 
-async fn print(report: &Report, counted: u64) -> std::io::Result<()> {
+fn print(report: &Report, counted: u64) -> std::io::Result<()> {
     let summary = json!({
         "sections": report.sections,
         "overlaps": report.overlaps,
@@ -85,5 +81,5 @@ async fn print(report: &Report, counted: u64) -> std::io::Result<()> {
         // Of all services that share the folder.
         "counter": counted,
     });
-    output::say(&summary.to_string()).await
+    output::say(&summary.to_string())
 }

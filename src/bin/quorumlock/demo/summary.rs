@@ -42,11 +42,11 @@ impl Summary {
         self.report.overlaps == 0 && self.lost_updates() == 0
     }
 
-    pub(super) async fn told(&self, as_json: bool) -> Result<(), Failure> {
+    pub(super) fn told(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
-            return Ok(output::say(&self.json().to_string()).await?);
+            return Ok(output::say(&self.json().to_string())?);
         }
-        Ok(output::say(&self.lines().join("\n")).await?)
+        Ok(self.lines().iter().try_for_each(|line| output::say(line))?)
     }
 
     fn lost_updates(&self) -> u64 {

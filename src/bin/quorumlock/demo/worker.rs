@@ -72,7 +72,7 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
         told = telling(&report, &counters) => told?,
     }
     quorum.shutdown(Duration::from_secs(1)).await;
-    tell(&report, &counters).await?;
+    tell(&report, &counters)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,15 +187,14 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
 async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;
-        tell(report, counters).await?;
+        tell(report, counters)?;
     }
 }
 
-async fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
+fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     report.borrow_mut().votes = tally(counters);
     report.borrow_mut().handovers = handovers(counters);
-    let line = serde_json::to_string(&*report.borrow())?;
-    output::say(&line).await
+    output::say(&serde_json::to_string(&*report.borrow())?)
 }
 
 /// True once standard input has ended: when the demo wants it to, and when the demo is gone.

@@ -33,7 +33,7 @@ async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
     let left = Left::of(&then, &quorum.nodes());
     let enrolled = then.nodes.iter().flat_map(|node| &node.roster).any(|roster| !roster.servers.is_empty());
     if enrolled && !left.is_quorum() && !yes && !output::confirmed(&left.to_string(), "Retire it?").await? {
-        return kept(&args, &left).await;
+        return kept(&args, &left);
     }
     let Retired { node, since, free_in, unused, .. } = quorum.retire(&url).await?;
     if args.json {
@@ -65,11 +65,10 @@ fn opened(args: &OneNode) -> Result<(Quorum, String), Failure> {
 }
 
 /// Nobody said yes.
-async fn kept(args: &OneNode, left: &Left) -> Outcome {
+fn kept(args: &OneNode, left: &Left) -> Outcome {
     if args.json {
         let (votes, quorum_of, why) = (left.votes, left.quorum(), output::refused(&left.to_string()));
-        output::say(&json!({ "retired_ms": null, "votes": votes, "quorum": quorum_of, "refused": why }).to_string())
-            .await?;
+        output::say(&json!({ "retired_ms": null, "votes": votes, "quorum": quorum_of, "refused": why }).to_string())?;
     }
     output::note("nothing was retired");
     Ok(ExitCode::FAILURE)
@@ -179,7 +178,7 @@ async fn teach(args: OneNode) -> Outcome {
 }
 
 async fn said(quorum: &Quorum, text: &str) -> Outcome {
-    output::say(text).await?;
+    output::say(text)?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
