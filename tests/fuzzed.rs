@@ -6,7 +6,7 @@
 mod properties;
 
 use proptest::collection::vec;
-use proptest::prelude::{any, proptest};
+use proptest::prelude::{ProptestConfig, any, proptest};
 use proptest::sample::select;
 use proptest::strategy::Strategy;
 
@@ -63,6 +63,17 @@ proptest! {
         properties::hints::any(text.as_bytes());
         properties::hints::any(&bytes);
     }
+}
+
+/// Each case has a client and three nodes, so there are fewer of them unless a number is asked for.
+fn fewer() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { 64 };
+    ProptestConfig { cases, ..usual }
+}
+
+proptest! {
+    #![proptest_config(fewer())]
 
     #[test]
     fn whatever_nodes_answer_nobody_holds_what_they_did_not_grant(bytes in vec(any::<u8>(), 0..600)) {

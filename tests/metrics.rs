@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::asked::Asked;
 use common::node::ask;
 use common::server::Server;
-use common::{eventually, servers, unguarded};
+use common::{PATIENCE, eventually, servers, unguarded};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::metrics::{Kind, METRICS, buckets};
@@ -102,7 +102,7 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
     }
     let url = |server: &Server| format!("redis://{SECRET}:{SECRET}@127.0.0.1:{}", server.port());
     let builder = common::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
-    let quorum = builder.ttl(SECOND).connect().await.unwrap();
+    let quorum = builder.ttl(3 * SECOND).connect().await.unwrap();
 
     holds_and_waits(&quorum).await;
     let now = Exposition::of(&recorder);
@@ -193,7 +193,7 @@ async fn a_process_has_at_most_300_series_at_five_nodes() {
     let quorum = unguarded(&servers).connect().await.unwrap();
     let connected = Exposition::of(&told).samples.len();
     assert!(connected <= 300, "{connected} series");
-    let guard = quorum.lock(name("counted")).acquire(SECOND).await.unwrap();
+    let guard = quorum.lock(name("counted")).acquire(PATIENCE).await.unwrap();
     assert!(quorum.lock(name("counted")).try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
     quorum.inspect(&name("counted")).await.unwrap();
@@ -214,7 +214,7 @@ async fn quorums_and_classes_of_locks_have_series_of_their_own_from_the_start() 
     }
     assert!(!now.samples.iter().any(|sample| sample.labels.get("class").is_some_and(String::is_empty)));
     let (_guard, _plain) =
-        (lock.acquire(SECOND).await.unwrap(), orders.lock(name("two")).acquire(SECOND).await.unwrap());
+        (lock.acquire(PATIENCE).await.unwrap(), orders.lock(name("two")).acquire(PATIENCE).await.unwrap());
     let now = Exposition::of(&told);
     let held = |labels: &[(&str, &str)]| now.sum("quorumlock_locks_held", labels);
     assert_eq!((held(&class), held(&class[..1]), held(&[("quorum", "other")])), (1.0, 2.0, 0.0));
@@ -234,11 +234,11 @@ async fn quorums_and_classes_of_locks_have_series_of_their_own_from_the_start() 
 /// waits.
 async fn holds_and_waits(quorum: &Quorum) {
     let lock = quorum.lock(name("held"));
-    let guard = lock.acquire(SECOND).await.unwrap();
+    let guard = lock.acquire(PATIENCE).await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(lock.acquire(Duration::from_millis(20)).await.unwrap_err().is_timeout());
     assert!(quorum.lock("").acquire(SECOND).await.unwrap_err().is_config());
-    let until = tokio::time::Instant::now() + SECOND / 2;
+    let until = tokio::time::Instant::now() + 3 * SECOND / 2;
     eventually("a renewal was due", async || tokio::time::Instant::now() >= until).await;
     let waiter = tokio::spawn(async move {
         let _ = lock.acquire(60 * SECOND).await;
@@ -254,16 +254,16 @@ async fn holds_and_waits(quorum: &Quorum) {
 
 /// A majority of keys is deleted, and a quorum is shut down.
 async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
-    let guard = quorum.lock(name("deleted")).acquire(SECOND).await.unwrap();
+    let guard = quorum.lock(name("deleted")).acquire(PATIENCE).await.unwrap();
     for server in servers {
         eventually("the node holds it", async || server.forget(&name("deleted"))).await;
     }
     guard.lost().await;
     let manual = quorum.options().auto_renew(false);
-    quorum.lock_with(name("expires"), &manual).unwrap().acquire(SECOND).await.unwrap().lost().await;
+    quorum.lock_with(name("expires"), &manual).unwrap().acquire(PATIENCE).await.unwrap().lost().await;
     let other = unguarded(spare).connect().await.unwrap();
-    let guard = other.lock(name("shut")).acquire(SECOND).await.unwrap();
-    other.shutdown(SECOND).await;
+    let guard = other.lock(name("shut")).acquire(PATIENCE).await.unwrap();
+    other.shutdown(PATIENCE).await;
     guard.lost().await;
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::asked::Asked;
+use common::clockwork::Clockwork;
 use common::eventually;
 use common::node::{Recorder, ask_all, heard};
 use common::server::Server;
@@ -24,8 +25,8 @@ use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
-/// By how much a remaining ttl may differ: the server's time goes on while the memory node's stands
-/// still. Ttls differ by far more.
+/// By how much a remaining ttl may differ: the server's time goes on between cases. Ttls differ by far
+/// more.
 const TOLERANCE: Duration = Duration::from_secs(60);
 const CASES: u32 = 384;
 /// Whose operations they are, but for one acquisition's: nobody listens for that.
@@ -356,9 +357,9 @@ fn same_roster(one: &Roster, other: &Roster) -> bool {
         && one.retired.is_some() == other.retired.is_some()
 }
 
-/// The memory node and the real one, each with its own time.
+/// The memory node and the real one. Both clocks stand still until something is to end.
 struct Pair {
-    server: Server,
+    clock: Clockwork,
     node: RedisNode,
     hints: Arc<Recorder>,
     /// Whether its user may publish wake-ups.
@@ -373,7 +374,7 @@ impl Pair {
         // Of a case that failed before.
         self.hints.take();
         // All names of a server share its record.
-        self.server.command(&["DEL", "node", "node:roster", "node:retired"]);
+        self.clock.server.command(&["DEL", "node", "node:roster", "node:retired"]);
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
             let real = ask_all(&self.node, &batch).await;
@@ -392,7 +393,7 @@ impl Pair {
             })
             .await;
             prop_assert_eq!(self::told(&told.into_inner().unwrap()), self::told(&expected), "hints");
-            now = self.expire(&mut store, &names, now).await;
+            now = self.expire(&mut store, &names, now);
         }
         let questions: Vec<_> = names.iter().map(|name| Operation::Inspect([name.clone()].into())).collect();
         for (question, real) in questions.iter().zip(ask_all(&self.node, &questions).await) {
@@ -402,31 +403,19 @@ impl Pair {
         Ok(())
     }
 
-    /// Waits until what ends soon has ended on the server, and lets it end in memory. The new time
-    /// there.
-    async fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
-        let mut ended = now;
-        for name in names {
+    /// Lets end on both what ends soon. The new time in memory.
+    fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
+        let ends_soon = names.iter().any(|name| {
             let Outcome::Inspected(entries) = store.apply(&Operation::Inspect([name.clone()].into()), now) else {
                 panic!("a question is answered");
             };
-            if entries[0].remaining.is_some_and(|left| left <= SHORT) {
-                eventually("a short hold ends", async || self.over(name)).await;
-                ended = now + SHORT;
-            }
+            entries[0].remaining.is_some_and(|left| left <= SHORT)
+        });
+        if !ends_soon {
+            return now;
         }
-        ended
-    }
-}
-
-impl Pair {
-    /// Whether the hold that is stored for a name, if any, has ended by the server's clock.
-    fn over(&self, name: &Name) -> bool {
-        let question = "local time = redis.call('TIME')
-            local now = math.floor(time[1] * 1000 + time[2] / 1000)
-            local stored = redis.call('GET', KEYS[1])
-            return (stored and struct.unpack('<d', stored, 13) or 0) <= now and 'over' or 'held'";
-        self.server.command(&["EVAL", question, "1", name.key()]) == "over"
+        self.clock.pass(SHORT);
+        now + SHORT
     }
 }
 
@@ -472,7 +461,7 @@ fn a_name_with_a_remembered_release_stays_as_long_as_its_longest_owner_makes_it(
         let calls = [stray].into_iter().chain((2..sections).flat_map(section)).collect();
         let case = u32::try_from(sections).unwrap();
         runtime.block_on(pair.check(case, calls)).unwrap();
-        pair.server.command(&["STRLEN", &format!("case-{case}:{{a}}")])
+        pair.clock.server.command(&["STRLEN", &format!("case-{case}:{{a}}")])
     });
     assert_eq!(lengths[0], lengths[1]);
     assert_ne!(lengths[0], "0", "it is stored");
@@ -509,32 +498,34 @@ fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_lat
         let later =
             (0..128).flat_map(|number| [format!("-{}", 9_000_000_000_000_u64 + number), format!("c/s{number}.0")]);
         let stored: Vec<_> = ["ZADD".to_owned(), "case-0:{a}:readers".to_owned()].into_iter().chain(later).collect();
-        pair.server.command(&stored.iter().map(String::as_str).collect::<Vec<_>>());
+        pair.clock.server.command(&stored.iter().map(String::as_str).collect::<Vec<_>>());
         for number in 128..260 {
+            // Within a millisecond they have no order.
+            pair.clock.pass(Duration::from_millis(1));
             ask_all(&pair.node, &asked(number)).await;
             let late = ask_all(&pair.node, &[reads(number)]).await.swap_remove(0);
             assert!(matches!(late, Ok(Outcome::Stale { .. })), "{number}: {late:?}");
-            assert_eq!(pair.server.command(&["ZCARD", "case-0:{a}:readers"]).trim(), "128");
+            assert_eq!(pair.clock.server.command(&["ZCARD", "case-0:{a}:readers"]).trim(), "128");
         }
     });
 }
 
 fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {
     runtime.block_on(async {
-        let server = Server::start().await;
-        let hints = Recorder::of(CLIENT);
+        let clock = Clockwork::still().await;
+        let (server, hints) = (&clock.server, Recorder::of(CLIENT));
         let channels = if publishes { "allchannels" } else { "resetchannels" };
         server.command(&["ACL", "SETUSER", "twin", "on", ">pw", "~*", channels, "+@all"]);
         let url = format!("redis://twin:pw@127.0.0.1:{}", server.port());
         let node = heard(&url, hints.clone()).await;
-        Pair { server, node, hints, publishes }
+        Pair { clock, node, hints, publishes }
     })
 }
 
 fn compare(cases: u32, publishes: bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = pair(&runtime, publishes);
-    let (before, case) = (calls(&pair.server), AtomicU32::new(0));
+    let (before, case) = (calls(&pair.clock.server), AtomicU32::new(0));
     let operations = AtomicU32::new(0);
     let mut runner =
         TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() });
@@ -544,7 +535,7 @@ fn compare(cases: u32, publishes: bool) {
         runtime.block_on(pair.check(case.fetch_add(1, Ordering::Relaxed), batches))
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    let sent = calls(&pair.server) - before;
+    let sent = calls(&pair.clock.server) - before;
     assert!(sent < operations.into_inner(), "operations that were submitted together went into one call");
 }
 

@@ -6,14 +6,15 @@ use quorumlock::{ErrorKind, Released};
 
 use crate::SECOND;
 use crate::common::server::Server;
-use crate::common::{eventually, servers, unguarded};
+use crate::common::{PATIENCE, eventually, servers, unguarded};
 
 /// What breaks one node's keys, and what is said of it.
 async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    // What a node refuses to release is tried again for as long as that.
+    let quorum = unguarded(&servers).ttl(6 * SECOND).connect().await.unwrap();
     harm(&servers[0]);
-    let guard = quorum.lock(name).try_acquire().await.unwrap().expect("two of three grant");
+    let guard = quorum.lock(name).acquire(PATIENCE).await.expect("two of three grant");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     harm(&servers[1]);
     let error = quorum.lock(name).try_acquire().await.unwrap_err();
@@ -65,7 +66,7 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     let servers = servers(1).await;
     servers[0].command(&["SET", "quorumlock:{queue}:queue", "precious"]);
     let quorum = unguarded(&servers).connect().await.unwrap();
-    let guard = quorum.lock("queue").acquire(SECOND).await.unwrap();
+    let guard = quorum.lock("queue").acquire(PATIENCE).await.unwrap();
     let other = unguarded(&servers).connect().await.unwrap();
     for client in [&quorum, &other] {
         let error = client.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
@@ -85,14 +86,14 @@ async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let servers = servers(1).await;
     servers[0].command(&["SET", "quorumlock:{hands}:hands", "precious"]);
     let quorum = unguarded(&servers).connect().await.unwrap();
-    let guard = quorum.lock("hands").acquire(SECOND).await.unwrap();
+    let guard = quorum.lock("hands").acquire(PATIENCE).await.unwrap();
     let other = unguarded(&servers).connect().await.unwrap();
     let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
     assert!(error.to_string().contains("the key quorumlock:{hands}:hands is a string"), "{error}");
     assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{hands}:queue"]), "0", "nobody waits");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     other.quiet().await;
-    assert!(other.lock("hands").acquire(SECOND).await.is_ok());
+    assert!(other.lock("hands").acquire(PATIENCE).await.is_ok());
     assert_eq!(servers[0].command(&["GET", "quorumlock:{hands}:hands"]), "precious");
 }
 
@@ -106,12 +107,14 @@ async fn a_key_in_the_place_of_a_nodes_record_is_named() {
     ] {
         let servers = servers(1).await;
         servers[0].command(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        let builder = unguarded(&servers).connect_timeout(2 * SECOND);
-        let error = match builder.connect().await {
-            Ok(quorum) => quorum.lock("any").acquire(Duration::from_millis(100)).await.unwrap_err(),
-            Err(error) => error,
-        };
-        assert!(error.is_unavailable() && error.to_string().contains(said), "{words:?}: {error}");
+        eventually(said, async || {
+            let error = match unguarded(&servers).connect_timeout(SECOND / 2).connect().await {
+                Ok(quorum) => quorum.lock("any").acquire(Duration::from_millis(100)).await.unwrap_err(),
+                Err(error) => error,
+            };
+            error.is_unavailable() && error.to_string().contains(said)
+        })
+        .await;
         assert_ne!(servers[0].command(&["EXISTS", words[1].as_str()]), "0", "nothing is lost");
     }
 }
@@ -127,10 +130,10 @@ async fn a_node_without_memory() {
 #[tokio::test]
 async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(SECOND).connect().await.unwrap();
-    let guard = quorum.lock("full").acquire(SECOND).await.unwrap();
+    let quorum = unguarded(&servers).ttl(3 * SECOND).connect().await.unwrap();
+    let guard = quorum.lock("full").acquire(PATIENCE).await.unwrap();
     servers.iter().for_each(|server| assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK"));
-    let until = tokio::time::Instant::now() + 2 * SECOND;
+    let until = tokio::time::Instant::now() + 6 * SECOND;
     eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -140,9 +143,9 @@ async fn nodes_that_run_out_of_memory_still_renew_and_release() {
 #[tokio::test]
 async fn a_note_that_a_node_has_no_memory_for_keeps_nothing_else_from_it() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(SECOND).connect().await.unwrap();
-    let guard = quorum.lock("full").describe("what it is for").acquire(SECOND).await.unwrap();
-    let leader = quorum.election("office").campaign(SECOND).await.unwrap();
+    let quorum = unguarded(&servers).ttl(3 * SECOND).connect().await.unwrap();
+    let guard = quorum.lock("full").describe("what it is for").acquire(PATIENCE).await.unwrap();
+    let leader = quorum.election("office").campaign(PATIENCE).await.unwrap();
     eventually("it is stored", async || quorum.inspect("full").await.unwrap().description().is_some()).await;
     servers.iter().for_each(|server| {
         server.command(&["DEL", "quorumlock:{full}:note"]);
@@ -150,7 +153,7 @@ async fn a_note_that_a_node_has_no_memory_for_keeps_nothing_else_from_it() {
     });
     let error = leader.proclaim("here").await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("raise maxmemory"), "{error}");
-    let until = tokio::time::Instant::now() + 2 * SECOND;
+    let until = tokio::time::Instant::now() + 6 * SECOND;
     eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held() && leader.is_held());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -165,14 +168,14 @@ async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
         let (servers, key) = (servers(1).await, format!("quorumlock:{{{name}}}:note"));
         servers[0].command(&[command, &key, "precious"]);
         let quorum = unguarded(&servers).connect().await.unwrap();
-        let leader = quorum.election(name).campaign(SECOND).await.unwrap();
+        let leader = quorum.election(name).campaign(PATIENCE).await.unwrap();
         let error = leader.proclaim("here").await.unwrap_err();
         assert!(error.is_unavailable() && error.to_string().contains(told), "{error}");
         let seen = quorum.inspect(name).await.unwrap();
         assert!(seen.holder().is_some() && seen.description().is_none());
         assert_eq!(leader.resign().await.unwrap(), Released::Released);
         assert_eq!(servers[0].command(&["EXISTS", &key]), "1", "nothing is lost");
-        assert!(quorum.lock(name).describe("what it is for").acquire(SECOND).await.is_ok());
+        assert!(quorum.lock(name).describe("what it is for").acquire(PATIENCE).await.is_ok());
     }
 }
 

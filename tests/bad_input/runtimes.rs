@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use quorumlock::{Error, Quorum};
 
-use crate::common::{servers, unguarded};
+use crate::common::{PATIENCE, servers, unguarded};
 use crate::{SECOND, builder};
 
 #[test]
@@ -17,7 +17,7 @@ fn without_a_tokio_runtime_there_is_an_error_and_no_panic() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (quorum, guard) = runtime.block_on(async {
         let quorum = Quorum::in_memory(3).unwrap();
-        let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
+        let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
         (quorum, guard)
     });
     said(quorum.lock("a").acquire(SECOND).now_or_never().unwrap().unwrap_err());
@@ -33,7 +33,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     let (quorum, guard) = runtime.block_on(async {
         let servers = servers(1).await;
         let quorum = unguarded(&servers).connect().await.unwrap();
-        let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
+        let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
         (quorum, guard)
     });
     drop(runtime);

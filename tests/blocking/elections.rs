@@ -39,7 +39,7 @@ fn until(news: &Receiver<Leadership>, leader: &Leader, value: &str) -> Vec<(u64,
 fn an_iterator_sees_two_leaders_in_the_order_of_their_tokens(world: &World) {
     let (one, two, looks) = (world.client(), world.client(), world.client());
     let (news, thread) = observer(looks.election("a").observe().unwrap());
-    let first = one.election("a").campaign(SECOND).unwrap();
+    let first = one.election("a").campaign(PATIENCE).unwrap();
     first.proclaim("one").unwrap();
     let mut seen = until(&news, &first, "one");
     let (second, resigned) = thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn threads_lead_one_after_the_other(world: &World) {
 
 fn who_drops_its_office_leads_no_more(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let leader = client.election("a").campaign(SECOND).unwrap();
+    let leader = client.election("a").campaign(PATIENCE).unwrap();
     assert!(other.election("a").campaign(20 * MS).unwrap_err().is_timeout());
     let (lease, view) = (leader.lease(), leader.lease());
     thread::spawn(move || view.proclaim("from another thread")).join().unwrap().unwrap();
@@ -99,7 +99,7 @@ fn eventually_says(leaders: &mut Leaders, value: &str) {
 
 fn who_loses_its_office_is_told(world: &World) {
     let client = world.client();
-    let options = client.options().ttl(SECOND).wait(20 * MS);
+    let options = client.options().ttl(6 * SECOND).wait(20 * MS);
     let election = client.election_with("a", &options).unwrap();
     let lost = election.run(PATIENCE, |leader| {
         assert!(election.campaign_default().unwrap_err().is_timeout());
@@ -117,7 +117,7 @@ fn nobody_who_leads_is_nothing_new(world: &World) {
     let election = client.election("a");
     let mut leaders = election.observe().unwrap();
     assert_eq!(leaders.next_within(50 * MS).unwrap(), None);
-    let leader = election.campaign(SECOND).unwrap();
+    let leader = election.campaign(PATIENCE).unwrap();
     let seen = leaders.next_within(PATIENCE).unwrap().unwrap();
     assert_eq!((seen.token, &*seen.value), (leader.token(), ""));
     assert_eq!(leaders.next_within(50 * MS).unwrap(), None, "it was seen");
@@ -137,12 +137,12 @@ both!(
 fn an_iterator_that_has_ended_says_why() {
     let quorum = Quorum::in_memory(3).unwrap();
     let mut leaders = quorum.election("a").observe().unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert!(leaders.next().is_none() && leaders.next().is_none());
     assert!(leaders.next_within(SECOND).unwrap_err().is_closed());
     let quorum = Quorum::in_memory(3).unwrap();
     let mut leaders = quorum.election("a").observe().unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert!(leaders.next_within(SECOND).unwrap_err().is_closed());
     assert!(leaders.next().is_none());
     assert!(quorum.election("a").observe().unwrap_err().is_closed());
@@ -155,11 +155,11 @@ fn input_that_makes_no_sense_is_refused() {
     assert!(quorum.election("").campaign(SECOND).unwrap_err().is_config());
     assert!(quorum.election("").observe().unwrap_err().is_config());
     assert!(quorum.election_with("", &quorum.options()).unwrap_err().is_config());
-    let leader = quorum.election("a").campaign(SECOND).unwrap();
+    let leader = quorum.election("a").campaign(PATIENCE).unwrap();
     assert!(leader.proclaim("a\0b").unwrap_err().is_config());
     assert!(leader.proclaim("x".repeat(MAX_VALUE + 1)).unwrap_err().is_config());
     leader.proclaim("x".repeat(MAX_VALUE)).unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert_eq!(leader.lost(SECOND).unwrap(), Some(LostReason::Closed));
     eventually("it leads no more", || leader.proclaim("").unwrap_err().is_lost());
 }

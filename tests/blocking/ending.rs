@@ -10,22 +10,22 @@ use quorumlock::LostReason;
 use quorumlock::blocking::{Quorum, Session};
 
 use crate::common::PATIENCE;
-use crate::world::{HOUR, SECOND, World, eventually, freed, is_free, lasting, servers};
+use crate::world::{HOUR, World, eventually, freed, is_free, lasting, servers};
 
 /// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
 type Kept = (&'static str, Box<dyn Send>);
 
 fn kept(quorum: &Quorum) -> Vec<Kept> {
-    let guard = quorum.lock("lock").acquire(SECOND).unwrap();
-    let permits = quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap();
-    let leader = quorum.election("leader").campaign(SECOND).unwrap();
+    let guard = quorum.lock("lock").acquire(PATIENCE).unwrap();
+    let permits = quorum.semaphore("permits", 1).acquire(1, PATIENCE).unwrap();
+    let leader = quorum.election("leader").campaign(PATIENCE).unwrap();
     vec![
         ("a lock", Box::new(quorum.lock("free"))),
         ("a lease", Box::new(guard.lease())),
         ("a guard", Box::new(guard)),
         ("a reader-writer lock", Box::new(quorum.rw_lock("free"))),
-        ("a reader", Box::new(quorum.rw_lock("read").read(SECOND).unwrap())),
-        ("a writer", Box::new(quorum.rw_lock("written").write(SECOND).unwrap())),
+        ("a reader", Box::new(quorum.rw_lock("read").read(PATIENCE).unwrap())),
+        ("a writer", Box::new(quorum.rw_lock("written").write(PATIENCE).unwrap())),
         ("a semaphore", Box::new(quorum.semaphore("free", 1))),
         ("a lease of permits", Box::new(permits.lease())),
         ("permits", Box::new(permits)),
@@ -74,12 +74,12 @@ fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
 fn a_thread_that_waits_ends_with_the_quorums_shutdown() {
     let quorum = Quorum::in_memory(3).unwrap();
     let mut leaders = quorum.election("a").observe().unwrap();
-    let guard = quorum.lock("b").acquire(SECOND).unwrap();
+    let guard = quorum.lock("b").acquire(PATIENCE).unwrap();
     let (ended, ends) = channel();
     let (observed, watched) = (ended.clone(), ended);
     thread::spawn(move || observed.send(leaders.next().is_none()));
     thread::spawn(move || watched.send(guard.lost(Duration::MAX).unwrap() == Some(LostReason::Closed)));
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     drop(quorum);
     for _ in 0..2 {
         assert!(ends.recv_timeout(PATIENCE).expect("it ends"));
@@ -112,7 +112,7 @@ type Holder = (&'static str, fn(&Quorum) -> Box<dyn Send>);
 
 fn session(quorum: &Quorum) -> Session {
     let session = quorum.session().grant(PATIENCE).unwrap();
-    session.lock(["session"], SECOND).unwrap();
+    session.lock(["session"], PATIENCE).unwrap();
     session
 }
 
@@ -122,11 +122,11 @@ fn what_is_dropped_last_of_all_is_released() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let holders: [Holder; 6] = [
-        ("lock", |quorum| Box::new(quorum.lock("lock").acquire(SECOND).unwrap())),
-        ("read", |quorum| Box::new(quorum.rw_lock("read").read(SECOND).unwrap())),
-        ("written", |quorum| Box::new(quorum.rw_lock("written").write(SECOND).unwrap())),
-        ("permits/0", |quorum| Box::new(quorum.semaphore("permits", 1).acquire(1, SECOND).unwrap())),
-        ("leader", |quorum| Box::new(quorum.election("leader").campaign(SECOND).unwrap())),
+        ("lock", |quorum| Box::new(quorum.lock("lock").acquire(PATIENCE).unwrap())),
+        ("read", |quorum| Box::new(quorum.rw_lock("read").read(PATIENCE).unwrap())),
+        ("written", |quorum| Box::new(quorum.rw_lock("written").write(PATIENCE).unwrap())),
+        ("permits/0", |quorum| Box::new(quorum.semaphore("permits", 1).acquire(1, PATIENCE).unwrap())),
+        ("leader", |quorum| Box::new(quorum.election("leader").campaign(PATIENCE).unwrap())),
         ("session", |quorum| Box::new(session(quorum))),
     ];
     for _ in 0..10 {

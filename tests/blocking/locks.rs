@@ -37,10 +37,10 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
 #[test]
 fn a_lock_is_renewed_without_anybody_who_waits() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let lock = quorum.lock_with("it", &quorum.options().ttl(Duration::from_millis(200))).unwrap();
-    let guard = lock.acquire(SECOND).unwrap();
-    let until = Instant::now() + 3 * Duration::from_millis(200);
-    eventually("three ttls have passed", || Instant::now() > until);
+    let lock = quorum.lock_with("it", &quorum.options().ttl(3 * SECOND)).unwrap();
+    let guard = lock.acquire(PATIENCE).unwrap();
+    let until = Instant::now() + 4 * SECOND;
+    eventually("its ttl has passed", || Instant::now() > until);
     assert!(guard.is_held());
     assert_eq!(guard.release().unwrap(), Released::Released);
 }
@@ -50,7 +50,8 @@ fn what_is_dropped_last_of_all_is_released_and_nothing_stays() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     for _ in 0..5 {
-        let guard = Quorum::connect(lasting(&servers).client_name("gone")).unwrap().lock("it").acquire(SECOND).unwrap();
+        let guard =
+            Quorum::connect(lasting(&servers).client_name("gone")).unwrap().lock("it").acquire(PATIENCE).unwrap();
         assert!(other.lock("it").try_acquire().unwrap().is_none());
         assert!(guard.is_held(), "without the handle and the lock");
         drop(guard);
@@ -78,12 +79,12 @@ fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
 fn run_releases_whatever_its_body_comes_to() {
     let quorum = Quorum::in_memory(3).unwrap();
     let lock = quorum.lock("it");
-    assert!(lock.run(SECOND, |lease| lease.token()).unwrap() > 0);
-    let failed = lock.try_run(SECOND, |_| "x".parse::<u32>().map_err(Box::<dyn std::error::Error>::from));
+    assert!(lock.run(PATIENCE, |lease| lease.token()).unwrap() > 0);
+    let failed = lock.try_run(PATIENCE, |_| "x".parse::<u32>().map_err(Box::<dyn std::error::Error>::from));
     assert!(failed.unwrap_err().to_string().contains("invalid digit"));
-    let panicked = catch_unwind(AssertUnwindSafe(|| lock.run(SECOND, |_| panic!("on purpose"))));
+    let panicked = catch_unwind(AssertUnwindSafe(|| lock.run(PATIENCE, |_| panic!("on purpose"))));
     assert!(panicked.is_err());
-    let guard = lock.acquire(5 * SECOND).expect("it was released each time");
+    let guard = lock.acquire(PATIENCE).expect("it was released each time");
     let refused = lock.try_run(Duration::ZERO, |_| Ok::<_, Box<dyn std::error::Error>>(()));
     assert!(refused.unwrap_err().downcast_ref::<Error>().unwrap().is_timeout());
     drop(guard);
@@ -92,8 +93,8 @@ fn run_releases_whatever_its_body_comes_to() {
 #[test]
 fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let lock = quorum.lock_with("it", &quorum.options().ttl(SECOND)).unwrap();
-    let lost = lock.run(SECOND, |lease| {
+    let lock = quorum.lock_with("it", &quorum.options().ttl(6 * SECOND)).unwrap();
+    let lost = lock.run(PATIENCE, |lease| {
         quorum.revoke("it").unwrap();
         eventually("the lock is lost", || !lease.is_held());
     });
@@ -106,7 +107,7 @@ fn sets_owners_and_second_guards_are_as_with_async() {
     let quorum = Quorum::in_memory(3).unwrap();
     let owner = Owner::new();
     let set = quorum.lock_all(["b", "a"]).owned_by(&owner);
-    let (guard, again) = (set.acquire(SECOND).unwrap(), set.try_acquire().unwrap().unwrap());
+    let (guard, again) = (set.acquire(PATIENCE).unwrap(), set.try_acquire().unwrap().unwrap());
     assert_eq!(guard.names().collect::<Vec<_>>(), ["a", "b"]);
     let third = again.reenter().unwrap();
     drop((guard, again));
@@ -129,7 +130,7 @@ fn bad_input_and_a_shutdown_are_told_as_with_async() {
     let quorum = Quorum::in_memory(3).unwrap();
     assert!(quorum.lock("").acquire(SECOND).unwrap_err().is_config());
     assert!(quorum.lock_with("it", &LockOptions::default().ttl(Duration::ZERO)).unwrap_err().is_config());
-    let guard = quorum.lock("it").acquire(SECOND).unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    let guard = quorum.lock("it").acquire(PATIENCE).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert!(!guard.is_held() && quorum.lock("it").acquire(SECOND).unwrap_err().is_closed());
 }

@@ -64,7 +64,7 @@ fn a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it(world
 
 fn who_loses_a_permit_is_told(world: &World) {
     let client = world.client();
-    let once = client.once_with("a", HOUR, &client.options().ttl(SECOND)).unwrap();
+    let once = client.once_with("a", HOUR, &client.options().ttl(6 * SECOND)).unwrap();
     let lost = once.run(|lease| {
         assert_eq!(lease.lost(20 * MS).unwrap(), None);
         client.revoke("a").unwrap();
@@ -91,7 +91,7 @@ fn input_that_makes_no_sense_is_refused() {
     assert!(quorum.once_with("", HOUR, &quorum.options()).unwrap_err().is_config());
     assert!(quorum.once("a", HOUR).describe("a\nb").claim().unwrap_err().is_config());
     let permit = quorum.once("a", HOUR).claim().unwrap().unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert_eq!(permit.lost(SECOND).unwrap(), Some(LostReason::Closed));
     assert!(quorum.once("b", HOUR).claim().unwrap_err().is_closed());
 }

@@ -26,7 +26,7 @@ fn all_names_that_are_held_are_found(world: &World) {
 
 fn a_holder_is_described_to_who_looks_and_to_who_waits_in_vain(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let _guard = client.lock("prod").describe("deploy #812").acquire(SECOND).unwrap();
+    let _guard = client.lock("prod").describe("deploy #812").acquire(PATIENCE).unwrap();
     let says = || other.inspect("prod").unwrap().description().is_some_and(|told| &*told.says == "deploy #812");
     eventually("nodes have the note", says);
     let late = other.lock("prod").acquire(Duration::ZERO).unwrap_err();
@@ -36,7 +36,7 @@ fn a_holder_is_described_to_who_looks_and_to_who_waits_in_vain(world: &World) {
 
 fn a_name_is_taken_from_its_holder(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let guard = client.lock("a").acquire(SECOND).unwrap();
+    let guard = client.lock("a").acquire(PATIENCE).unwrap();
     let taken = other.force_release("a").unwrap();
     assert!(taken.fence > guard.token());
     freed(&other, "a");
@@ -73,7 +73,7 @@ fn new_servers_are_taught_which_tokens_the_old_ones_dealt() {
     let all = servers(4);
     let of = |range: &[_]| {
         let urls = range.iter().map(crate::common::server::Server::url);
-        QuorumBuilder::default().nodes(urls).max_ttl(SECOND).ttl(SECOND)
+        QuorumBuilder::default().nodes(urls).max_ttl(3 * SECOND).ttl(3 * SECOND)
     };
     let client = Quorum::connect(of(&all[..3])).unwrap();
     let token = client.lock("a").acquire(PATIENCE).unwrap().token();
@@ -82,7 +82,7 @@ fn new_servers_are_taught_which_tokens_the_old_ones_dealt() {
     let early = old.teach(&new).unwrap_err();
     assert!(early.is_unavailable() && early.to_string().contains("ask again"), "{early}");
     assert!(old.teach(&old).unwrap_err().is_config(), "it knows already");
-    client.shutdown(SECOND).unwrap();
+    client.shutdown(PATIENCE).unwrap();
     drop(client);
     eventually("its entries have ended", || old.teach(&new).is_ok_and(|high| high >= token));
     let after = Quorum::connect(of(&all[3..])).unwrap();
@@ -107,7 +107,7 @@ fn a_quorum_in_memory_has_the_settings_that_it_was_given() {
 fn after_a_shutdown_nothing_is_told() {
     let quorum = Quorum::in_memory(3).unwrap();
     let mut names = quorum.held_names();
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert!(names.next().unwrap().unwrap_err().is_closed());
     assert!(names.next().is_none(), "an error is the end");
     assert!(quorum.members().unwrap_err().is_closed());

@@ -13,7 +13,7 @@ use crate::world::{MS, SECOND, World, eventually, freed};
 
 fn readers_share_it_and_a_writer_is_alone(world: &World) {
     let (one, two) = (world.client().rw_lock("a"), world.client().rw_lock("a"));
-    let (reader, other) = (one.read(SECOND).unwrap(), two.try_read().unwrap().unwrap());
+    let (reader, other) = (one.read(PATIENCE).unwrap(), two.try_read().unwrap().unwrap());
     assert!(one.try_write().unwrap().is_none());
     assert!(one.write(20 * MS).unwrap_err().is_timeout());
     assert_eq!((reader.name(), reader.lease().is_held()), ("a", true));
@@ -35,9 +35,9 @@ fn readers_share_it_and_a_writer_is_alone(world: &World) {
 
 fn what_is_dropped_is_released(world: &World) {
     let (client, other) = (world.client(), world.client());
-    drop(client.rw_lock("read").read(SECOND).unwrap());
-    drop(client.rw_lock("written").write(SECOND).unwrap());
-    drop(client.rw_lock("downgraded").write(SECOND).unwrap().downgrade().unwrap());
+    drop(client.rw_lock("read").read(PATIENCE).unwrap());
+    drop(client.rw_lock("written").write(PATIENCE).unwrap());
+    drop(client.rw_lock("downgraded").write(PATIENCE).unwrap().downgrade().unwrap());
     for name in ["read", "written", "downgraded"] {
         freed(&other, name);
     }
@@ -73,11 +73,11 @@ fn two_threads_read_together_and_write_one_after_the_other(world: &World) {
 fn a_body_that_fails_releases_it_and_its_error_is_returned(world: &World) {
     let lock = world.client().rw_lock("a");
     type Failed = Box<dyn std::error::Error>;
-    let failed = lock.try_run_read(SECOND, |_| "x".parse::<u32>().map_err(Failed::from));
+    let failed = lock.try_run_read(PATIENCE, |_| "x".parse::<u32>().map_err(Failed::from));
     assert!(failed.unwrap_err().to_string().contains("invalid digit"));
     assert_eq!(lock.run_write(PATIENCE, |lease| lease.name().to_owned()).unwrap(), "a");
     let refused = lock.try_run_write(Duration::ZERO, |_| Ok::<_, Failed>(())).and_then(|()| {
-        let _reader = lock.read(SECOND)?;
+        let _reader = lock.read(PATIENCE)?;
         lock.try_run_write(Duration::ZERO, |_| Ok::<_, Failed>(()))
     });
     assert!(refused.unwrap_err().downcast_ref::<Error>().unwrap().is_timeout());
@@ -85,8 +85,8 @@ fn a_body_that_fails_releases_it_and_its_error_is_returned(world: &World) {
 
 fn a_thread_learns_that_it_was_lost_or_was_not(world: &World) {
     let client = world.client();
-    let lock = client.rw_lock_with("a", &client.options().ttl(SECOND)).unwrap();
-    let reader = lock.read(SECOND).unwrap();
+    let lock = client.rw_lock_with("a", &client.options().ttl(6 * SECOND)).unwrap();
+    let reader = lock.read(PATIENCE).unwrap();
     assert_eq!(reader.lost(20 * MS).unwrap(), None);
     let lease = reader.lease();
     let watch = thread::spawn(move || lease.lost(Duration::MAX));
@@ -124,14 +124,14 @@ both!(
 #[test]
 fn a_reader_never_becomes_the_writer_and_bad_names_are_refused() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let reader = quorum.rw_lock("a").read(SECOND).unwrap();
+    let reader = quorum.rw_lock("a").read(PATIENCE).unwrap();
     assert!(reader.upgrade().unwrap_err().is_config() && reader.is_held());
     for name in ["", "a\0b"] {
         assert!(quorum.rw_lock(name).read(SECOND).unwrap_err().is_config());
         assert!(quorum.rw_lock(name).try_write().unwrap_err().is_config());
         assert!(quorum.rw_lock_with(name, &quorum.options()).unwrap_err().is_config());
     }
-    quorum.shutdown(SECOND).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert_eq!(reader.lost(SECOND).unwrap(), Some(LostReason::Closed));
     assert!(quorum.rw_lock("a").read(SECOND).unwrap_err().is_closed());
 }

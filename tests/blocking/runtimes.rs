@@ -42,17 +42,17 @@ impl All {
     fn of(quorum: Quorum) -> Self {
         let (election, semaphore) = (quorum.election("leader"), quorum.semaphore("permits", 2));
         let session = quorum.session().grant(PATIENCE).unwrap();
-        session.lock(["session"], SECOND).unwrap();
+        session.lock(["session"], PATIENCE).unwrap();
         Self {
             lock: quorum.lock("free"),
-            guards: ["guard/0", "guard/1"].map(|name| quorum.lock(name).acquire(SECOND).unwrap()),
+            guards: ["guard/0", "guard/1"].map(|name| quorum.lock(name).acquire(PATIENCE).unwrap()),
             rw_lock: quorum.rw_lock("free"),
-            readers: ["reader", "reader"].map(|name| quorum.rw_lock(name).read(SECOND).unwrap()),
-            writers: ["writer/0", "writer/1"].map(|name| quorum.rw_lock(name).write(SECOND).unwrap()),
-            permits: [1, 1].map(|many| semaphore.acquire(many, SECOND).unwrap()),
+            readers: ["reader", "reader"].map(|name| quorum.rw_lock(name).read(PATIENCE).unwrap()),
+            writers: ["writer/0", "writer/1"].map(|name| quorum.rw_lock(name).write(PATIENCE).unwrap()),
+            permits: [1, 1].map(|many| semaphore.acquire(many, PATIENCE).unwrap()),
             builder: quorum.session(),
             leaders: election.observe().unwrap(),
-            leader: ["leader", "leader/1"].map(|name| quorum.election(name).campaign(SECOND).unwrap()),
+            leader: ["leader", "leader/1"].map(|name| quorum.election(name).campaign(PATIENCE).unwrap()),
             once: quorum.once("free", HOUR),
             claims: ["done", "undone", "dropped"].map(|name| quorum.once(name, HOUR).claim().unwrap().unwrap()),
             names: quorum.held_names(),
@@ -194,7 +194,7 @@ both!(calls_within_a_runtime_are_errors_and_what_they_use_up_is_released);
 #[test]
 fn an_observer_that_was_asked_within_a_runtime_for_so_long_goes_on_elsewhere() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let leader = quorum.election("a").campaign(SECOND).unwrap();
+    let leader = quorum.election("a").campaign(PATIENCE).unwrap();
     let mut leaders = quorum.election("a").observe().unwrap();
     Runtime::new().unwrap().block_on(async { said(leaders.next_within(SECOND)) });
     assert_eq!(leaders.next().unwrap().unwrap().token, leader.token());
@@ -205,7 +205,7 @@ fn what_is_dropped_last_of_all_within_a_runtime_is_released() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let quorum = Quorum::connect(lasting(&servers)).unwrap();
-    let guard = quorum.lock("it").acquire(SECOND).unwrap();
+    let guard = quorum.lock("it").acquire(PATIENCE).unwrap();
     Runtime::new().unwrap().block_on(async { drop((quorum, guard)) });
     assert!(other.lock("it").acquire(PATIENCE).is_ok());
     let all = All::of(Quorum::connect(lasting(&servers)).unwrap());

@@ -40,7 +40,7 @@ fn threads_hold_no_more_permits_than_there_are(world: &World) {
 
 fn each_permit_has_a_number_of_its_own_and_a_drop_releases_it(world: &World) {
     let (one, two) = (world.client().semaphore("a", 3), world.client().semaphore("a", 3));
-    let (pair, single) = (one.acquire(2, SECOND).unwrap(), two.acquire(1, SECOND).unwrap());
+    let (pair, single) = (one.acquire(2, PATIENCE).unwrap(), two.acquire(1, PATIENCE).unwrap());
     let numbers: BTreeSet<_> = pair.permits().iter().chain(single.permits()).map(|permit| permit.number).collect();
     assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
     assert!(two.try_acquire(1).unwrap().is_none());
@@ -55,7 +55,7 @@ fn each_permit_has_a_number_of_its_own_and_a_drop_releases_it(world: &World) {
 fn a_body_that_fails_releases_them_and_its_error_is_returned(world: &World) {
     let semaphore = world.client().semaphore("a", 1);
     type Failed = Box<dyn std::error::Error>;
-    let failed = semaphore.try_run(1, SECOND, |_| "x".parse::<u32>().map_err(Failed::from));
+    let failed = semaphore.try_run(1, PATIENCE, |_| "x".parse::<u32>().map_err(Failed::from));
     assert!(failed.unwrap_err().to_string().contains("invalid digit"));
     assert_eq!(semaphore.run(1, PATIENCE, |lease| lease.permits()[0].number).unwrap(), 0);
     let _guard = semaphore.acquire(1, PATIENCE).unwrap();
@@ -65,8 +65,8 @@ fn a_body_that_fails_releases_them_and_its_error_is_returned(world: &World) {
 
 fn a_thread_learns_that_they_were_lost_or_were_not(world: &World) {
     let client = world.client();
-    let semaphore = client.semaphore_with("a", 2, &client.options().ttl(SECOND)).unwrap();
-    let guard = semaphore.acquire(2, SECOND).unwrap();
+    let semaphore = client.semaphore_with("a", 2, &client.options().ttl(6 * SECOND)).unwrap();
+    let guard = semaphore.acquire(2, PATIENCE).unwrap();
     assert_eq!(guard.lost(20 * MS).unwrap(), None);
     let lease = guard.lease();
     let watch = thread::spawn(move || lease.lost(Duration::MAX));
@@ -116,8 +116,8 @@ fn numbers_that_make_no_sense_are_refused() {
         assert!(quorum.semaphore_with("a", permits, &quorum.options()).unwrap_err().is_config());
     }
     assert!(quorum.semaphore("", 1).try_acquire(1).unwrap_err().is_config());
-    let guard = two.acquire(1, SECOND).unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    let guard = two.acquire(1, PATIENCE).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert_eq!(guard.lost(SECOND).unwrap(), Some(LostReason::Closed));
     assert!(two.acquire(1, SECOND).unwrap_err().is_closed());
 }

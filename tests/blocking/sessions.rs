@@ -23,7 +23,7 @@ fn held(session: &Session) -> Vec<String> {
 fn a_session_holds_what_it_locks_until_it_unlocks_it(world: &World) {
     let (client, other) = (world.client(), world.client());
     let (mine, theirs) = (session(&client), session(&other));
-    mine.lock(["b", "a"], SECOND).unwrap();
+    mine.lock(["b", "a"], PATIENCE).unwrap();
     mine.try_lock(["c"]).unwrap();
     assert_eq!(held(&mine), ["a", "b", "c"]);
     assert!(mine.token("c") > mine.token("a") && mine.token("d").is_none());
@@ -61,7 +61,7 @@ fn threads_join_a_session_and_its_last_handle_releases_all(world: &World) {
 
 fn a_thread_learns_that_a_session_was_lost_or_was_not(world: &World) {
     let client = world.client();
-    let brief = || client.session().ttl(SECOND).grant(PATIENCE).unwrap();
+    let brief = || client.session().ttl(6 * SECOND).grant(PATIENCE).unwrap();
     let revoked = brief();
     assert_eq!(revoked.lost(20 * MS).unwrap(), None);
     let watch = thread::spawn({
@@ -72,7 +72,7 @@ fn a_thread_learns_that_a_session_was_lost_or_was_not(world: &World) {
     eventually("the watch ends", || watch.is_finished());
     assert_eq!(watch.join().unwrap().unwrap(), None, "it was revoked");
     let lost = brief();
-    lost.lock(["a", "b"], SECOND).unwrap();
+    lost.lock(["a", "b"], PATIENCE).unwrap();
     let cancelled = lost.cancellation();
     client.revoke("b").unwrap();
     assert!(lost.lost(PATIENCE).unwrap().is_some());
@@ -100,7 +100,7 @@ fn a_session_that_runs_a_body_ends_with_it(world: &World) {
     freed(&other, "a");
     let ended = client.session().run(PATIENCE, |session| session.revoke().unwrap());
     assert_eq!(ended.unwrap(), Released::Released, "it was not lost");
-    let lost = client.session().ttl(SECOND).run(PATIENCE, |session| {
+    let lost = client.session().ttl(6 * SECOND).run(PATIENCE, |session| {
         session.lock(["a"], PATIENCE).unwrap();
         client.revoke("a").unwrap();
         assert!(session.lost(PATIENCE).unwrap().is_some());
@@ -163,8 +163,8 @@ fn input_that_makes_no_sense_is_refused() {
     assert!(quorum.session().ttl(Duration::ZERO).grant_default().unwrap_err().is_config());
     assert!(quorum.session().options(quorum.options().ttl(SECOND)).grant_default().unwrap().is_alive());
     assert!(quorum.join_session("nobody").is_none());
-    live.lock(["a"], SECOND).unwrap();
-    quorum.shutdown(SECOND).unwrap();
+    live.lock(["a"], PATIENCE).unwrap();
+    quorum.shutdown(PATIENCE).unwrap();
     assert_eq!(live.lost(SECOND).unwrap(), Some(LostReason::Closed));
     assert!(quorum.session().grant(SECOND).unwrap_err().is_closed());
 }

@@ -9,17 +9,17 @@ use quorumlock::blocking::{Lease, Quorum};
 use tokio::runtime::Runtime;
 
 use crate::common::{PATIENCE, unguarded};
-use crate::world::{MS, SECOND, eventually, servers};
+use crate::world::{SECOND, eventually, servers};
 
 #[test]
 fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
-    let builder = quorumlock::Quorum::builder().max_ttl(SECOND).ttl(200 * MS);
+    let builder = quorumlock::Quorum::builder().max_ttl(3 * SECOND).ttl(3 * SECOND);
     let quorum = Quorum::in_memory_with(builder, 3).unwrap();
     let other = hold(&quorum, "it").unwrap();
     assert!(format!("{other:?}").contains("\"it\""));
     let lock = quorum.lock("it");
     assert!(lock.try_acquire().unwrap().is_none());
-    assert!(lock.acquire(600 * MS).unwrap_err().is_timeout(), "it is renewed");
+    assert!(lock.acquire(4 * SECOND).unwrap_err().is_timeout(), "it is renewed");
     assert!(!lose(&quorum, "it").unwrap(), "it is not this quorum's");
     let (token, waits) = (other.token(), thread::spawn(move || lock.acquire(PATIENCE)));
     eventually("somebody waits", || {
@@ -33,8 +33,8 @@ fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
 fn whoever_holds_the_lock_loses_it_at_once() {
     let quorum = Quorum::in_memory(3).unwrap();
     assert!(!lose(&quorum, "it").unwrap(), "nobody holds it");
-    let guard = quorum.lock("it").acquire(SECOND).unwrap();
-    let other = quorum.lock("other").acquire(SECOND).unwrap();
+    let guard = quorum.lock("it").acquire(PATIENCE).unwrap();
+    let other = quorum.lock("other").acquire(PATIENCE).unwrap();
     let lease: Lease = guard.lease();
     let told = thread::spawn(move || lease.lost(PATIENCE));
     assert!(lose(&quorum.clone(), "it").unwrap());

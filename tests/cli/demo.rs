@@ -88,7 +88,7 @@ fn killing_it_ends_its_workers() {
 }
 
 /// The worker processes of a demo.
-fn workers_of(parent: &str) -> Vec<String> {
+pub(super) fn workers_of(parent: &str) -> Vec<String> {
     let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let is_worker = |pid: &String| {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();

@@ -6,6 +6,7 @@ mod common;
 
 mod alerts;
 mod bench;
+mod blocked;
 mod demo;
 mod doctor;
 mod elect;

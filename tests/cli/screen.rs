@@ -114,7 +114,7 @@ impl Screen {
     }
 }
 
-const fn size(columns: u16, rows: u16) -> Winsize {
+pub(super) const fn size(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 

@@ -1,6 +1,8 @@
 //! Servers whose wall clocks a test sets.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 
@@ -12,6 +14,8 @@ use super::server::Server;
 pub struct Clockwork {
     pub server: Server,
     file: PathBuf,
+    /// What a clock shows that stands still.
+    shows: Mutex<Duration>,
 }
 
 impl Clockwork {
@@ -25,6 +29,8 @@ impl Clockwork {
                 ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
                 ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
                 ("FAKETIME_NO_CACHE", "1".to_owned()),
+                // A clock without a sign is one that stands still: seconds since the epoch.
+                ("FAKETIME_FMT", "%s".to_owned()),
                 // Only the wall clock: the monotonic one drives the server's own timers.
                 ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ]
@@ -33,7 +39,30 @@ impl Clockwork {
         };
         let server = Server::within(&[], environment).await;
         let file = server.folder().join("clock");
-        Self { server, file }
+        Self { server, file, shows: Mutex::default() }
+    }
+
+    /// A clock that stands still until the test moves it: nothing ends because the test is late.
+    pub async fn still() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        // In the middle of a millisecond, so that no rounding makes another one of it.
+        let shows = Duration::from_secs(now) + Duration::from_micros(500);
+        let this = Self::start(&text(shows)).await;
+        Self { shows: Mutex::new(shows), ..this }
+    }
+
+    /// Moves a clock that stands still.
+    pub fn pass(&self, time: Duration) {
+        let mut shows = self.shows.lock().unwrap();
+        *shows += time;
+        self.set(&text(*shows));
+    }
+
+    /// Sets a clock back that stands still.
+    pub fn set_back(&self, time: Duration) {
+        let mut shows = self.shows.lock().unwrap();
+        *shows -= time;
+        self.set(&text(*shows));
     }
 
     pub fn set(&self, clock: &str) {
@@ -59,6 +88,10 @@ impl Clockwork {
     pub fn time(&self) -> i64 {
         self.server.command(&["TIME"]).split(' ').next().unwrap().parse().unwrap()
     }
+}
+
+fn text(shows: Duration) -> String {
+    format!("{}.{:06}", shows.as_secs(), shows.subsec_micros())
 }
 
 /// Servers that have been up for an hour by their clocks, whose quarantine is over.

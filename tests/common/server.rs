@@ -227,7 +227,9 @@ impl Server {
     async fn launch(&mut self) -> bool {
         let port = self.port().to_string();
         let process = command("redis-server")
-            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            // Replicas do not wait for others to join them.
+            .args(["--repl-diskless-sync-delay", "0", "--dir"])
             .arg(self.folder.path())
             .args(&self.options)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

@@ -9,6 +9,7 @@ use quorumlock::rules::Tick;
 use quorumlock::{LostReason, Quorum, Released};
 use tokio::runtime::Handle;
 
+use crate::common::PATIENCE;
 use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
 use crate::common::node::{ask, real};
@@ -123,9 +124,9 @@ mod redis {
 
     #[tokio::test]
     async fn a_turn_does_not_outlast_a_clock_that_is_set_back() {
-        let clock = Clockwork::start("+0").await;
+        let clock = Clockwork::still().await;
         let node = real(&clock.server).await;
-        super::a_turn_does_not_outlast_a_clock_that_is_set_back(&node, || clock.set("-3600")).await;
+        super::a_turn_does_not_outlast_a_clock_that_is_set_back(&node, || clock.set_back(HOUR)).await;
     }
 }
 
@@ -148,7 +149,7 @@ mod memory {
         for wall in [now, now - 5 * YEAR, now + 5 * YEAR, Duration::ZERO, now + 10 * YEAR, now, Duration::MAX] {
             let host = Warped::new();
             *host.wall.lock().unwrap() = wall;
-            let guard = client(&world, &host).await.lock("tokens").acquire(SECOND).await.unwrap();
+            let guard = client(&world, &host).await.lock("tokens").acquire(PATIENCE).await.unwrap();
             assert!(guard.token() > last, "{} after {last} at {wall:?}", guard.token());
             last = guard.token();
             assert!(guard.remaining() > 9 * SECOND, "the wall clock says nothing of the validity");
@@ -167,7 +168,7 @@ mod memory {
             };
             *early.wall.lock().unwrap() += early_is_fast;
             *late.wall.lock().unwrap() -= late_is_slow;
-            let guard = lock(&right).acquire(SECOND).await.unwrap();
+            let guard = lock(&right).acquire(PATIENCE).await.unwrap();
             let mut tokens = Vec::new();
             for host in [early, late] {
                 let lock = lock(&host);
@@ -184,7 +185,7 @@ mod memory {
     async fn a_lock_ages_while_its_holders_machine_is_suspended() {
         let world = Memory::start(3).await;
         let host = Warped::new();
-        let guard = client(&world, &host).await.lock("asleep").acquire(SECOND).await.unwrap();
+        let guard = client(&world, &host).await.lock("asleep").acquire(PATIENCE).await.unwrap();
         // Timers are set by now.
         tokio::time::sleep(Duration::from_millis(10)).await;
         host.suspend(5 * SECOND);
@@ -203,7 +204,7 @@ mod memory {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;
-        let guard = client.lock("over").acquire(SECOND).await.unwrap();
+        let guard = client.lock("over").acquire(PATIENCE).await.unwrap();
         let left = guard.remaining();
         assert!(guard.ensure(left).is_ok() && guard.ensure(left + Duration::from_nanos(1)).unwrap_err().is_lost());
         host.suspend(left);
@@ -222,10 +223,10 @@ mod memory {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;
-        let guard = client.lock("one").acquire(SECOND).await.unwrap();
-        let session = client.session().grant(SECOND).await.unwrap();
-        session.lock(["two"], SECOND).await.unwrap();
-        let permits = client.semaphore("three", 2).acquire(1, SECOND).await.unwrap();
+        let guard = client.lock("one").acquire(PATIENCE).await.unwrap();
+        let session = client.session().grant(PATIENCE).await.unwrap();
+        session.lock(["two"], PATIENCE).await.unwrap();
+        let permits = client.semaphore("three", 2).acquire(1, PATIENCE).await.unwrap();
         let told = [guard.cancellation(), session.cancellation(), permits.cancellation()];
         host.suspend(guard.remaining().max(permits.remaining()).max(session.remaining()));
         assert!(told.iter().all(|told| !told.is_cancelled()), "no timer has said so");
@@ -243,7 +244,7 @@ mod memory {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;
-        let outer = client.lock("twice").acquire(SECOND).await.unwrap();
+        let outer = client.lock("twice").acquire(PATIENCE).await.unwrap();
         let inner = outer.reenter().await.unwrap();
         host.suspend(outer.remaining());
         // Another hold is left, and no timer has said anything yet.
@@ -257,7 +258,7 @@ mod memory {
     async fn a_lock_whose_deadline_passed_in_its_sleep_is_not_renewed() {
         let world = Memory::start(3).await;
         let host = Warped::new();
-        let guard = client(&world, &host).await.lock("late").acquire(SECOND).await.unwrap();
+        let guard = client(&world, &host).await.lock("late").acquire(PATIENCE).await.unwrap();
         tokio::time::sleep(Duration::from_millis(10)).await;
         host.suspend(60 * SECOND);
         assert_eq!(guard.lost().await, LostReason::Expired);
@@ -268,7 +269,7 @@ mod memory {
     async fn a_lock_lost_while_it_is_entered_again_is_told_lost_and_not_unavailable() {
         let world = Memory::start(3).await;
         let host = Warped::new();
-        let guard = client(&world, &host).await.lock("lost").acquire(SECOND).await.unwrap();
+        let guard = client(&world, &host).await.lock("lost").acquire(PATIENCE).await.unwrap();
         world.all().into_iter().for_each(|node| world.hang(node));
         let (again, ()) = tokio::join!(guard.reenter(), async { host.suspend(60 * SECOND) });
         assert!(again.unwrap_err().is_lost());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::common::PATIENCE;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,7 +17,7 @@ fn now() -> u64 {
 
 async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(world: impl World) {
     let client = world.client().await;
-    let guard = client.lock("corrupt").acquire(SECOND).await.unwrap();
+    let guard = client.lock("corrupt").acquire(PATIENCE).await.unwrap();
     world.raise(0, "corrupt", CORRUPT).await;
     assert_eq!(client.force_release("corrupt").await.unwrap().left, Some(Duration::ZERO));
     drop(guard);
@@ -25,7 +26,7 @@ async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(wo
 async fn a_revoked_holder_keeps_others_out_until_it_has_let_go(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("revoked");
-    let guard = lock.acquire(SECOND).await.unwrap();
+    let guard = lock.acquire(PATIENCE).await.unwrap();
     let holder = client.inspect("revoked").await.unwrap().holder().unwrap().to_owned();
     let taken = client.revoke("revoked").await.unwrap();
     assert!(taken.left.expect("it is held") > Duration::ZERO && guard.is_held(), "{taken:?}");
@@ -44,7 +45,7 @@ async fn a_free_name_that_is_revoked_has_its_fence_raised(world: impl World) {
     let taken = client.revoke("free").await.unwrap();
     assert!(taken.left.is_none() && taken.from.is_empty(), "{taken:?}");
     let fence = client.inspect("free").await.unwrap().fence();
-    assert!(fence == taken.fence && client.lock("free").acquire(SECOND).await.unwrap().token() > fence);
+    assert!(fence == taken.fence && client.lock("free").acquire(PATIENCE).await.unwrap().token() > fence);
 }
 
 async fn a_forced_release_raises_a_fence_that_is_days_ahead(world: impl World) {
@@ -63,7 +64,7 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
     let lock = client.rw_lock("read");
     let mut readers = Vec::new();
     for _ in 0..30 {
-        readers.push(lock.read(SECOND).await.unwrap());
+        readers.push(lock.read(PATIENCE).await.unwrap());
     }
     let taken = other.force_release("read").await.unwrap();
     assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 30), "{taken:?}");
@@ -91,7 +92,7 @@ mod lost {
     async fn a_forced_release_that_a_node_did_not_hear_of_is_tried_again() {
         let world = Memory::start(3).await;
         let client = world.client_with(|builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND)).await;
-        let guard = client.lock("forced").acquire(SECOND).await.unwrap();
+        let guard = client.lock("forced").acquire(PATIENCE).await.unwrap();
         world.held_everywhere("forced").await;
         // What is asked first, and the release.
         world.faults[0].lose_requests(2);

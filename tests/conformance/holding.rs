@@ -20,7 +20,7 @@ async fn counted(world: &impl World, name: &str, count: u32) {
 
 async fn a_reentered_lock_is_counted_on_the_nodes_and_freed_with_the_last_guard(world: impl World) {
     let client = world.client().await;
-    let outer = client.lock("reentered").acquire(SECOND).await.unwrap();
+    let outer = client.lock("reentered").acquire(PATIENCE).await.unwrap();
     counted(&world, "reentered", 1).await;
     assert_eq!((outer.name(), outer.lease().name()), ("reentered", "reentered"));
     let shown = format!("{outer:?}");
@@ -40,8 +40,8 @@ async fn a_reentered_lock_is_counted_on_the_nodes_and_freed_with_the_last_guard(
 }
 
 async fn a_lost_lock_cannot_be_entered_again(world: impl World) {
-    let client = world.client_with(|builder| builder.ttl(SECOND)).await;
-    let guard = client.lock("gone").acquire(SECOND).await.unwrap();
+    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
+    let guard = client.lock("gone").acquire(PATIENCE).await.unwrap();
     for node in world.all() {
         world.delete(node, "gone").await;
     }
@@ -55,7 +55,7 @@ async fn a_lost_lock_cannot_be_entered_again(world: impl World) {
 async fn a_count_that_no_quorum_confirms_is_taken_back_and_the_first_guard_stands(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(30 * SECOND)).await;
     let lock = client.lock_with("count", &client.options().round_timeout(Duration::from_millis(100))).unwrap();
-    let guard = lock.acquire(SECOND).await.unwrap();
+    let guard = lock.acquire(PATIENCE).await.unwrap();
     world.held_everywhere("count").await;
     (0..2).for_each(|node| world.hang(node));
     assert!(guard.reenter().await.unwrap_err().is_unavailable());
@@ -68,7 +68,7 @@ async fn a_count_that_no_quorum_confirms_is_taken_back_and_the_first_guard_stand
 
 async fn a_dropped_guard_releases(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
-    let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
+    let guard = client.lock("dropped").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("dropped").await;
     assert_eq!(client.in_use(), (1, 2, 1), "its line, the timers of its renewal and of its deadline, and an ear");
     drop(guard);
@@ -79,7 +79,7 @@ async fn a_dropped_guard_releases(world: impl World) {
 
 async fn a_release_whose_future_is_dropped_releases(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
-    let guard = client.lock("dropped").acquire(SECOND).await.unwrap();
+    let guard = client.lock("dropped").acquire(PATIENCE).await.unwrap();
     {
         let mut release = Box::pin(guard.release());
         let _ = poll!(&mut release);
@@ -89,12 +89,12 @@ async fn a_release_whose_future_is_dropped_releases(world: impl World) {
 
 async fn a_second_release_is_harmless_to_the_next_holder(world: impl World) {
     let (first, second) = (world.client().await, world.client().await);
-    let options = first.options().ttl(SECOND).auto_renew(false);
-    let guard = first.lock_with("twice", &options).unwrap().acquire(SECOND).await.unwrap();
+    let options = first.options().ttl(world.ttl()).auto_renew(false);
+    let guard = first.lock_with("twice", &options).unwrap().acquire(PATIENCE).await.unwrap();
     let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
     assert_eq!(reason, LostReason::Expired);
     first.quiet().await;
-    let next = second.lock("twice").acquire(10 * SECOND).await.unwrap();
+    let next = second.lock("twice").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("twice").await;
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyExpired);
     first.quiet().await;
@@ -104,7 +104,7 @@ async fn a_second_release_is_harmless_to_the_next_holder(world: impl World) {
 
 async fn a_release_tells_when_the_keys_were_gone_already(world: impl World) {
     let client = world.client().await;
-    let guard = client.lock("gone").acquire(SECOND).await.unwrap();
+    let guard = client.lock("gone").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("gone").await;
     for node in 0..2 {
         world.delete(node, "gone").await;
@@ -120,7 +120,7 @@ async fn a_release_tells_when_the_keys_were_gone_already(world: impl World) {
 async fn run_releases_after_the_body_and_returns_what_it_returned(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("run");
-    let output = lock.run(SECOND, |lease| async move { (lease.is_held(), lease.token()) }).await.unwrap();
+    let output = lock.run(PATIENCE, |lease| async move { (lease.is_held(), lease.token()) }).await.unwrap();
     assert!(output.0 && output.1 > 0);
     client.quiet().await;
     world.freed("run").await;
@@ -142,11 +142,11 @@ impl From<quorumlock::Error> for Failed {
 async fn try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_way(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("run");
-    let token = lock.try_run(SECOND, |lease| async move { Ok::<_, Failed>(lease.token()) }).await.unwrap();
+    let token = lock.try_run(PATIENCE, |lease| async move { Ok::<_, Failed>(lease.token()) }).await.unwrap();
     assert!(token > 0);
-    let failed = lock.try_run(5 * SECOND, |_| async { Err::<(), _>(Failed::Work) }).await;
+    let failed = lock.try_run(PATIENCE, |_| async { Err::<(), _>(Failed::Work) }).await;
     assert!(matches!(failed, Err(Failed::Work)), "{failed:?}");
-    let guard = lock.acquire(5 * SECOND).await.expect("it was released");
+    let guard = lock.acquire(PATIENCE).await.expect("it was released");
     let held = lock.try_run(Duration::ZERO, |_| async { Ok::<_, Failed>(()) }).await;
     assert!(matches!(&held, Err(Failed::Lock(error)) if error.is_timeout()), "{held:?}");
     drop(guard);
@@ -164,11 +164,11 @@ impl Drop for Dropped {
 }
 
 async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
-    let client = world.client_with(|builder| builder.ttl(SECOND)).await;
+    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
     let lock = client.lock("run");
     let dropped = Arc::new(AtomicBool::new(false));
     let body = Dropped(dropped.clone());
-    let running = lock.run(SECOND, |_| async move {
+    let running = lock.run(PATIENCE, |_| async move {
         let _body = body;
         std::future::pending::<()>().await;
     });
@@ -189,7 +189,7 @@ async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
 async fn inspecting_tells_the_holder_and_what_a_quorum_agrees_on(mut world: impl World) {
     let client = world.client().await;
     assert_eq!(client.inspect("seen").await.unwrap().agreed(), Some(false));
-    let guard = client.lock("seen").acquire(SECOND).await.unwrap();
+    let guard = client.lock("seen").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("seen").await;
     let seen = client.inspect("seen").await.unwrap();
     assert_eq!((seen.agreed(), seen.fence()), (Some(true), guard.token()));

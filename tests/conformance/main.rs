@@ -2,8 +2,8 @@
 //! be true of both.
 //!
 //! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a
-//! paused clock) and `redis::` (in real time). Scenarios that need what only one of them can do say
-//! so and are in one only.
+//! paused clock) and `redis::` (in real time). A scenario about time alone is in `memory` only: real
+//! servers would add seconds and a race. Scenarios that need what only one of them can do say so.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
@@ -11,9 +11,12 @@
 mod common;
 mod world;
 
-/// Makes two tests of each scenario, over so many nodes.
+/// Makes two tests of each scenario, over so many nodes; of those behind `memory` one.
 macro_rules! both {
-    ($($nodes:literal nodes: $($scenario:ident),+;)+) => {
+    (
+        $($nodes:literal nodes: $($scenario:ident),+;)+
+        $(memory $more:literal nodes: $($timed:ident),+;)*
+    ) => {
         mod memory {
             use crate::world::{Memory, World};
             $($(
@@ -22,6 +25,12 @@ macro_rules! both {
                     super::$scenario(Memory::start($nodes).await).await;
                 }
             )+)+
+            $($(
+                #[tokio::test(start_paused = true)]
+                async fn $timed() {
+                    super::$timed(Memory::start($more).await).await;
+                }
+            )+)*
         }
         mod redis {
             use crate::world::{Redis, World};

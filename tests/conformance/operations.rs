@@ -7,12 +7,15 @@ use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Q
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 use crate::common::asked::Asked;
-use crate::common::eventually;
+use crate::common::clockwork::Clockwork;
 use crate::common::node::{Recorder, ask, heard};
-use crate::common::server::Server;
 
-/// One node, and operations under one name unless told otherwise.
-pub struct Bench(Arc<dyn Node>);
+/// One node, and operations under one name unless told otherwise. A real one has a clock that stands
+/// still until time is made to pass.
+pub struct Bench {
+    node: Arc<dyn Node>,
+    clock: Option<Clockwork>,
+}
 
 const TTL: Duration = Duration::from_secs(600);
 
@@ -29,10 +32,17 @@ const fn granted(fence: u64) -> Outcome {
 }
 
 impl Bench {
+    async fn pass(&self, time: Duration) {
+        match &self.clock {
+            Some(clock) => clock.pass(time),
+            None => tokio::time::sleep(time).await,
+        }
+    }
+
     /// Of a roster all but times.
     async fn ask(&self, operation: &(impl Clone + Into<Operation>)) -> Outcome {
         let bare = |roster| Roster { lasts: Duration::ZERO, retired: None, ..roster };
-        match ask(&*self.0, operation).await.unwrap() {
+        match ask(&*self.node, operation).await.unwrap() {
             Outcome::Listed(roster) => Outcome::Listed(bare(roster)),
             Outcome::Unlisted(roster) => Outcome::Unlisted(bare(roster)),
             outcome => outcome,
@@ -62,7 +72,8 @@ impl Bench {
     async fn expired_claim(&self, owner: &str, ballot: u64) {
         let claim = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
         assert_eq!(self.ask(&claim).await, granted(ballot));
-        eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
+        self.pass(claim.ttl).await;
+        assert_eq!(self.look("a").await.holder, None);
     }
 }
 
@@ -185,7 +196,8 @@ async fn who_was_revoked_takes_nothing_when_others_had_it_since(node: Bench) {
     let brief = Asked { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
     assert_eq!(node.ask(&brief).await, granted(5));
     node.ask(&operation(Verb::Revoke, "me", 6)).await;
-    eventually("its time is over", async || node.claim("other", 7).await == granted(7)).await;
+    node.pass(brief.ttl).await;
+    assert_eq!(node.claim("other", 7).await, granted(7));
     node.release("other", 7).await;
     node.release("third", 7).await;
     assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
@@ -441,7 +453,8 @@ impl Bench {
             Asked { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
         assert_eq!(self.ask(&claim).await, granted(7));
         self.joins(&waits("c/1.1", 7, TTL)).await;
-        eventually("the hold ends by itself", async || self.look("a").await.holder.is_none()).await;
+        self.pass(claim.ttl).await;
+        assert_eq!(self.look("a").await.holder, None);
     }
 }
 
@@ -472,8 +485,7 @@ async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
     let brief = Duration::from_millis(200);
     node.claim("me", 5).await;
     node.joins(&Asked { ttl: brief, ..waits("c/1.0", 7, brief) }).await;
-    let registered = tokio::time::Instant::now();
-    eventually("half of it is over", async || registered.elapsed() > brief / 2 + Duration::from_millis(5)).await;
+    node.pass(brief / 2 + Duration::from_millis(5)).await;
     node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
@@ -483,16 +495,14 @@ async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
 async fn who_registered_long_ago_is_handed_the_name_for_longer(node: Bench) {
     let brief = Duration::from_millis(600);
     node.claim("me", 5).await;
-    let asked = tokio::time::Instant::now();
     node.joins(&waits("c/1.0", 7, brief)).await;
-    let registered = tokio::time::Instant::now();
-    eventually("it would be over", async || registered.elapsed() > brief * 2).await;
+    node.pass(brief * 2).await;
     node.ask(&hands_over("me", 5, 8)).await;
     let told = node.look("a").await;
     assert_eq!(told.holder.as_deref(), Some("c/1.0"));
     let left = told.remaining.unwrap();
     // Nodes tell whole milliseconds.
-    let most = asked.elapsed() + brief / 2 + Duration::from_millis(2);
+    let most = brief * 2 + brief / 2 + Duration::from_millis(2);
     assert!(left > brief && left <= most, "{left:?}");
 }
 
@@ -564,8 +574,7 @@ async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
     let second = Duration::from_millis(200);
     node.joins(&brief("c/1.0", second, TTL)).await;
     node.joins(&brief("c/2.0", TTL, Duration::ZERO)).await;
-    let began = tokio::time::Instant::now();
-    eventually("its own patience is over", async || began.elapsed() > second + Duration::from_millis(20)).await;
+    node.pass(second + Duration::from_millis(20)).await;
     node.ask(&hands_over("me", 5, 8)).await;
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.0"));
 }
@@ -619,6 +628,9 @@ fn enrolment(servers: &str) -> Enrolment {
     Enrolment { nodes: 3, protocol: 2, max_ttl, lasts, servers }
 }
 
+/// Longer than an entry is written for that must last for a tenth of a second.
+const WRITTEN: Duration = Duration::from_secs(6);
+
 fn roster(servers: &str, seconds: u64) -> Roster {
     let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, 2) };
     let servers = servers.split_whitespace().map(str::to_owned).collect();
@@ -667,11 +679,12 @@ async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
     node.enrol("a").await;
     assert_eq!(node.ask(&brief("a b", 40)).await, Outcome::Listed(roster("a", 30)));
     assert_eq!(node.ask(&brief("b c", 20)).await, Outcome::Listed(roster("a b", 40)));
-    eventually("b and c end, and who told of 40 s", async || node.enrol("").await == Outcome::Listed(roster("a", 30)))
-        .await;
+    node.pass(WRITTEN).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 30)), "b and c end, and who told of 40 s");
     // Nothing of what is left tells of longer locks than its own.
     assert_eq!(node.ask(&brief("c", 1)).await, Outcome::Listed(roster("a", 30)));
-    eventually("c ends", async || node.enrol("").await == Outcome::Listed(roster("a", 30))).await;
+    node.pass(WRITTEN).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 30)), "c ends");
 }
 
 /// Votes may rest on the entry of the one before.
@@ -680,7 +693,8 @@ async fn a_successor_has_its_room_for_as_long_as_the_one_before_had_it(node: Ben
     node.enrol("a c").await;
     let brief = Operation::Enrol(Enrolment { lasts, max_ttl: Duration::ZERO, ..enrolment("b d<c") });
     assert_eq!(node.ask(&brief).await, Outcome::Listed(roster("a c", 30)));
-    eventually("b ends", async || node.enrol("").await == Outcome::Listed(roster("a d", 30))).await;
+    node.pass(WRITTEN).await;
+    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a d", 30)), "b ends");
 }
 
 /// An entry that must last for a second is written for six.
@@ -688,20 +702,20 @@ async fn what_is_there_for_as_long_as_it_must_last_is_not_written_again(node: Be
     let second = Duration::from_secs(1);
     let brief = || Operation::Enrol(Enrolment { lasts: second, max_ttl: second, ..enrolment("a") });
     assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("", 0)));
-    tokio::time::sleep(2 * second).await;
+    node.pass(2 * second).await;
     assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
-    tokio::time::sleep(second * 42 / 10).await;
+    node.pass(second * 42 / 10).await;
     assert_eq!(node.enrol("").await, Outcome::Listed(roster("", 0)), "the second wrote nothing");
     node.ask(&brief()).await;
-    tokio::time::sleep(second * 52 / 10).await;
+    node.pass(second * 52 / 10).await;
     assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
-    tokio::time::sleep(second * 12 / 10).await;
+    node.pass(second * 12 / 10).await;
     assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 1)), "less than a second was left");
 }
 
 /// Tells its roster, and for how long it lasts and the node has been retired.
 async fn told(node: &Bench, operation: &Operation) -> Roster {
-    match ask(&*node.0, operation).await.unwrap() {
+    match ask(&*node.node, operation).await.unwrap() {
         Outcome::Listed(roster) | Outcome::Retired(roster) | Outcome::Reset(roster) => roster,
         other => panic!("{other:?}"),
     }
@@ -714,7 +728,7 @@ async fn who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster(n
     let lasts = told(&node, &enrol).await.lasts;
     assert!(lasts > 48 * second && lasts <= 50 * second, "{lasts:?}");
     assert!(told(&node, &Operation::Retire).await.retired.is_some_and(|age| age < second));
-    tokio::time::sleep(2 * second).await;
+    node.pass(2 * second).await;
     for again in [Operation::Retire, enrol, Operation::Enrol(Enrolment { lasts: Duration::ZERO, ..enrolment("") })] {
         let told = told(&node, &again).await;
         assert!(told.retired.is_some_and(|age| age >= 2 * second) && told.servers == ["a", "b"], "{told:?}");
@@ -772,7 +786,7 @@ macro_rules! both {
                     let host = Arc::new(quorumlock::host::TokioTime::new(tokio::runtime::Handle::current()));
                     let (node, hears) = (MemoryNode::new("memory://0", host), Recorder::of("c"));
                     node.listen(0, hears.clone());
-                    super::$scenario(Bench(Arc::new(node))).await;
+                    super::$scenario(Bench { node: Arc::new(node), clock: None }).await;
                     drop(hears);
                 }
             )*
@@ -782,8 +796,9 @@ macro_rules! both {
             $(
                 #[tokio::test]
                 async fn $scenario() {
-                    let server = Server::start().await;
-                    super::$scenario(Bench(Arc::new(heard(&server.url(), Recorder::of("c")).await))).await;
+                    let clock = Clockwork::still().await;
+                    let node = Arc::new(heard(&clock.server.url(), Recorder::of("c")).await);
+                    super::$scenario(Bench { node, clock: Some(clock) }).await;
                 }
             )*
         }

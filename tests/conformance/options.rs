@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::node::Verb;
 
-use crate::common::eventually;
+use crate::common::{PATIENCE, eventually};
 use crate::world::{Memory, World};
 
 const MS: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ async fn a_default_wait_is_that_of_the_quorum_or_of_the_lock(world: impl World) 
 
 async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
-    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     for (most, fair) in [(1, true), (3, true), (3, false)] {
         let options = client.options().max_rounds(most).fair(fair);
         let lock = client.lock_with("it", &options).unwrap();
@@ -54,7 +54,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
 async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
     let world = Memory::start(3).await;
     let (client, other) = (world.client().await, world.client().await);
-    let _guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let _guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let claims = || world.faults.iter().map(|node| node.asked(Verb::Claim)).collect::<Vec<_>>();
     for most in [1, 2, 5] {
         let before = claims();
@@ -67,7 +67,7 @@ async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
 
 async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
-    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let first = client.lock("it");
     let mut first = pin!(first.acquire(60 * SECOND));
     assert!((&mut first).now_or_never().is_none());
@@ -95,7 +95,7 @@ async fn rounds_that_no_quorum_answers_are_unavailable(mut world: impl World) {
 async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
     let tenant = |format: &'static str| world.client_with(move |builder| builder.key_format(format));
     let (acme, umbrella, plain) = (tenant("acme/{name}").await, tenant("umbrella/{name}").await, world.client().await);
-    let guard = acme.lock("it").acquire(SECOND).await.unwrap();
+    let guard = acme.lock("it").acquire(PATIENCE).await.unwrap();
     assert_eq!(guard.name(), "acme/it");
     let theirs = umbrella.lock("it").try_acquire().await.unwrap().expect("another tenant's");
     assert!(acme.lock("it").try_acquire().await.unwrap().is_none());
@@ -117,9 +117,9 @@ async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
 async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: impl World) {
     let tenant = |format: &'static str| world.client_with(move |builder| builder.key_format(format));
     let (acme, umbrella) = (tenant("acme/{name}z").await, tenant("umbrella/{name}z").await);
-    let session = acme.session().grant(SECOND).await.unwrap();
-    session.lock(["ab", "a"], SECOND).await.unwrap();
-    let _theirs = umbrella.lock("a").acquire(SECOND).await.unwrap();
+    let session = acme.session().grant(PATIENCE).await.unwrap();
+    session.lock(["ab", "a"], PATIENCE).await.unwrap();
+    let _theirs = umbrella.lock("a").acquire(PATIENCE).await.unwrap();
     let held: Vec<_> = session.held().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(held, ["a", "ab"]);
     let error = acme.session().grant(SECOND).await.unwrap().try_lock(["a"]).await.unwrap_err();
@@ -139,9 +139,9 @@ async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: 
 both! {
     3 nodes:
         a_default_wait_is_that_of_the_quorum_or_of_the_lock,
-        a_caller_whose_rounds_are_used_up_gives_up_and_says_so,
         rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process,
         rounds_that_no_quorum_answers_are_unavailable,
         a_key_format_keeps_tenants_apart_on_the_same_nodes,
         names_that_a_client_with_a_key_format_is_told_can_be_given_back;
+    memory 3 nodes: a_caller_whose_rounds_are_used_up_gives_up_and_says_so;
 }

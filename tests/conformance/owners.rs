@@ -16,7 +16,7 @@ const MS: Duration = Duration::from_millis(1);
 async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(world: impl World) {
     let (client, owner) = (world.client().await, Owner::new());
     let lock = || client.lock("it").owned_by(&owner);
-    let outer = lock().acquire(SECOND).await.unwrap();
+    let outer = lock().acquire(PATIENCE).await.unwrap();
     let inner = lock().acquire(Duration::ZERO).await.unwrap();
     let last = lock().try_acquire().await.unwrap().expect("its owner holds it");
     assert_eq!((inner.token(), last.token()), (outer.token(), outer.token()));
@@ -26,7 +26,7 @@ async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(
     assert!(inner.is_held() && client.lock("it").try_acquire().await.unwrap().is_none());
     assert_eq!(inner.release().await.unwrap(), Released::Released);
     world.freed("it").await;
-    let anew = lock().acquire(SECOND).await.unwrap();
+    let anew = lock().acquire(PATIENCE).await.unwrap();
     eventually("it is held once", async || world.look(0, "it").await.count == 1).await;
     drop(anew);
 }
@@ -34,18 +34,18 @@ async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(
 async fn owners_exclude_each_other_and_whoever_has_none(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (mine, yours) = (Owner::new(), Owner::new());
-    let guard = client.lock("it").owned_by(&mine).acquire(SECOND).await.unwrap();
+    let guard = client.lock("it").owned_by(&mine).acquire(PATIENCE).await.unwrap();
     assert!(client.lock("it").owned_by(&yours).try_acquire().await.unwrap().is_none());
     assert!(client.lock("it").try_acquire().await.unwrap().is_none());
     assert!(other.lock("it").owned_by(&mine).try_acquire().await.unwrap().is_none(), "it is held by one client");
     assert!(client.lock("other").owned_by(&yours).try_acquire().await.unwrap().is_some());
     drop(guard);
-    assert!(client.lock("it").owned_by(&yours).acquire(5 * SECOND).await.is_ok());
+    assert!(client.lock("it").owned_by(&yours).acquire(PATIENCE).await.is_ok());
 }
 
 async fn an_owner_acquires_a_set_again_in_whatever_order(world: impl World) {
     let (client, owner) = (world.client().await, Owner::new());
-    let first = client.lock_all(["a", "b"]).owned_by(&owner).acquire(SECOND).await.unwrap();
+    let first = client.lock_all(["a", "b"]).owned_by(&owner).acquire(PATIENCE).await.unwrap();
     let again = client.lock_all(["b", "a", "b"]).owned_by(&owner.clone()).try_acquire().await.unwrap().unwrap();
     assert_eq!(first.token(), again.token());
     assert!(client.lock("a").owned_by(&owner).try_acquire().await.unwrap().is_none(), "another lock");
@@ -56,7 +56,7 @@ async fn tasks_of_one_owner_that_acquire_at_once_get_one_hold(world: impl World)
     for round in 0..5 {
         let lock = client.lock(format!("it/{round}")).owned_by(&owner);
         let waits = (0..8).map(async |task| match task % 2 {
-            0 => lock.acquire(5 * SECOND).await.unwrap(),
+            0 => lock.acquire(PATIENCE).await.unwrap(),
             _ => lock.try_acquire().await.unwrap().expect("its owner is about to hold it"),
         });
         let guards = join_all(waits).await;
@@ -66,7 +66,7 @@ async fn tasks_of_one_owner_that_acquire_at_once_get_one_hold(world: impl World)
 
 async fn who_gives_up_lets_the_next_of_its_owner_acquire(world: impl World) {
     let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
-    let guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let lock = client.lock("it").owned_by(&owner);
     let mut second = Box::pin(lock.acquire(30 * SECOND));
     {
@@ -92,14 +92,14 @@ async fn who_gives_up_lets_the_next_of_its_owner_acquire(world: impl World) {
 }
 
 async fn a_lock_that_its_owner_lost_is_acquired_anew(world: impl World) {
-    let (client, owner) = (world.client_with(|builder| builder.ttl(SECOND)).await, Owner::new());
+    let (client, owner) = (world.client_with(|builder| builder.ttl(world.ttl())).await, Owner::new());
     let lock = client.lock("it").owned_by(&owner);
-    let (first, second) = (lock.acquire(SECOND).await.unwrap(), lock.acquire(SECOND).await.unwrap());
+    let (first, second) = (lock.acquire(PATIENCE).await.unwrap(), lock.acquire(PATIENCE).await.unwrap());
     client.revoke("it").await.unwrap();
     for guard in [&first, &second] {
         tokio::time::timeout(PATIENCE, guard.lost()).await.expect("both are lost");
     }
-    let anew = lock.acquire(10 * SECOND).await.unwrap();
+    let anew = lock.acquire(PATIENCE).await.unwrap();
     assert!(anew.token() > first.token() && anew.is_held() && !second.is_held());
     assert_eq!(second.release().await.unwrap(), Released::AlreadyExpired);
     drop(first);
@@ -108,12 +108,12 @@ async fn a_lock_that_its_owner_lost_is_acquired_anew(world: impl World) {
 
 async fn a_shutdown_ends_what_an_owner_waits_for(world: impl World) {
     let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
-    let _guard = other.lock("it").acquire(SECOND).await.unwrap();
+    let _guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let lock = client.lock("it").owned_by(&owner);
     let (mut first, mut second) = (pin!(lock.acquire(600 * SECOND)), pin!(lock.acquire(600 * SECOND)));
     assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
-    client.shutdown(SECOND).await;
-    assert!(second.await.unwrap_err().is_closed() && first.await.unwrap_err().is_closed());
+    let (first, second, ()) = tokio::join!(first, second, client.shutdown(PATIENCE));
+    assert!(second.unwrap_err().is_closed() && first.unwrap_err().is_closed());
     assert!(lock.try_acquire().await.unwrap_err().is_closed());
 }
 

@@ -12,9 +12,9 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn the_number_of_permits_may_grow_and_whoever_names_a_smaller_one_is_refused(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
-    let two = few.acquire(2, 5 * SECOND).await.unwrap();
+    let two = few.acquire(2, PATIENCE).await.unwrap();
     assert!(few.try_acquire(1).await.unwrap().is_none());
-    let third = many.acquire(1, 5 * SECOND).await.unwrap();
+    let third = many.acquire(1, PATIENCE).await.unwrap();
     assert_eq!(numbers(&third), [2]);
     world.freed("it").await;
     let late = world.client().await.semaphore("it", 2);
@@ -25,14 +25,14 @@ async fn the_number_of_permits_may_grow_and_whoever_names_a_smaller_one_is_refus
     }
     assert!(two.is_held() && third.is_held(), "nothing was lost");
     drop((two, third));
-    assert!(many.acquire(3, 5 * SECOND).await.is_ok());
+    assert!(many.acquire(3, PATIENCE).await.is_ok());
     assert!(few.acquire(1, SECOND).await.unwrap_err().is_config(), "it is remembered");
 }
 
 async fn whoever_waits_with_a_smaller_number_is_told_when_it_grows(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
-    let _held = few.acquire(2, 5 * SECOND).await.unwrap();
+    let _held = few.acquire(2, PATIENCE).await.unwrap();
     let (mut first, mut second) = (pin!(few.acquire(1, 60 * SECOND)), pin!(few.acquire(1, 60 * SECOND)));
     tokio::select! {
         _ = &mut first => panic!("none is free"),
@@ -51,7 +51,7 @@ async fn whoever_waits_with_a_smaller_number_is_told_when_it_grows(world: impl W
 
 async fn a_name_is_used_as_a_lock_or_as_a_semaphore(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
-    let lock = client.lock("it").acquire(SECOND).await.unwrap();
+    let lock = client.lock("it").acquire(PATIENCE).await.unwrap();
     let semaphore = other.semaphore("it", 3);
     for error in [semaphore.try_acquire(1).await.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
@@ -65,7 +65,7 @@ async fn a_name_is_used_as_a_lock_or_as_a_semaphore(world: impl World) {
     world.freed("it").await;
     let says = "\"it\" is used as a semaphore of 3 permits";
     let set = client.lock_all(["a", "it", "z"]);
-    let session = client.session().grant(5 * SECOND).await.unwrap();
+    let session = client.session().grant(PATIENCE).await.unwrap();
     for error in [
         client.lock("it").try_acquire().await.unwrap_err(),
         client.lock("it").acquire(60 * SECOND).await.unwrap_err(),
@@ -82,7 +82,7 @@ async fn a_name_is_used_as_a_lock_or_as_a_semaphore(world: impl World) {
     }
     // A permit is a name as any other: whoever locks it takes it out of service.
     let number = (numbers(&guard)[0] + 1) % 3;
-    let out = client.lock(format!("it/{number}")).acquire(5 * SECOND).await.unwrap();
+    let out = client.lock(format!("it/{number}")).acquire(PATIENCE).await.unwrap();
     let last = one(&semaphore).await;
     assert!(semaphore.try_acquire(1).await.unwrap().is_none() && out.is_held() && last.is_held());
     let seen = other.inspect("it").await.unwrap();
@@ -99,7 +99,7 @@ mod remembered {
         let world = Memory::start(3).await;
         let (client, other) = (world.client().await, world.client().await);
         for many in [1, 2] {
-            let guard = client.semaphore("it", 3).acquire(many, SECOND).await.unwrap();
+            let guard = client.semaphore("it", 3).acquire(many, PATIENCE).await.unwrap();
             tokio::time::sleep(600 * SECOND).await;
             assert!(other.semaphore("it", 2).try_acquire(1).await.unwrap_err().is_config());
             assert!(other.lock("it").try_acquire().await.unwrap_err().is_config());
@@ -126,7 +126,7 @@ mod remembered {
     async fn one_node_that_was_told_another_number_keeps_nobody_out() {
         let world = Memory::start(3).await;
         let wrong = world.connect(crate::common::builder().max_ttl(Duration::ZERO), &[2]).await;
-        wrong.semaphore("it", 900).acquire(1, SECOND).await.unwrap().release().await.unwrap();
+        wrong.semaphore("it", 900).acquire(1, PATIENCE).await.unwrap().release().await.unwrap();
         assert_eq!(world.look(2, "it").await.permits, Some(900));
         let client = world.client().await;
         let semaphore = client.semaphore("it", 2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorumlock::{DistributedLock, Error, LockProvider, Result};
 
+use crate::common::PATIENCE;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,24 +30,24 @@ async fn worked(locks: &dyn LockProvider) -> Result<u64> {
     let lock = locks.lock("it");
     assert!(lock.try_acquire().await?.is_some_and(|guard| guard.is_held()));
     lock.acquire_default().await?.release().await?;
-    lock.try_run(SECOND, |lease| async move { Ok(lease.token()) }).await
+    lock.try_run(PATIENCE, |lease| async move { Ok(lease.token()) }).await
 }
 
 async fn read_and_written(locks: &dyn LockProvider) {
     let prices = locks.rw_lock("prices");
-    let (one, other) = (prices.read(5 * SECOND).await.unwrap(), prices.read_default().await.unwrap());
+    let (one, other) = (prices.read(PATIENCE).await.unwrap(), prices.read_default().await.unwrap());
     assert!(prices.try_read().await.unwrap().is_some_and(|reader| reader.is_held()));
     assert!(prices.try_write().await.unwrap().is_none());
     assert!(prices.write(Duration::ZERO).await.unwrap_err().is_timeout());
-    let read = prices.run_read(5 * SECOND, |lease| async move { lease.token() }).await.unwrap();
+    let read = prices.run_read(PATIENCE, |lease| async move { lease.token() }).await.unwrap();
     one.release().await.unwrap();
     other.release().await.unwrap();
-    let written = prices.try_run_write(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
+    let written = prices.try_run_write(PATIENCE, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
     assert!(read < written);
-    let read = prices.try_run_read(5 * SECOND, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
+    let read = prices.try_run_read(PATIENCE, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
     assert!(written < read);
-    prices.run_write(5 * SECOND, |lease| async move { assert!(lease.is_held()) }).await.unwrap();
-    prices.write(5 * SECOND).await.unwrap().downgrade().await.unwrap().release().await.unwrap();
+    prices.run_write(PATIENCE, |lease| async move { assert!(lease.is_held()) }).await.unwrap();
+    prices.write(PATIENCE).await.unwrap().downgrade().await.unwrap().release().await.unwrap();
     prices.write_default().await.unwrap().release().await.unwrap();
     prices.try_write().await.unwrap().unwrap().release().await.unwrap();
 }
@@ -55,26 +56,26 @@ async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
     let client = world.client().await;
     let locks: Arc<dyn LockProvider> = Arc::new(client.clone());
     assert!(worked(&locks).await.unwrap() < worked(&*locks).await.unwrap());
-    let guard = client.lock("it").acquire(5 * SECOND).await.unwrap();
+    let guard = client.lock("it").acquire(PATIENCE).await.unwrap();
     assert!(locks.lock("it").try_acquire().await.unwrap().is_none());
     assert!(locks.lock("it").run(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
     assert!(locks.lock_all(&["other", "it"]).acquire(Duration::ZERO).await.unwrap_err().is_timeout());
     drop(guard);
     let semaphore = locks.semaphore("pool", 2);
-    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let two = semaphore.acquire(2, PATIENCE).await.unwrap();
     assert!(semaphore.try_acquire(1).await.unwrap().is_none());
     two.release().await.unwrap();
-    assert_eq!(semaphore.run(1, 5 * SECOND, |lease| async move { lease.permits().len() }).await.unwrap(), 1);
+    assert_eq!(semaphore.run(1, PATIENCE, |lease| async move { lease.permits().len() }).await.unwrap(), 1);
     assert_eq!(semaphore.acquire_default(2).await.unwrap().permits().len(), 2);
     read_and_written(&locks).await;
     read_and_written(&*locks).await;
     let prices = locks.rw_lock("prices");
-    let writer = client.rw_lock("prices").write(5 * SECOND).await.unwrap();
+    let writer = client.rw_lock("prices").write(PATIENCE).await.unwrap();
     assert!(prices.try_read().await.unwrap().is_none() && prices.try_write().await.unwrap().is_none());
     assert!(prices.read(Duration::ZERO).await.unwrap_err().is_timeout());
     assert!(prices.run_write(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
     drop(writer);
-    let set = locks.lock_all(&["other", "it"]).acquire(5 * SECOND).await.unwrap();
+    let set = locks.lock_all(&["other", "it"]).acquire(PATIENCE).await.unwrap();
     assert_eq!(set.names().collect::<Vec<_>>(), ["it", "other"]);
     for bad in [locks.lock(""), locks.lock_all(&[])] {
         assert!(bad.acquire_default().await.unwrap_err().is_config());
@@ -85,7 +86,7 @@ async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) 
     let client = world.client().await;
     let scoped = Scoped { scope: "shop", of: Arc::new(client.clone()), asked: AtomicU32::new(0) };
     worked(&scoped).await.unwrap();
-    let guard = scoped.lock("it").acquire(5 * SECOND).await.unwrap();
+    let guard = scoped.lock("it").acquire(PATIENCE).await.unwrap();
     assert_eq!((guard.name(), scoped.asked.load(Ordering::Relaxed)), ("shop/it", 2));
     let set = scoped.lock_all(&["a", "b"]);
     for error in [set.acquire(SECOND).await.err(), set.acquire_default().await.err(), set.try_acquire().await.err()] {

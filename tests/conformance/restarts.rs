@@ -6,16 +6,10 @@ use std::time::Duration;
 use quorumlock::{LockGuard, LostReason, NodeState};
 use quorumlock::{Quorum, QuorumBuilder};
 
-use crate::common::eventually;
+use crate::common::{PATIENCE, eventually};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest ttl of these clients, and the ttl they use.
-const MAX_TTL: Duration = Duration::from_secs(2);
-
-fn guarded(builder: QuorumBuilder) -> QuorumBuilder {
-    builder.max_ttl(MAX_TTL).ttl(MAX_TTL)
-}
 
 fn quarantined(client: &Quorum, node: usize) -> bool {
     matches!(client.nodes()[node].state, NodeState::Quarantined { .. })
@@ -23,25 +17,25 @@ fn quarantined(client: &Quorum, node: usize) -> bool {
 
 /// A client of nodes that have been up for long enough.
 async fn settled(world: &impl World) -> Quorum {
-    let client = world.client_with(guarded).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.max_ttl(world.ttl()).ttl(world.ttl())).await;
     eventually("all nodes vote", async || client.nodes().iter().all(|node| node.state == NodeState::Up)).await;
     client
 }
 
 async fn a_node_that_restarts_empty_is_healed_and_quarantined(mut world: impl World) {
     let client = settled(&world).await;
-    let guard = client.lock("kept").acquire(SECOND).await.unwrap();
+    let guard = client.lock("kept").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("kept").await;
     let holder = world.look(0, "kept").await.holder;
-    world.restart(4, MAX_TTL).await;
+    world.restart(4, world.ttl()).await;
     eventually("the node is back, and doubted", async || quarantined(&client, 4)).await;
-    let other = client.lock("new").acquire(SECOND).await.unwrap();
+    let other = client.lock("new").acquire(PATIENCE).await.unwrap();
     eventually("the others granted", async || world.holders("new").await == 4).await;
     assert_eq!(world.look(4, "new").await.fence, 0, "it was asked for no claim");
     eventually("the node is healed", async || world.look(4, "kept").await.holder == holder).await;
     eventually("the node votes again", async || client.nodes()[4].state == NodeState::Up).await;
     assert!(guard.is_held() && other.is_held());
-    let _last = client.lock("last").acquire(SECOND).await.unwrap();
+    let _last = client.lock("last").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("last").await;
 }
 
@@ -51,7 +45,7 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     world.take(2, "kept").await;
     let guard = lock.try_acquire().await.unwrap().expect("nodes 0 and 1 grant");
     world.delete(2, "kept").await;
-    world.restart(1, MAX_TTL).await;
+    world.restart(1, world.ttl()).await;
     eventually("the node is back", async || second.nodes()[1].state.is_admitted()).await;
     let mut tries = 0;
     while guard.is_held() {
@@ -61,7 +55,7 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(tries > 10);
-    assert!(second.lock("kept").acquire(10 * SECOND).await.is_ok(), "after the quarantine");
+    assert!(second.lock("kept").acquire(PATIENCE).await.is_ok(), "after the quarantine");
 }
 
 /// A client that holds "kept" on all nodes, of which node 2 has just come back empty and was
@@ -69,10 +63,10 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
 async fn healed(world: &mut impl World) -> (Quorum, LockGuard) {
     let client = settled(world).await;
     // Shorter than the doubt, so that it cannot wait for its end.
-    let options = client.options().ttl(SECOND);
-    let guard = client.lock_with("kept", &options).unwrap().acquire(SECOND).await.unwrap();
+    let options = client.options().ttl(world.ttl() / 2);
+    let guard = client.lock_with("kept", &options).unwrap().acquire(PATIENCE).await.unwrap();
     world.held_everywhere("kept").await;
-    world.restart(2, MAX_TTL).await;
+    world.restart(2, world.ttl()).await;
     eventually("the node is back, and doubted", async || quarantined(&client, 2)).await;
     eventually("the node is healed", async || world.look(2, "kept").await.holder.is_some()).await;
     (client, guard)
@@ -90,7 +84,7 @@ async fn a_node_that_restarted_renews_again_once_no_round_counts_what_it_forgot(
     let (client, guard) = healed(&mut world).await;
     eventually("the doubt is over", async || client.nodes()[2].state == NodeState::Up).await;
     world.kill(1);
-    let until = tokio::time::Instant::now() + MAX_TTL + SECOND;
+    let until = tokio::time::Instant::now() + world.ttl() + SECOND;
     eventually("a ttl passes", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held());
     drop(guard);

@@ -7,7 +7,7 @@ use futures::poll;
 use quorumlock::node::Verb;
 use quorumlock::{LockOptions, Quorum, Released};
 
-use crate::common::eventually;
+use crate::common::{PATIENCE, eventually};
 use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
         let refused = client.lock(&name).try_acquire().await;
         assert!(!matches!(refused, Ok(Some(_))), "{nodes} nodes, {} of them agree", quorum - 1);
         // What it still enrols would keep the next client out: its list is another.
-        client.shutdown(SECOND).await;
+        client.shutdown(PATIENCE).await;
     }
 }
 
@@ -91,10 +91,11 @@ async fn one_hung_and_one_dead_node_of_five_do_not_matter(mut world: impl World)
     world.kill(4);
     let began = tokio::time::Instant::now();
     for _ in 0..20 {
-        let guard = client.lock("two out").acquire(SECOND).await.unwrap();
+        let guard = client.lock("two out").acquire(PATIENCE).await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
-    assert!(began.elapsed() < SECOND, "nobody waited for a timeout: {:?}", began.elapsed());
+    // Twenty timeouts are 40 s.
+    assert!(began.elapsed() < SECOND + world.slack(), "nobody waited for a timeout: {:?}", began.elapsed());
 }
 
 async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World) {
@@ -110,7 +111,10 @@ async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World)
         eventually("both claims arrived", async || world.look(node, "stale").await.fence == guard.token()).await;
         // Both may have gone to a slow server in one call.
         let asked = world.asked(node) - before;
-        assert!((1..=2).contains(&asked), "node {node}: one claim that was stale, one that was not: {asked}");
+        assert!(
+            (1..=2 + world.enrolments()).contains(&asked),
+            "node {node}: one claim that was stale, one that was not: {asked}"
+        );
     }
 }
 
@@ -118,7 +122,7 @@ async fn tokens_grow_from_holder_to_holder_across_clients(world: impl World) {
     let clients = [world.client().await, world.client().await];
     let mut last = 0;
     for turn in 0..20 {
-        let guard = clients[turn % 2].lock("tokens").acquire(10 * SECOND).await.unwrap();
+        let guard = clients[turn % 2].lock("tokens").acquire(PATIENCE).await.unwrap();
         assert!(guard.token() > last, "{} after {last}", guard.token());
         last = guard.token();
         guard.release().await.unwrap();
@@ -161,7 +165,7 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
     for times in 0..40 {
         polled(lock.acquire(10 * SECOND), times).await;
         // The same behind somebody of this process, and behind somebody of another.
-        let guard = lock.acquire(10 * SECOND).await.unwrap();
+        let guard = lock.acquire(PATIENCE).await.unwrap();
         polled(lock.acquire(10 * SECOND), times).await;
         polled(lock.try_acquire(), times).await;
         guard.release().await.unwrap();
@@ -181,12 +185,12 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
 }
 
 both! {
-    10 nodes: quorum_table_of_one_to_nine_nodes;
     5 nodes: every_mask_of_nodes_held_by_a_foreigner, a_grant_that_arrives_after_the_round_failed_is_released,
         a_slow_majority_fails_even_if_it_grants, one_hung_and_one_dead_node_of_five_do_not_matter,
         stale_fences_cost_one_more_round_trip_and_no_failure, clients_that_split_the_votes_all_get_their_turn,
         an_acquisition_dropped_at_any_point_leaves_nothing_behind;
     3 nodes: tokens_grow_from_holder_to_holder_across_clients;
+    memory 10 nodes: quorum_table_of_one_to_nine_nodes;
 }
 
 /// What needs a network that loses, reorders and delivers late on demand.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use quorumlock::{LeaderLease, Quorum, QuorumBuilder, Result, Session};
+use quorumlock::{LeaderLease, LockOptions, Quorum, QuorumBuilder, Result, Session};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -16,7 +16,6 @@ use crate::common::{PATIENCE, eventually};
 use crate::world::{Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_millis(1_500);
 
 /// What work is done under.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,13 +145,13 @@ async fn a_body_works_while_it_is_held_and_everything_is_free_behind_it(world: i
             world.held_everywhere(&face.name()).await;
             7
         };
-        assert_eq!(face.run(&client, 5 * SECOND, held).await.unwrap(), 7, "{face:?}");
+        assert_eq!(face.run(&client, PATIENCE, held).await.unwrap(), 7, "{face:?}");
         world.freed(&face.name()).await;
         let held = async {
             world.held_everywhere(&face.name()).await;
             Ok(8)
         };
-        assert_eq!(face.try_run(&client, 5 * SECOND, held).await.unwrap(), 8, "{face:?}");
+        assert_eq!(face.try_run(&client, PATIENCE, held).await.unwrap(), 8, "{face:?}");
         world.freed(&face.name()).await;
     }
 }
@@ -160,10 +159,10 @@ async fn a_body_works_while_it_is_held_and_everything_is_free_behind_it(world: i
 async fn whatever_a_body_fails_with_everything_is_free_behind_it(world: impl World) {
     let client = world.client().await;
     for face in FACES {
-        let failed = face.try_run(&client, 5 * SECOND, async { Err::<(), _>(Failed::Work) }).await;
+        let failed = face.try_run(&client, PATIENCE, async { Err::<(), _>(Failed::Work) }).await;
         assert!(matches!(failed, Err(Failed::Work)), "{face:?}: {failed:?}");
         world.freed(&face.name()).await;
-        let taken = client.lock(face.name()).acquire(5 * SECOND).await.unwrap();
+        let taken = client.lock(face.name()).acquire(PATIENCE).await.unwrap();
         let begun = async move { unreachable!("{face:?} is held by somebody else") };
         let held = face.try_run(&client, Duration::ZERO, body::<Result<(), Failed>>(begun)).await;
         assert!(matches!(&held, Err(Failed::Lock(error)) if error.is_timeout()), "{face:?}: {held:?}");
@@ -172,10 +171,10 @@ async fn whatever_a_body_fails_with_everything_is_free_behind_it(world: impl Wor
 }
 
 /// Two of three nodes hang while all bodies work.
-async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost<W: World>(world: W) {
-    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(TTL)).await;
+async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost(world: impl World) {
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(world.ttl())).await;
     let bodies = Bodies::new();
-    let runs = FACES.map(|face| face.run(&client, 5 * SECOND, bodies.endless(face)));
+    let runs = FACES.map(|face| face.run(&client, PATIENCE, bodies.endless(face)));
     let hung = async {
         bodies.have_begun(FACES.len()).await;
         assert!(bodies.dropped().is_empty(), "none is lost yet");
@@ -190,7 +189,7 @@ async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost<W: World>(worl
     let dropped = bodies.dropped();
     assert_eq!(dropped.len(), FACES.len());
     for (face, at) in dropped {
-        assert!(at <= hung + TTL + W::SLACK, "{face:?} {:?} after the nodes hung", at - hung);
+        assert!(at <= hung + world.ttl() + world.slack(), "{face:?} {:?} after the nodes hung", at - hung);
     }
     (0..2).for_each(|node| world.resume(node));
     for face in FACES {
@@ -201,7 +200,7 @@ async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost<W: World>(worl
 async fn who_stops_waiting_drops_the_body_and_everything_is_freed(world: impl World) {
     let client = world.client().await;
     let bodies = Bodies::new();
-    let runs = FACES.map(|face| face.run(&client, 5 * SECOND, bodies.endless(face)));
+    let runs = FACES.map(|face| face.run(&client, PATIENCE, bodies.endless(face)));
     tokio::select! {
         _ = join_all(runs) => unreachable!("they are endless"),
         () = bodies.have_begun(FACES.len()) => {}
@@ -218,24 +217,25 @@ async fn a_body_that_panics_leaves_nothing(world: impl World) {
     for face in FACES {
         let client = client.clone();
         let panics = body::<()>(async { std::panic::panic_any("a body's own panic") });
-        let ran = tokio::spawn(async move { face.run(&client, 5 * SECOND, panics).await });
+        let ran = tokio::spawn(async move { face.run(&client, PATIENCE, panics).await });
         assert!(ran.await.unwrap_err().is_panic(), "{face:?}");
         world.freed(&face.name()).await;
     }
     client.quiet().await;
 }
 
-/// The nodes hang when the body has ended.
+/// The nodes hang when the body has ended. Whoever acquires asks again where a round was too short.
 async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
+    let brief = LockOptions::default().round_timeout(SECOND / 2);
     for face in FACES {
-        let client = world.client().await;
+        let client = world.client_with(|builder: QuorumBuilder| builder.options(brief.clone())).await;
         let hangs = async {
             world.held_everywhere(&face.name()).await;
             (0..2).for_each(|node| world.hang(node));
             7
         };
         let logs = Logs::capture();
-        let ran = face.run(&client, 5 * SECOND, hangs).await;
+        let ran = face.run(&client, PATIENCE, hangs).await;
         (0..2).for_each(|node| world.resume(node));
         assert_eq!(ran.unwrap(), 7, "{face:?}");
         let text = logs.text();
@@ -247,13 +247,13 @@ async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
 
 async fn what_a_body_was_given_keeps_nothing_when_it_has_ended(world: impl World) {
     let client = world.client().await;
-    let leader: LeaderLease = client.election("a").run(5 * SECOND, async |leader| leader).await.unwrap();
+    let leader: LeaderLease = client.election("a").run(PATIENCE, async |leader| leader).await.unwrap();
     world.freed("a").await;
     assert!(!leader.is_held() && leader.proclaim("late").await.unwrap_err().is_lost());
     let session = client
         .session()
-        .try_run(5 * SECOND, async |session| {
-            session.lock(["a", "b"], 5 * SECOND).await?;
+        .try_run(PATIENCE, async |session| {
+            session.lock(["a", "b"], PATIENCE).await?;
             Ok::<_, quorumlock::Error>(session)
         })
         .await
@@ -270,19 +270,19 @@ async fn a_leaders_body_proclaims(world: impl World) {
         let told = other.inspect("a").await?.description().map(|told| (told.token, told.says.to_string()));
         Ok::<_, quorumlock::Error>(told == Some((leader.token(), "here".to_owned())))
     };
-    assert!(client.election("a").try_run(5 * SECOND, proclaims).await.unwrap());
+    assert!(client.election("a").try_run(PATIENCE, proclaims).await.unwrap());
 }
 
 /// Where somebody else revokes it, nothing of it was lost.
 async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
     let client = world.client().await;
     let revokes = async |session: Session| {
-        session.lock(["a"], 5 * SECOND).await?;
+        session.lock(["a"], PATIENCE).await?;
         session.revoke().await?;
         session.lock(["b"], SECOND).await.map_err(|error| assert!(error.is_lost())).unwrap_err();
         Ok::<_, quorumlock::Error>(7)
     };
-    assert_eq!(client.session().try_run(5 * SECOND, revokes).await.unwrap(), 7);
+    assert_eq!(client.session().try_run(PATIENCE, revokes).await.unwrap(), 7);
     world.freed("a").await;
 }
 
@@ -291,12 +291,12 @@ async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World
     let client = world.client().await;
     let (gives, mut given) = tokio::sync::mpsc::unbounded_channel::<Session>();
     let endless = async |session: Session| {
-        session.lock(["a"], 5 * SECOND).await.unwrap();
+        session.lock(["a"], PATIENCE).await.unwrap();
         gives.send(session).unwrap();
         pending::<()>().await;
     };
     let session = tokio::select! {
-        _ = client.session().run(5 * SECOND, endless) => unreachable!("it is endless"),
+        _ = client.session().run(PATIENCE, endless) => unreachable!("it is endless"),
         session = given.recv() => session.unwrap(),
     };
     assert!(!session.is_alive());
@@ -315,7 +315,7 @@ async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
             std::thread::sleep(SECOND / 2);
             Ok(())
         };
-        let ran = face.try_run(&client, 5 * SECOND, late).await;
+        let ran = face.try_run(&client, PATIENCE, late).await;
         assert!(matches!(&ran, Err(Failed::Lock(error)) if error.is_lost()), "{face:?}: {ran:?}");
     }
 }
@@ -324,9 +324,9 @@ async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
 async fn a_task_of_its_own_runs_a_body(world: impl World) {
     let client = world.client().await;
     let (election, session) = (client.election("a"), client.session());
-    let leads = tokio::spawn(async move { election.run(5 * SECOND, async |leader| leader.token()).await });
-    let locks = async |session: Session| session.lock(["b"], 5 * SECOND).await;
-    let locked = tokio::spawn(async move { session.try_run(5 * SECOND, locks).await });
+    let leads = tokio::spawn(async move { election.run(PATIENCE, async |leader| leader.token()).await });
+    let locks = async |session: Session| session.lock(["b"], PATIENCE).await;
+    let locked = tokio::spawn(async move { session.try_run(PATIENCE, locks).await });
     assert!(leads.await.unwrap().unwrap() > 0);
     locked.await.unwrap().unwrap();
 }
@@ -334,11 +334,11 @@ async fn a_task_of_its_own_runs_a_body(world: impl World) {
 async fn what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say(world: impl World) {
     let wait = SECOND / 5;
     let client = world.client_with(|builder: QuorumBuilder| builder.wait(wait)).await;
-    let taken = client.lock("a").acquire(5 * SECOND).await.unwrap();
+    let taken = client.lock("a").acquire(PATIENCE).await.unwrap();
     let (rw_lock, election) = (client.rw_lock("a"), client.election("a"));
     let waited = async |began: Instant, error: Option<quorumlock::Error>| {
         assert!(error.expect("somebody else has it").is_timeout());
-        assert!(began.elapsed() >= wait && began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+        assert!(began.elapsed() >= wait && began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     };
     waited(Instant::now(), rw_lock.read_default().await.err()).await;
     waited(Instant::now(), rw_lock.write_default().await.err()).await;
@@ -359,7 +359,7 @@ async fn a_session_waits_for_a_quorum_for_as_long_as_its_options_say(mut world: 
     let began = Instant::now();
     let error = session.grant_default().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("no session within 200 ms"), "{error}");
-    assert!(began.elapsed() >= SECOND / 5 && began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= SECOND / 5 && began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }
 
 both! {

@@ -20,7 +20,7 @@ pub fn numbers(guard: &PermitsGuard) -> Vec<u32> {
 }
 
 pub async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
-    semaphore.acquire(1, 5 * SECOND).await.unwrap()
+    semaphore.acquire(1, PATIENCE).await.unwrap()
 }
 
 /// Whether somebody waits for `name` on a quorum of three nodes, or has its turn.
@@ -93,14 +93,14 @@ async fn each_holder_has_a_permit_that_no_other_has_and_tokens_grow(world: impl 
 async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (semaphore, another) = (client.semaphore("it", 4), other.semaphore("it", 4));
-    let three = semaphore.acquire(3, 5 * SECOND).await.unwrap();
+    let three = semaphore.acquire(3, PATIENCE).await.unwrap();
     assert_eq!(three.permits().len(), 3);
     assert!(another.try_acquire(2).await.unwrap().is_none());
     assert!(another.acquire(2, 100 * MS).await.unwrap_err().is_timeout());
     // What it had meanwhile was given back.
     eventually("one is free", async || another.try_acquire(1).await.unwrap().is_some()).await;
     drop(three);
-    let all = another.acquire(4, 5 * SECOND).await.unwrap();
+    let all = another.acquire(4, PATIENCE).await.unwrap();
     assert_eq!(numbers(&all), [0, 1, 2, 3]);
     all.ensure(SECOND).unwrap();
     assert!(all.ensure(600 * SECOND).unwrap_err().is_lost());
@@ -144,7 +144,7 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
     for many in [1, 3] {
         let before = asked();
-        let guard = semaphore.acquire(many, SECOND).await.unwrap();
+        let guard = semaphore.acquire(many, PATIENCE).await.unwrap();
         // It has the permits by the answers to the first claim.
         let now = asked();
         assert!(now.iter().zip(&before).filter(|(now, before)| now > before).count() >= 2);
@@ -161,7 +161,7 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
 async fn a_permit_that_is_free_is_found_among_many_that_are_held(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let most = 40;
-    let held = client.semaphore("it", most).acquire(most - 1, 5 * SECOND).await.unwrap();
+    let held = client.semaphore("it", most).acquire(most - 1, PATIENCE).await.unwrap();
     let free = (0..most).find(|number| !numbers(&held).contains(number)).unwrap();
     for _ in 0..3 {
         let semaphore = other.semaphore("it", most);
@@ -199,7 +199,7 @@ async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
 async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 3);
-    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let two = semaphore.acquire(2, PATIENCE).await.unwrap();
     let another = other.semaphore("it", 3);
     for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 80] {
         let _ = tokio::time::timeout(MS * after, another.acquire(2, 60 * SECOND)).await;
@@ -207,24 +207,24 @@ async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World)
     }
     two.release().await.unwrap();
     nothing_is_left(&world, &client, 3).await;
-    assert!(semaphore.acquire(3, 5 * SECOND).await.unwrap().is_held());
+    assert!(semaphore.acquire(3, PATIENCE).await.unwrap().is_held());
 }
 
 async fn whoever_loses_one_permit_loses_all(world: impl World) {
-    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let (client, other) = (world.client_with(|builder| builder.ttl(world.ttl())).await, world.client().await);
     let semaphore = client.semaphore("it", 3);
-    let two = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let two = semaphore.acquire(2, PATIENCE).await.unwrap();
     let (lease, cancelled) = (two.lease(), two.cancellation());
     other.revoke(&format!("it/{}", numbers(&two)[1])).await.unwrap();
     tokio::time::timeout(PATIENCE, lease.lost()).await.expect("the loss is told");
     assert!(!two.is_held() && cancelled.is_cancelled() && two.ensure(Duration::ZERO).unwrap_err().is_lost());
     assert_eq!(two.release().await.unwrap(), Released::AlreadyExpired);
-    assert!(other.semaphore("it", 3).acquire(3, 10 * SECOND).await.is_ok());
+    assert!(other.semaphore("it", 3).acquire(3, PATIENCE).await.is_ok());
 }
 
 async fn permits_are_renewed_for_as_long_as_they_are_held(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
-    let guard = client.semaphore("it", 2).acquire(2, 5 * SECOND).await.unwrap();
+    let guard = client.semaphore("it", 2).acquire(2, PATIENCE).await.unwrap();
     assert!(other.semaphore("it", 2).acquire(1, SECOND).await.unwrap_err().is_timeout());
     assert!(guard.is_held());
     // Nor is the gate lost by whoever waits at it for longer.
@@ -239,14 +239,14 @@ async fn permits_are_renewed_for_as_long_as_they_are_held(world: impl World) {
 }
 
 async fn a_body_runs_with_its_permits_and_not_without(world: impl World) {
-    let (client, other) = (world.client_with(|builder| builder.ttl(SECOND)).await, world.client().await);
+    let (client, other) = (world.client_with(|builder| builder.ttl(world.ttl())).await, world.client().await);
     let semaphore = client.semaphore("it", 2);
-    let many = semaphore.run(2, 5 * SECOND, |lease| async move { lease.permits().len() }).await.unwrap();
+    let many = semaphore.run(2, PATIENCE, |lease| async move { lease.permits().len() }).await.unwrap();
     assert_eq!(many, 2);
     let failed: Result<(), Box<dyn std::error::Error>> =
-        semaphore.try_run(1, 5 * SECOND, |_| async { Err("it fails".into()) }).await;
+        semaphore.try_run(1, PATIENCE, |_| async { Err("it fails".into()) }).await;
     assert_eq!(failed.unwrap_err().to_string(), "it fails");
-    let body = semaphore.run(1, 5 * SECOND, async |lease: quorumlock::PermitsLease| {
+    let body = semaphore.run(1, PATIENCE, async |lease: quorumlock::PermitsLease| {
         other.revoke(&format!("it/{}", lease.permits()[0].number)).await.unwrap();
         std::future::pending::<()>().await;
     });
@@ -277,21 +277,21 @@ async fn bad_numbers_and_names_are_refused_with_what_to_do(world: impl World) {
     for permits in [0, too_many] {
         assert!(client.semaphore_with("it", permits, &client.options()).unwrap_err().is_config());
     }
-    let all = client.semaphore("it", MAX_PERMITS).acquire(MAX_PERMITS, 10 * SECOND).await.unwrap();
+    let all = client.semaphore("it", MAX_PERMITS).acquire(MAX_PERMITS, PATIENCE).await.unwrap();
     assert_eq!(all.permits().len(), MAX_PERMITS as usize);
 }
 
 async fn a_shutdown_ends_those_that_wait_and_frees_what_is_held(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 2);
-    let guard = semaphore.acquire(2, 5 * SECOND).await.unwrap();
+    let guard = semaphore.acquire(2, PATIENCE).await.unwrap();
     let mut waiting = pin!(semaphore.acquire(1, 60 * SECOND));
     tokio::select! {
         _ = &mut waiting => panic!("none is free"),
         () = eventually("it holds the gate", async || is_held(&other, "it").await) => {}
     }
-    client.shutdown(10 * SECOND).await;
-    assert!(waiting.await.unwrap_err().is_closed() && !guard.is_held());
+    let (waiting, ()) = tokio::join!(waiting, client.shutdown(PATIENCE));
+    assert!(waiting.unwrap_err().is_closed() && !guard.is_held());
     nothing_is_left(&world, &other, 2).await;
     assert!(semaphore.try_acquire(1).await.unwrap_err().is_closed());
 }
@@ -320,9 +320,9 @@ both! {
         whoever_waits_for_one_of_many_is_told_of_any,
         whoever_gives_up_at_any_moment_leaves_nothing_behind,
         whoever_loses_one_permit_loses_all,
-        permits_are_renewed_for_as_long_as_they_are_held,
         a_body_runs_with_its_permits_and_not_without,
         bad_numbers_and_names_are_refused_with_what_to_do,
         a_shutdown_ends_those_that_wait_and_frees_what_is_held,
         permits_are_held_by_a_majority_and_not_by_less;
+    memory 3 nodes: permits_are_renewed_for_as_long_as_they_are_held;
 }

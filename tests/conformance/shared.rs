@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::QuorumBuilder;
 
+use crate::common::PATIENCE;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ async fn a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another(worl
     world.raise(0, "corrupt", CORRUPT).await;
     for client in [&client, &other, &client] {
         for name in ["corrupt", "sound"] {
-            let guard = client.lock(name).acquire(SECOND).await.unwrap();
+            let guard = client.lock(name).acquire(PATIENCE).await.unwrap();
             assert!(guard.token() < now() + DAY, "{}", guard.token());
             guard.release().await.unwrap();
         }
@@ -38,7 +39,7 @@ async fn corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_
     }
     let error = client.lock("corrupt").acquire(Duration::ZERO).await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
-    let guard = client.lock("sound").acquire(SECOND).await.unwrap();
+    let guard = client.lock("sound").acquire(PATIENCE).await.unwrap();
     assert!(guard.token() < now() + DAY);
 }
 
@@ -50,11 +51,11 @@ async fn a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only(world: impl Wo
     }
     let mut last = fence;
     for _ in 0..3 {
-        let ahead = client.lock("ahead").acquire(SECOND).await.unwrap();
+        let ahead = client.lock("ahead").acquire(PATIENCE).await.unwrap();
         assert!(ahead.token() > last);
         last = ahead.token();
         ahead.release().await.unwrap();
-        let sound = client.lock("sound").acquire(SECOND).await.unwrap();
+        let sound = client.lock("sound").acquire(PATIENCE).await.unwrap();
         assert!(sound.token() < now() + DAY);
         sound.release().await.unwrap();
     }
@@ -65,7 +66,7 @@ async fn a_claim_under_way_at_a_shutdown_leaves_the_name_free(world: impl World)
     for _ in 0..20 {
         let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
         let lock = client.lock("it");
-        let (acquired, ()) = tokio::join!(lock.acquire(SECOND), client.shutdown(10 * SECOND));
+        let (acquired, ()) = tokio::join!(lock.acquire(PATIENCE), client.shutdown(10 * SECOND));
         assert!(acquired.map_or(true, |guard| !guard.is_held()));
         let guard = other.lock("it").try_acquire().await.unwrap().expect("nobody holds it");
         guard.release().await.unwrap();
@@ -75,7 +76,7 @@ async fn a_claim_under_way_at_a_shutdown_leaves_the_name_free(world: impl World)
 async fn a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(600 * SECOND)).await, world.client().await);
     let lock = client.lock("it");
-    let guard = lock.acquire(SECOND).await.unwrap();
+    let guard = lock.acquire(PATIENCE).await.unwrap();
     let mut next = pin!(lock.acquire(600 * SECOND));
     assert!((&mut next).now_or_never().is_none());
     guard.release().await.unwrap();
@@ -103,7 +104,7 @@ async fn a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable(world: impl
 
 async fn clients_with_other_prefixes_do_not_see_each_others_locks(world: impl World) {
     let (client, other) = (world.client().await, world.client_with(|builder| builder.key_prefix("other:")).await);
-    let guard = client.lock("it").acquire(SECOND).await.unwrap();
+    let guard = client.lock("it").acquire(PATIENCE).await.unwrap();
     let another = other.lock("it").try_acquire().await.unwrap().expect("it is another lock");
     assert!(other.lock("it").try_acquire().await.unwrap().is_none() && guard.is_held());
     another.release().await.unwrap();
@@ -122,7 +123,7 @@ mod down {
         let mut world = Memory::start(3).await;
         world.kill(2);
         let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
-        let outer = client.lock("it").acquire(SECOND).await.unwrap();
+        let outer = client.lock("it").acquire(PATIENCE).await.unwrap();
         let inner = outer.reenter().await.unwrap();
         sleep(10 * SECOND).await;
         assert!(world.faults[2].asked(Verb::Renew) >= 3 && world.faults[2].asked(Verb::Count) >= 1);
@@ -138,7 +139,7 @@ mod down {
         let mut world = Memory::start(3).await;
         world.kill(2);
         let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
-        let guard = client.lock("it").acquire(SECOND).await.unwrap();
+        let guard = client.lock("it").acquire(PATIENCE).await.unwrap();
         world.faults[2].reconnect();
         sleep(4 * SECOND).await;
         assert!(world.look(2, "it").await.holder.is_some(), "healed");

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::common::PATIENCE;
 use quorumlock::{Lease, QuorumBuilder, QuorumLock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ fn patient(builder: QuorumBuilder) -> QuorumBuilder {
 
 /// Acquires the lock; at that moment it is not held by the other any more. Returns the token.
 async fn believes(lock: QuorumLock, other: Lease) -> u64 {
-    let guard = lock.acquire(10 * SECOND).await.expect("nodes 0 and 1 grant it");
+    let guard = lock.acquire(PATIENCE).await.expect("nodes 0 and 1 grant it");
     // In this order: each ends at its time and never begins again.
     let (other, this) = (other.is_held(), guard.is_held());
     assert!(this && !other, "two hold it");
@@ -70,7 +71,7 @@ mod memory {
         let (a, b) = (side(&host, &stores, hasty), side(&host, &stores, patient));
         let began = Instant::now();
         a.links[0].pause();
-        let first = a.quorum.lock("it").acquire(SECOND).await.unwrap();
+        let first = a.quorum.lock("it").acquire(PATIENCE).await.unwrap();
         a.links[1].pause();
 
         sleep_until(began + TTL / 2).await;
@@ -123,7 +124,7 @@ mod redis {
         let ((a, from_a), (b, from_b)) = (side(&servers, hasty).await, side(&servers, patient).await);
         from_a[0].requests(Way::Held);
         let began = tokio::time::Instant::now();
-        let first = a.lock("it").acquire(SECOND).await.unwrap();
+        let first = a.lock("it").acquire(PATIENCE).await.unwrap();
         from_a[1].both(Way::Held);
 
         sleep_until(began + TTL / 2).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::ErrorKind;
 
+use crate::common::PATIENCE;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ async fn a_hundred_tasks_on_one_name_finish_with_never_two_inside(world: impl Wo
 
 async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl World) {
     let client = world.client().await;
-    let guard = client.lock("order").acquire(SECOND).await.unwrap();
+    let guard = client.lock("order").acquire(PATIENCE).await.unwrap();
     let served = RefCell::new(Vec::new());
     let caller = async |number| {
         let guard = client.lock("order").acquire(60 * SECOND).await.unwrap();
@@ -52,7 +53,7 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
 async fn more_callers_than_allowed_are_refused_at_once(world: impl World) {
     let client = world.client_with(|builder| builder.max_waiters(3)).await;
     let lock = client.lock("full");
-    let _guard = lock.acquire(SECOND).await.unwrap();
+    let _guard = lock.acquire(PATIENCE).await.unwrap();
     let waiter = || lock.acquire(Duration::from_millis(200));
     let refused = async {
         let error = lock.acquire(60 * SECOND).await.unwrap_err();
@@ -65,7 +66,7 @@ async fn more_callers_than_allowed_are_refused_at_once(world: impl World) {
 
 async fn held_by_others_is_a_timeout_or_none(world: impl World) {
     let (holder, other) = (world.client().await, world.client().await);
-    let guard = holder.lock("held").acquire(SECOND).await.unwrap();
+    let guard = holder.lock("held").acquire(PATIENCE).await.unwrap();
     // From the holder's own process, and from another.
     for client in [&holder, &other] {
         let lock = client.lock("held");
@@ -80,7 +81,7 @@ async fn held_by_others_is_a_timeout_or_none(world: impl World) {
 
 async fn a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(20 * SECOND)).await;
-    let guard = client.lock("whole").acquire(SECOND).await.unwrap();
+    let guard = client.lock("whole").acquire(PATIENCE).await.unwrap();
     assert!(guard.remaining() > 15 * SECOND);
     assert!(world.look(0, "whole").await.remaining.is_some_and(|left| left > 15 * SECOND));
 }

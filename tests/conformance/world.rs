@@ -20,13 +20,17 @@ pub const FOREIGNER: &str = "foreigner";
 
 /// Some nodes.
 pub trait World: Sized {
-    /// By how much something may come late. Real machines stall.
-    const SLACK: Duration;
-
     /// Starts so many empty nodes.
     async fn start(nodes: usize) -> Self;
     /// How many there are.
     fn size(&self) -> usize;
+    /// By how much something may come late. Real machines stall.
+    fn slack(&self) -> Duration;
+    /// The ttl of locks whose end or renewal a scenario waits for. A real machine may stall for most
+    /// of it.
+    fn ttl(&self) -> Duration;
+    /// How many enrolments may come in between where [`asked`](Self::asked) counts them.
+    fn enrolments(&self) -> u64;
     /// Connects another client to some of the nodes.
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum;
     /// What a node says of a name.
@@ -127,14 +131,24 @@ impl Memory {
 }
 
 impl World for Memory {
-    const SLACK: Duration = Duration::ZERO;
-
     async fn start(nodes: usize) -> Self {
         Self::on(Arc::new(TokioTime::new(Handle::current())), nodes)
     }
 
     fn size(&self) -> usize {
         self.nodes.len()
+    }
+
+    fn slack(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(1_500)
+    }
+
+    fn enrolments(&self) -> u64 {
+        0
     }
 
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {
@@ -210,14 +224,24 @@ impl Redis {
 }
 
 impl World for Redis {
-    const SLACK: Duration = Duration::from_millis(300);
-
     async fn start(nodes: usize) -> Self {
         Self { servers: servers(nodes).await }
     }
 
     fn size(&self) -> usize {
         self.servers.len()
+    }
+
+    fn slack(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(6)
+    }
+
+    fn enrolments(&self) -> u64 {
+        1
     }
 
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorumlock::{Credentials, CredentialsProvider, FetchingCredentials, NodeState, PasswordFile, Quorum};
 
 use crate::common::server::Server;
-use crate::common::{builder, eventually};
+use crate::common::{PATIENCE, builder, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -71,7 +71,7 @@ async fn a_password_that_is_rotated_in_its_file_needs_no_restart() {
     assert!(!said.contains("old-word") && !said.contains("new-word"), "{said}");
     std::fs::write(&file, "new-word\n").unwrap();
     eventually("all are up again", async || all_up(&quorum)).await;
-    quorum.lock("rotated").acquire(SECOND).await.unwrap().release().await.unwrap();
+    quorum.lock("rotated").acquire(PATIENCE).await.unwrap().release().await.unwrap();
     std::fs::remove_file(&file).unwrap();
     rotate(&servers, "new-word", "new-word");
     let told = async || format!("{:?}", quorum.nodes()).matches("No such file").count() == 3;
@@ -121,7 +121,7 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
         provider.mood.store(0, SeqCst);
     }
     eventually("it is up", async || all_up(&quorum)).await;
-    quorum.lock("again").acquire(SECOND).await.unwrap().release().await.unwrap();
+    quorum.lock("again").acquire(PATIENCE).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

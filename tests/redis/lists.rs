@@ -1,21 +1,34 @@
 //! Clients whose lists differ: they find each other out by the rosters of the nodes that they
 //! share.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use quorumlock::{NodeCause, NodeState, Quorum, QuorumBuilder};
 
-use crate::common::eventually;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::servers;
+use crate::common::{PATIENCE, eventually, servers};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client without the restart guard, whose locks last for a second: an entry lasts 16 to 21 s.
+/// A client without the restart guard, whose locks last for three seconds: an entry lasts 18 to 23 s.
 fn brief(servers: &[&Server]) -> QuorumBuilder {
     let urls = servers.iter().map(|server| server.url());
-    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND).connect_timeout(3 * SECOND)
+    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(3 * SECOND).connect_timeout(PATIENCE)
+}
+
+/// What a client is told that is refused: in the end this, however slow the nodes are to say so.
+async fn refused(builder: QuorumBuilder, says: &str) -> String {
+    let said = Mutex::new(String::new());
+    eventually(says, async || {
+        let error = builder.clone().connect_timeout(3 * SECOND).connect().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        *said.lock().unwrap() = error.to_string();
+        error.to_string().contains(says)
+    })
+    .await;
+    said.into_inner().unwrap()
 }
 
 fn unlisted(quorum: &Quorum, node: usize) -> bool {
@@ -27,14 +40,12 @@ async fn of_two_lists_that_share_a_node_the_second_waits_until_the_first_has_gon
     let all = servers(5).await;
     let [a, b, c, d, e] = &all[..] else { panic!("five servers") };
     let first = brief(&[a, b, c]).connect().await.unwrap();
-    let guard = first.lock("shared").acquire(SECOND).await.unwrap();
-    let refused = brief(&[c, d, e]).connect().await.unwrap_err();
-    assert!(refused.is_unavailable(), "{refused}");
-    let said = refused.to_string();
-    assert!(said.contains("2 of 3 nodes must vote, and 3 are unlisted") && !said.contains("must be up"), "{said}");
+    let guard = first.lock("shared").acquire(PATIENCE).await.unwrap();
+    let said = refused(brief(&[c, d, e]), "2 of 3 nodes must vote, and 3 are unlisted").await;
+    assert!(!said.contains("must be up"), "{said}");
     assert_eq!(said.matches("another list").count(), 1, "{said}");
     assert!(said.contains("is used by clients of 2 servers that this one does not know"), "{said}");
-    assert!(said.contains("wait 21s after the last has stopped"), "{said}");
+    assert!(said.contains("wait 23s after the last has stopped"), "{said}");
     let second = brief(&[c, d, e]).open().unwrap();
     eventually("all its nodes are unlisted", async || (0..3).all(|node| unlisted(&second, node))).await;
     let error = second.lock("shared").try_acquire().await.unwrap_err();
@@ -45,9 +56,9 @@ async fn of_two_lists_that_share_a_node_the_second_waits_until_the_first_has_gon
     assert!(error.nodes().iter().all(|node| node.cause == NodeCause::Unlisted), "{error}");
     assert!(guard.is_held());
     drop(guard);
-    first.shutdown(SECOND).await;
-    second.ready(40 * SECOND).await.unwrap();
-    assert!(second.lock("shared").acquire(5 * SECOND).await.is_ok());
+    first.shutdown(PATIENCE).await;
+    second.ready(2 * PATIENCE).await.unwrap();
+    assert!(second.lock("shared").acquire(PATIENCE).await.is_ok());
 }
 
 /// How many fields of rosters were written: each enrolment that writes does so five times.
@@ -65,10 +76,11 @@ async fn of_many_clients_one_writes_every_five_seconds() {
     for _ in 0..12 {
         clients.push(brief(&nodes).node_timeout(10 * SECOND).connect_timeout(60 * SECOND).connect().await.unwrap());
     }
-    let before = written(&all[0]);
+    let (before, began) = (written(&all[0]), Instant::now());
     tokio::time::sleep(11 * SECOND).await;
-    let writes = (written(&all[0]) - before) / 5;
-    assert!((1..=4).contains(&writes), "{writes} enrolments of 12 clients were written in 11 s");
+    let (writes, seconds) = ((written(&all[0]) - before) / 5, began.elapsed().as_secs());
+    let written = format!("{writes} enrolments of 12 clients were written in {seconds} s");
+    assert!(writes >= 1 && u64::from(writes) <= seconds / 5 + 2, "{written}");
     assert!(clients.iter().all(|client| client.nodes().iter().all(|node| node.state == NodeState::Up)));
 }
 
@@ -77,9 +89,8 @@ async fn lists_of_different_lengths_exclude_each_other() {
     let all = servers(3).await;
     let [a, b, c] = &all[..] else { panic!("three servers") };
     let _first = brief(&[a, b, c]).connect().await.unwrap();
-    let refused = brief(&[a]).connect().await.unwrap_err();
-    let said = refused.to_string();
-    assert!(said.contains("theirs has 3 nodes") && said.contains("this one 1"), "{said}");
+    let said = refused(brief(&[a]), "theirs has 3 nodes").await;
+    assert!(said.contains("this one 1"), "{said}");
 }
 
 #[tokio::test]
@@ -89,10 +100,10 @@ async fn lists_that_share_a_quorum_go_on_with_what_they_share() {
     let first = brief(&[a, b, c]).connect().await.unwrap();
     let second = brief(&[b, c, d]).connect().await.unwrap();
     assert!(unlisted(&second, 2) && !unlisted(&second, 0));
-    let guard = first.lock("both").acquire(SECOND).await.unwrap();
+    let guard = first.lock("both").acquire(PATIENCE).await.unwrap();
     assert!(second.lock("both").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
-    assert!(second.lock("both").acquire(5 * SECOND).await.is_ok());
+    assert!(second.lock("both").acquire(PATIENCE).await.is_ok());
 }
 
 #[tokio::test]
@@ -101,7 +112,7 @@ async fn all_go_on_when_a_node_has_restarted() {
     let clients = [brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap(), {
         brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap()
     }];
-    let guard = clients[0].lock("held").acquire(SECOND).await.unwrap();
+    let guard = clients[0].lock("held").acquire(PATIENCE).await.unwrap();
     all[2].kill();
     all[2].restart().await;
     eventually("the new process is listed by both", async || {
@@ -110,7 +121,7 @@ async fn all_go_on_when_a_node_has_restarted() {
     .await;
     assert!(guard.is_held());
     all[0].kill();
-    assert!(clients[1].lock("other").acquire(5 * SECOND).await.is_ok(), "its votes count");
+    assert!(clients[1].lock("other").acquire(PATIENCE).await.is_ok(), "its votes count");
 }
 
 /// As regions have names of their own for one server.
@@ -119,13 +130,13 @@ async fn the_same_servers_by_other_addresses_are_the_same_list() {
     let all = servers(3).await;
     let [here, there] = ["127.0.0.1", "localhost"].map(|host| {
         let urls = all.iter().map(|server| format!("redis://{host}:{}", server.port()));
-        crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(SECOND)
+        crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(3 * SECOND)
     });
     let (here, there) = (here.connect().await.unwrap(), there.connect().await.unwrap());
-    let guard = here.lock("common").acquire(SECOND).await.unwrap();
+    let guard = here.lock("common").acquire(PATIENCE).await.unwrap();
     assert!(there.lock("common").try_acquire().await.unwrap().is_none());
     drop(guard);
-    assert!(there.lock("common").acquire(5 * SECOND).await.is_ok());
+    assert!(there.lock("common").acquire(PATIENCE).await.is_ok());
     assert!(here.nodes().iter().chain(&there.nodes()).all(|node| node.state == NodeState::Up));
 }
 
@@ -144,7 +155,7 @@ async fn an_onlooker_sees_the_rosters_and_is_in_none() {
             .all(|node| node.listed == Some(true) && node.roster.as_ref().is_some_and(|it| it.servers.len() == 3))
     })
     .await;
-    assert!(client.lock("a").acquire(SECOND).await.is_ok());
+    assert!(client.lock("a").acquire(PATIENCE).await.is_ok());
 }
 
 #[tokio::test]
@@ -177,20 +188,20 @@ async fn new_servers_vote_as_soon_as_their_quarantine_is_over() {
     let quorum =
         crate::common::builder().nodes(all.iter().map(Server::url)).ttl(SECOND).max_ttl(SECOND).connect().await;
     assert!(quorum.unwrap().lock("a").acquire(10 * SECOND).await.is_ok());
-    assert!(began.elapsed() < 6 * SECOND, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 15 * SECOND, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_process_that_starts_beside_another_does_not_wait_for_a_machine_that_hangs() {
     let all = servers(3).await;
     let nodes: Vec<_> = all.iter().collect();
-    let first = brief(&nodes).node_timeout(5 * SECOND).connect().await.unwrap();
+    let first = brief(&nodes).node_timeout(2 * PATIENCE).connect().await.unwrap();
     all[2].stop();
     let began = Instant::now();
-    let second = brief(&nodes).node_timeout(5 * SECOND).connect().await;
+    let second = brief(&nodes).node_timeout(2 * PATIENCE).connect_timeout(3 * PATIENCE).connect().await;
     let second = second.unwrap();
-    let guard = second.lock("a").acquire(5 * SECOND).await.unwrap();
-    assert!(began.elapsed() < 3 * SECOND, "{:?}", began.elapsed());
+    let guard = second.lock("a").acquire(PATIENCE).await.unwrap();
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     assert!(first.lock("a").try_acquire().await.unwrap().is_none());
     drop(guard);
     all[2].resume();
@@ -206,8 +217,8 @@ async fn the_first_client_beside_a_dead_machine_waits_for_a_while_and_says_why()
     eventually("it waits", async || waits(0) && waits(1)).await;
     let said = first.nodes()[0].state.to_string();
     assert!(said.contains("may know of another list"), "{said}");
-    first.ready(10 * SECOND).await.unwrap();
-    assert!(first.lock("a").acquire(5 * SECOND).await.is_ok());
+    first.ready(PATIENCE).await.unwrap();
+    assert!(first.lock("a").acquire(PATIENCE).await.is_ok());
 }
 
 /// Three servers, and a way to the second one that takes much longer than those to the others.
@@ -221,7 +232,7 @@ async fn one_is_far() -> (Vec<Server>, Proxy) {
 /// A client of these, by that way.
 fn by(all: &[Server], far: &Proxy) -> QuorumBuilder {
     let urls = [all[0].url(), far.url(), all[2].url()];
-    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(5 * SECOND).connect_timeout(10 * SECOND)
+    crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(5 * SECOND).connect_timeout(PATIENCE)
 }
 
 #[tokio::test]
@@ -235,7 +246,7 @@ async fn a_far_node_votes_while_a_near_one_that_restarted_does_not() {
     let votes_not = || matches!(first.nodes()[2].state, NodeState::Quarantined { .. });
     eventually("one is quarantined", async || votes_not()).await;
     while votes_not() {
-        drop(first.lock("a").acquire(3 * SECOND).await.expect("the others vote"));
+        drop(first.lock("a").acquire(PATIENCE).await.expect("the others vote"));
     }
 }
 
@@ -245,7 +256,7 @@ async fn a_far_node_votes_for_who_comes_when_a_near_one_was_retired() {
     let first = by(&all, &far).connect().await.unwrap();
     first.retire(&all[2].url()).await.unwrap();
     let second = by(&all, &far).connect().await.unwrap();
-    assert!(second.lock("a").acquire(5 * SECOND).await.is_ok());
+    assert!(second.lock("a").acquire(PATIENCE).await.is_ok());
 }
 
 /// Who knows which server was there before cannot tell the others for a while.
@@ -274,14 +285,14 @@ async fn what_a_far_node_refused_is_asked_again_until_it_takes_it() {
 async fn a_node_that_restarts_while_no_client_runs_is_left_out_and_said_to_be() {
     let mut all = servers(3).await;
     let first = brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap();
-    first.shutdown(SECOND).await;
+    first.shutdown(PATIENCE).await;
     all[2].kill();
     all[2].restart().await;
     let second = brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap();
     eventually("the new one is left out", async || unlisted(&second, 2)).await;
     let said = second.nodes()[2].state.to_string();
     assert!(said.contains("was replaced while no client of this list ran"), "{said}");
-    assert!(second.lock("a").acquire(5 * SECOND).await.is_ok());
+    assert!(second.lock("a").acquire(PATIENCE).await.is_ok());
 }
 
 #[tokio::test]
@@ -289,7 +300,7 @@ async fn a_roster_that_was_loaded_from_disk_is_taken_for_empty() {
     let mut all = servers(3).await;
     let client = brief(&all.iter().collect::<Vec<_>>()).connect().await.unwrap();
     all[2].command(&["SAVE"]);
-    client.shutdown(SECOND).await;
+    client.shutdown(PATIENCE).await;
     let seen = async |node: &Server| {
         let looks = brief(&[node]).onlooker().connect().await.unwrap();
         eventually("the roster is told", async || looks.nodes()[0].roster.is_some()).await;
@@ -309,14 +320,17 @@ async fn who_has_connected_is_enrolled_and_asks_once() {
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
         line.split(',').next().unwrap().parse::<u32>().unwrap()
     };
+    let mut asked = Vec::new();
     for _ in 0..10 {
         let quorum = brief(&[server]).connect().await.unwrap();
         let before = calls();
-        let guard = quorum.lock("a").try_acquire().await.unwrap().unwrap();
-        assert_eq!(calls() - before, 1);
+        let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
+        asked.push(calls() - before);
         guard.release().await.unwrap();
-        quorum.shutdown(SECOND).await;
+        quorum.shutdown(PATIENCE).await;
     }
+    // Where the machine stalls, its next enrolment comes in between.
+    assert!(asked.iter().filter(|&&calls| calls == 1).count() > 5, "{asked:?}");
 }
 
 #[tokio::test]
@@ -325,9 +339,9 @@ async fn a_retired_node_counts_for_nobody_until_that_is_taken_back() {
     let nodes: Vec<_> = all.iter().collect();
     let client = brief(&nodes).connect().await.unwrap();
     let looks = brief(&nodes).onlooker().connect().await.unwrap();
-    let guard = client.lock("held").acquire(SECOND).await.unwrap();
+    let guard = client.lock("held").acquire(PATIENCE).await.unwrap();
     let retired = looks.retire(&nodes[2].url()).await.unwrap();
-    assert!(retired.since < SECOND && retired.free_in <= 16 * SECOND, "{retired:?}");
+    assert!(retired.since < PATIENCE && retired.free_in <= 18 * SECOND, "{retired:?}");
     eventually("it is unlisted", async || unlisted(&client, 2)).await;
     let said = client.nodes()[2].state.to_string();
     assert!(said.contains("was retired") && said.contains("members reset"), "{said}");
@@ -349,15 +363,14 @@ async fn a_retired_node_counts_for_nobody_until_that_is_taken_back() {
     all[0].kill();
     let reset = again.reset(&url).await.unwrap();
     assert!(reset.was.is_none() && reset.others.is_none(), "one that is down may be one of those in the roster");
-    assert!(client.lock("again").acquire(5 * SECOND).await.is_ok(), "the other two do");
+    assert!(client.lock("again").acquire(PATIENCE).await.is_ok(), "the other two do");
 }
 
 #[tokio::test]
 async fn a_foreign_key_in_a_rosters_place_is_named() {
     let server = &servers(1).await[0];
     server.command(&["SET", "quorumlock:node:roster", "x"]);
-    let error = brief(&[server]).connect().await.unwrap_err();
-    assert!(error.to_string().contains("the key quorumlock:node:roster is a string"), "{error}");
+    refused(brief(&[server]), "the key quorumlock:node:roster is a string").await;
 }
 
 #[tokio::test]

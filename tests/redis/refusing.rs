@@ -12,14 +12,14 @@ use crate::common::clockwork::Clockwork;
 use crate::common::logs::Logs;
 use crate::common::node::{Recorder, ask_all, heard, real};
 use crate::common::server::{Server, ask};
-use crate::common::{eventually, servers, unguarded};
+use crate::common::{PATIENCE, eventually, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A lock that is held on one server. Its ttl is far longer than the test.
 async fn held(servers: &[Server]) -> (Quorum, LockGuard) {
     let quorum = unguarded(servers).connect().await.unwrap();
-    let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
+    let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
     (quorum, guard)
 }
 
@@ -278,7 +278,7 @@ fn waits(number: u32, ballot: u64) -> Asked {
     Asked {
         owner: format!("c/1/x/{number}.0").into(),
         stance: Stance::Wait { ticket: ballot, patience: 60 * SECOND },
-        handover: 3 * SECOND,
+        handover: 60 * SECOND,
         grace: SECOND,
         ..operation(Verb::Claim, "wanted", ballot)
     }

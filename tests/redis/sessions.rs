@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use quorumlock::{MAX_SESSION_NAMES, Quorum, Session};
 
 use crate::common::server::Server;
-use crate::common::{eventually, servers, unguarded};
+use crate::common::{PATIENCE, eventually, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(12);
@@ -38,7 +38,7 @@ async fn renewed(session: &Session) {
 async fn ten_thousand_locks_are_renewed_by_eighty_calls_a_node() {
     let servers = servers(3).await;
     let quorum = unguarded(&servers).ttl(TTL).connect().await.unwrap();
-    let session = quorum.session().grant(SECOND).await.unwrap();
+    let session = quorum.session().grant(PATIENCE).await.unwrap();
     let names: Vec<_> = (0..MAX_SESSION_NAMES).map(|number| format!("name/{number}")).collect();
     for some in names.chunks(500) {
         try_join_all(some.iter().map(|name| session.lock([name], 10 * SECOND))).await.unwrap();

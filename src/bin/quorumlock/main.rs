@@ -30,6 +30,7 @@ mod latency;
 mod logins;
 mod members;
 mod misplaced;
+mod outlet;
 mod output;
 mod packaging;
 // Read in one way by the library and the command.
@@ -71,6 +72,13 @@ use cli::{Cli, Command};
 use failure::{Failure, Outcome, USAGE};
 
 fn main() -> ExitCode {
+    output::take_panics();
+    let code = done();
+    outlet::Stderr::wait();
+    code
+}
+
+fn done() -> ExitCode {
     if let Some(code) = process::become_tied(std::env::args_os()) {
         return code;
     }

@@ -1,14 +1,16 @@
 //! Words for people: notes on standard error, results on standard output, the log, and tables.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::panic;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use console::{Style, measure_text_width, strip_ansi_codes};
+use console::{Style, Term, measure_text_width, strip_ansi_codes};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -16,6 +18,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::outlet::{Stderr, to_stdout};
 
 /// Who waits for longer is told.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -41,12 +45,22 @@ pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
+/// Panics are told here from now on: even they wait for nobody who reads.
+pub(crate) fn take_panics() {
+    panic::set_hook(Box::new(|what| {
+        let trace = Backtrace::capture();
+        let trace = if trace.status() == BacktraceStatus::Captured { format!("{trace}\n") } else { String::new() };
+        let _ = Stderr.write_all(format!("{what}\n{trace}").as_bytes());
+        Stderr::wait();
+    }));
+}
+
 /// Writes one note on standard error. One that cannot be written is nobody's loss.
 pub(crate) fn note(text: &str) {
     if is_json() {
         tracing::info!(target: NOTES, "{}", strip_ansi_codes(text));
     } else {
-        let _ = writeln!(io::stderr(), "quorumlock: {text}");
+        let _ = Stderr.write_all(format!("quorumlock: {text}\n").as_bytes());
     }
 }
 
@@ -57,6 +71,13 @@ pub(crate) fn failed(text: &str) {
     } else {
         note(text);
     }
+}
+
+/// Says that standard error took no more.
+pub(crate) fn dropped(messages: u64) {
+    let what =
+        if messages == 1 { "an earlier message was".to_owned() } else { format!("{messages} earlier messages were") };
+    note(&format!("{what} dropped: standard error took no more"));
 }
 
 /// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes
@@ -73,12 +94,10 @@ pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
 }
 
 fn answered(prompt: &str) -> io::Result<bool> {
-    let mut err = io::stderr();
-    write!(err, "{prompt}")?;
-    err.flush()?;
+    Stderr.write_all(prompt.as_bytes())?;
     let mut answer = String::new();
     if io::stdin().lock().read_line(&mut answer)? == 0 {
-        writeln!(err)?;
+        Stderr.write_all(b"\n")?;
     }
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
@@ -117,11 +136,23 @@ pub(crate) fn refused(what: &str) -> String {
     if io::stdin().is_terminal() { format!("{what}; the answer was no") } else { format!("{what}; say --yes") }
 }
 
-/// Writes to standard output.
-pub(crate) fn say(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+/// Writes a line, or several, to standard output, behind what was said on standard error. Nobody
+/// may read it: renewals and signals go on meanwhile.
+///
+/// # Cancel safety
+/// It may be written later, or never.
+pub(crate) async fn say(text: &str) -> io::Result<()> {
+    let line = format!("{text}\n");
+    let written = move || {
+        Stderr::wait();
+        to_stdout(line.as_bytes())
+    };
+    tokio::task::spawn_blocking(written).await.map_err(io::Error::other)?
+}
+
+/// Standard error as a terminal for what is drawn there.
+pub(crate) fn terminal() -> Term {
+    Term::read_write_pair(io::stdin(), Stderr)
 }
 
 /// Logs the library's events to standard error: never other crates', which know less of what must
@@ -131,7 +162,7 @@ pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let level = if verbose { LevelFilter::DEBUG } else { default };
     let filter = Targets::new().with_target("quorumlock", level).with_target(NOTES, LevelFilter::INFO);
     let colours = io::stderr().is_terminal() && console::colors_enabled_stderr();
-    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_ansi(colours).with_target(false);
     let registry = tracing_subscriber::registry();
     let _ = match (format, verbose) {
         // Fields beside the message, where who reads logs looks for them.

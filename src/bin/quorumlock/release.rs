@@ -34,7 +34,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
         return Ok(code);
     }
     let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
-    told(&args, &taken, once)?;
+    told(&args, &taken, once).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
@@ -60,11 +60,11 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
 async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
-            return free(args, &before).map(ControlFlow::Break);
+            return free(args, &before).await.map(ControlFlow::Break);
         }
         let what = format!("{:?} is {}", args.name, held_by(&before));
         if !output::confirmed(&what, question(args.now)).await? {
-            return kept(args, &before, &what).map(ControlFlow::Break);
+            return kept(args, &before, &what).await.map(ControlFlow::Break);
         }
         let now = quorum.inspect(&args.name).await?;
         if named(&now).is_subset(&named(&before)) {
@@ -84,20 +84,21 @@ const fn question(now: bool) -> &'static str {
 }
 
 /// There is nothing to ask about.
-fn free(args: &Release, seen: &Inspected) -> Outcome {
+async fn free(args: &Release, seen: &Inspected) -> Outcome {
     let fence = seen.fence();
-    output::say(&match args.json {
+    let text = match args.json {
         true => json!({
             "name": args.name, "was_held": false, "taken_from": [], "free_within_ms": null, "fence": fence,
         })
         .to_string(),
         false => format!("{:?} is free; its tokens so far are at most {fence}", args.name),
-    })?;
+    };
+    output::say(&text).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Nobody said yes.
-fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
+async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     if args.json {
         let (holder, fence, why) = (seen.holder(), seen.fence(), output::refused(what));
         let (was_held, wait) = (seen.agreed(), None::<f64>);
@@ -105,7 +106,7 @@ fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
             "name": args.name, "was_held": was_held, "taken_from": [], "free_within_ms": wait, "fence": fence,
             "holder": holder, "refused": why,
         });
-        output::say(&told.to_string())?;
+        output::say(&told.to_string()).await?;
     }
     output::note("nothing was released");
     Ok(ExitCode::FAILURE)
@@ -120,7 +121,7 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
     Ok(taken)
 }
 
-fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
+async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
     let Taken { from, left, fence, .. } = taken;
     let text = if args.json {
         let (was_held, wait) = (left.is_some(), left.map(milliseconds));
@@ -130,7 +131,7 @@ fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
         let losers = if from.is_empty() { String::new() } else { format!("; it is taken from {}", from.join(" and ")) };
         format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left, once))
     };
-    Ok(output::say(&text)?)
+    Ok(output::say(&text).await?)
 }
 
 fn what(taken: Option<Duration>, once: bool) -> String {

@@ -35,10 +35,18 @@ pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
 /// Prints how to reach the servers, and waits.
 async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
     let variables: Vec<_> = settings.variables().iter().map(|(name, value)| format!("{name}={value}")).collect();
-    output::say(&format!("export {}", variables.join(" ")))?;
-    output::note("paste that line into another shell; Ctrl-C here ends the servers");
+    let printed = async {
+        output::say(&format!("export {}", variables.join(" "))).await?;
+        output::note("paste that line into another shell; Ctrl-C here ends the servers");
+        std::future::pending().await
+    };
+    tokio::pin!(printed);
     loop {
-        match signals.next().await {
+        let signal = tokio::select! {
+            failed = &mut printed => return failed,
+            signal = signals.next() => signal,
+        };
+        match signal {
             Signal::INT => return Ok(std::process::ExitCode::SUCCESS),
             Signal::USR1 | Signal::USR2 => {}
             signal => return Ok(process::ended_by(signal)),

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn measured(args: &Contention) -> Outcome {
     let summary = Stage::set(args)?.measure(args).await?;
-    summary.told(args.json)?;
+    summary.told(args.json).await?;
     Ok(if summary.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

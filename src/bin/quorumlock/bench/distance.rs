@@ -28,7 +28,7 @@ pub(super) async fn measured(args: &Distance) -> Outcome {
     drop(progress);
     let trips = course.round_trips()?;
     quorum.shutdown(Duration::from_secs(1)).await;
-    told(&quorum, &course.samples, &trips, args.json)?;
+    told(&quorum, &course.samples, &trips, args.json).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -62,7 +62,7 @@ impl Course {
     }
 }
 
-fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -> Result<(), Failure> {
+async fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -> Result<(), Failure> {
     let mut sorted = trips.to_vec();
     sorted.sort_unstable();
     // That of the node which completes a quorum.
@@ -81,7 +81,7 @@ fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -
             said.insert(format!("{name}_p50_to_round_trip"), json!(to_trip(time[0])));
             said.insert(format!("{name}_p99_to_round_trip"), json!(to_trip(time[1])));
         }
-        return Ok(output::say(&serde_json::Value::from(said).to_string())?);
+        return Ok(output::say(&serde_json::Value::from(said).to_string()).await?);
     }
     let said = |time: Option<Duration>| {
         let times = to_trip(time).map_or_else(String::new, |ratio| format!("{ratio:.3} of it"));
@@ -97,5 +97,5 @@ fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -
     ] {
         rows.push([name.to_owned()].into_iter().chain(said(time)).collect());
     }
-    Ok(aligned_rows(&rows).iter().try_for_each(|line| output::say(line))?)
+    Ok(output::say(&aligned_rows(&rows).join("\n")).await?)
 }

@@ -39,7 +39,7 @@ pub(super) async fn measured(args: &Faults) -> Outcome {
     }
     drop(progress);
     quorum.shutdown(Duration::from_secs(1)).await;
-    told(&measured, args)?;
+    told(&measured, args).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,12 +139,12 @@ async fn during(quorum: &Quorum, length: Duration) -> Samples {
     samples
 }
 
-fn told(turns: &[Turn], args: &Faults) -> Result<(), Failure> {
+async fn told(turns: &[Turn], args: &Faults) -> Result<(), Failure> {
     if args.json {
         let turns: Vec<_> = turns.iter().map(Turn::json).collect();
-        return Ok(output::say(&json!({ "nodes": args.masters, "faults": turns }).to_string())?);
+        return Ok(output::say(&json!({ "nodes": args.masters, "faults": turns }).to_string()).await?);
     }
     let heading = ["nodes"].into_iter().chain(HEADING).chain(["p50 to healthy", "p99 to healthy", "failed"]);
     let rows: Vec<_> = turns.iter().map(Turn::row).collect();
-    Ok(table(&heading.collect::<Vec<_>>(), &rows).iter().try_for_each(|line| output::say(line))?)
+    Ok(output::say(&table(&heading.collect::<Vec<_>>(), &rows).join("\n")).await?)
 }

@@ -39,7 +39,7 @@ pub(super) async fn measured(args: &Keys) -> Outcome {
     watch.look()?;
     quorum.shutdown(Duration::from_secs(1)).await;
     let lines = if args.json { vec![watch.json(&used).to_string()] } else { watch.lines(&used) };
-    lines.iter().try_for_each(|line| output::say(line))?;
+    output::say(&lines.join("\n")).await?;
     Ok(ExitCode::SUCCESS)
 }
 

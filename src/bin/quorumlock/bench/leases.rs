@@ -43,7 +43,7 @@ pub(super) async fn measured(args: &Leases) -> Outcome {
     released(guards).await;
     quorum.shutdown(Duration::from_secs(1)).await;
     let summary = Summary { leases: args.leases, nodes: target.settings.nodes.len(), memory, lost, kept };
-    summary.told(args.json)?;
+    summary.told(args.json).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -142,11 +142,11 @@ impl Summary {
         ratio(self.kept.script_calls? as f64, full)
     }
 
-    fn told(&self, as_json: bool) -> Result<(), Failure> {
+    async fn told(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
-            return Ok(output::say(&self.json().to_string())?);
+            return Ok(output::say(&self.json().to_string()).await?);
         }
-        Ok(aligned_rows(&self.rows()).iter().try_for_each(|line| output::say(line))?)
+        Ok(output::say(&aligned_rows(&self.rows()).join("\n")).await?)
     }
 
     fn json(&self) -> Value {

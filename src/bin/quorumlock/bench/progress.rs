@@ -17,7 +17,7 @@ impl Progress {
     /// Of so many steps.
     pub(super) fn steps(what: &str, steps: u64) -> Self {
         let live = std::io::stderr().is_terminal() && !output::is_json();
-        let target = if live { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let target = if live { ProgressDrawTarget::term(output::terminal(), 10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
         let style = ProgressStyle::with_template("{bar:40.green/black} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

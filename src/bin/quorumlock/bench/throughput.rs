@@ -30,12 +30,12 @@ pub(super) async fn measured(args: &Throughput) -> Outcome {
     quorum.shutdown(Duration::from_secs(1)).await;
     if args.json {
         let crowds: Vec<_> = crowds.iter().map(Crowd::json).collect();
-        output::say(&json!({ "nodes": target.settings.nodes.len(), "crowds": crowds }).to_string())?;
+        output::say(&json!({ "nodes": target.settings.nodes.len(), "crowds": crowds }).to_string()).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let heading = ["tasks", "pairs a second"].into_iter().chain(HEADING).chain(["client CPU, us a pair"]);
     let rows: Vec<_> = crowds.iter().map(Crowd::row).collect();
-    table(&heading.collect::<Vec<_>>(), &rows).iter().try_for_each(|line| output::say(line))?;
+    output::say(&table(&heading.collect::<Vec<_>>(), &rows).join("\n")).await?;
     Ok(ExitCode::SUCCESS)
 }
 

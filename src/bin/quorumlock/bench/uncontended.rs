@@ -26,12 +26,12 @@ pub(super) async fn measured(args: &Uncontended) -> Outcome {
     if args.json {
         let phases: serde_json::Map<_, _> =
             phases.iter().map(|(name, phase)| ((*name).to_owned(), phase.json())).collect();
-        output::say(&json!({ "nodes": target.settings.nodes.len(), "phases": phases }).to_string())?;
+        output::say(&json!({ "nodes": target.settings.nodes.len(), "phases": phases }).to_string()).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let heading = ["names"].into_iter().chain(HEADING).chain(["pairs a second"]).collect::<Vec<_>>();
     let rows = phases.map(|(name, phase)| phase.row(name));
-    table(&heading, &rows).iter().try_for_each(|line| output::say(line))?;
+    output::say(&table(&heading, &rows).join("\n")).await?;
     Ok(ExitCode::SUCCESS)
 }
 

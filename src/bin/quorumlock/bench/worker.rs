@@ -86,7 +86,7 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     let options = LockOptions::default().fair(!args.unfair);
     let quorum = Settings::with_nodes(&args.nodes)?.builder()?.options(options).connect().await?;
     all_vote(&quorum, SETTLE).await;
-    tell(&Report { ready: 1, ..Report::default() })?;
+    tell(&Report { ready: 1, ..Report::default() }).await?;
     let Some(window) = opened(&mut orders).await else { return Ok(ExitCode::SUCCESS) };
     let report = RefCell::new(Report { ready: 1, ..Report::default() });
     let over = CancellationToken::new();
@@ -95,7 +95,7 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     let (_, counted) = tokio::join!(working, watched(window, &counters, &mut orders, &over));
     report.borrow_mut().counters = counted;
     quorum.shutdown(Duration::from_secs(1)).await;
-    tell(&report.borrow())?;
+    tell(&report.take()).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,9 +197,9 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn tell(report: &Report) -> Result<(), Failure> {
+async fn tell(report: &Report) -> Result<(), Failure> {
     let line = serde_json::to_string(report).map_err(|error| Failure::internal(error.to_string()))?;
-    Ok(output::say(&line)?)
+    Ok(output::say(&line).await?)
 }
 
 /// What standard input says.

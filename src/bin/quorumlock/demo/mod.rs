@@ -48,13 +48,16 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     exporter::start(args.metrics.as_deref(), None)?;
     let mut stage = Stage::set(&args)?;
     let quorum = stage.settings.builder()?.connect().await?;
-    let show = tokio::select! {
-        summary = stage.play(&args, &quorum, verbose) => summary?,
-        signal = signals.next() => return Ok(process::ended_by(signal)),
+    let shown = async {
+        let show = stage.play(&args, &quorum, verbose).await?;
+        quorum.shutdown(Duration::from_millis(200)).await;
+        show.told(args.json).await?;
+        Ok(if show.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     };
-    quorum.shutdown(Duration::from_millis(200)).await;
-    show.told(args.json)?;
-    Ok(if show.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    tokio::select! {
+        outcome = shown => outcome,
+        signal = signals.next() => Ok(process::ended_by(signal)),
+    }
 }
 
 /// Nodes and a counter's folder, gone with this.

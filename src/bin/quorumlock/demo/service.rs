@@ -55,7 +55,11 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     }
     quorum.shutdown(Duration::from_secs(1)).await;
     let report = report.take();
-    print(&report, Counter::new(&args.folder, "").read()?.0)?;
+    let counted = Counter::new(&args.folder, "").read()?.0;
+    tokio::select! {
+        printed = print(&report, counted) => printed?,
+        signal = signals.next() => return Ok(process::ended_by(signal)),
+    }
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -69,7 +73,7 @@ async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     Ok(quorum)
 }
 
-fn print(report: &Report, counted: u64) -> std::io::Result<()> {
+async fn print(report: &Report, counted: u64) -> std::io::Result<()> {
     let summary = json!({
         "sections": report.sections,
         "overlaps": report.overlaps,
@@ -81,5 +85,5 @@ fn print(report: &Report, counted: u64) -> std::io::Result<()> {
         // Of all services that share the folder.
         "counter": counted,
     });
-    output::say(&summary.to_string())
+    output::say(&summary.to_string()).await
 }

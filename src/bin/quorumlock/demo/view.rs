@@ -31,7 +31,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(args: &Demo, quorum: &Quorum) -> Self {
         let live = std::io::stderr().is_terminal() && !output::is_json();
-        let target = if live { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let target = if live { ProgressDrawTarget::term(output::terminal(), 10) } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
         let nodes = quorum.nodes().len();
         let add = |bar: ProgressBar, style: &str| {

@@ -72,7 +72,7 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
         told = telling(&report, &counters) => told?,
     }
     quorum.shutdown(Duration::from_secs(1)).await;
-    tell(&report, &counters)?;
+    tell(&report, &counters).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,14 +187,15 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
 async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;
-        tell(report, counters)?;
+        tell(report, counters).await?;
     }
 }
 
-fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
+async fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     report.borrow_mut().votes = tally(counters);
     report.borrow_mut().handovers = handovers(counters);
-    output::say(&serde_json::to_string(&*report.borrow())?)
+    let line = serde_json::to_string(&*report.borrow())?;
+    output::say(&line).await
 }
 
 /// True once standard input has ended: when the demo wants it to, and when the demo is gone.

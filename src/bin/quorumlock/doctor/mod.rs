@@ -46,9 +46,9 @@ pub(crate) async fn doctor(args: Doctor) -> Outcome {
     let seen = output::telling(examined(&quorum, &settings, &args.domains), async { waits(&quorum) }).await?;
     let findings = checks::findings(&seen);
     if args.json {
-        output::say(&report::json(&seen, &findings).to_string())?;
+        output::say(&report::json(&seen, &findings).to_string()).await?;
     } else {
-        report::lines(&findings, seen.nodes.len()).iter().try_for_each(|line| output::say(line))?;
+        output::say(&report::lines(&findings, seen.nodes.len()).join("\n")).await?;
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(ExitCode::from(finding::code(&findings)))

@@ -33,7 +33,7 @@ async fn retire(Retire { node: args, yes }: Retire) -> Outcome {
     let left = Left::of(&then, &quorum.nodes());
     let enrolled = then.nodes.iter().flat_map(|node| &node.roster).any(|roster| !roster.servers.is_empty());
     if enrolled && !left.is_quorum() && !yes && !output::confirmed(&left.to_string(), "Retire it?").await? {
-        return kept(&args, &left);
+        return kept(&args, &left).await;
     }
     let Retired { node, since, free_in, unused, .. } = quorum.retire(&url).await?;
     if args.json {
@@ -65,10 +65,11 @@ fn opened(args: &OneNode) -> Result<(Quorum, String), Failure> {
 }
 
 /// Nobody said yes.
-fn kept(args: &OneNode, left: &Left) -> Outcome {
+async fn kept(args: &OneNode, left: &Left) -> Outcome {
     if args.json {
         let (votes, quorum_of, why) = (left.votes, left.quorum(), output::refused(&left.to_string()));
-        output::say(&json!({ "retired_ms": null, "votes": votes, "quorum": quorum_of, "refused": why }).to_string())?;
+        output::say(&json!({ "retired_ms": null, "votes": votes, "quorum": quorum_of, "refused": why }).to_string())
+            .await?;
     }
     output::note("nothing was retired");
     Ok(ExitCode::FAILURE)
@@ -178,7 +179,7 @@ async fn teach(args: OneNode) -> Outcome {
 }
 
 async fn said(quorum: &Quorum, text: &str) -> Outcome {
-    output::say(text)?;
+    output::say(text).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -23,9 +23,9 @@ pub(super) async fn show(args: Show) -> Outcome {
     let states = quorum.nodes().into_iter().map(|node| node.state).collect();
     let seen = Seen { counted: members.counted(), members, states };
     if args.json {
-        output::say(&seen.json().to_string())?;
+        output::say(&seen.json().to_string()).await?;
     } else {
-        seen.lines().iter().try_for_each(|line| output::say(line))?;
+        output::say(&seen.lines().join("\n")).await?;
     }
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::from(seen.code()))

@@ -23,9 +23,9 @@ pub(super) async fn all(quorum: &Quorum, limit: usize, as_json: bool) -> Outcome
     let mut last = Instant::now();
     let (held, whole) = gather(&mut names, limit, |names, held| progress(&mut last, names, held)).await?;
     if as_json {
-        output::say(&told(&names, &held, whole).to_string())?;
+        output::say(&told(&names, &held, whole).to_string()).await?;
     } else {
-        lines(&names, &held, whole).iter().try_for_each(|line| output::say(line))?;
+        output::say(&lines(&names, &held, whole).join("\n")).await?;
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(if names.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })

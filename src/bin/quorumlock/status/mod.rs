@@ -56,9 +56,9 @@ pub(crate) async fn status(args: Status) -> Outcome {
     let seen = output::telling(looked, async { waits(&quorum) }).await?;
     let code = seen.verdict().code();
     if args.json {
-        output::say(&seen.json().to_string())?;
+        output::say(&seen.json().to_string()).await?;
     } else {
-        seen.lines().iter().try_for_each(|line| output::say(line))?;
+        output::say(&seen.lines().join("\n")).await?;
     }
     if let Some(time) = args.wait.filter(|_| code == UNAVAILABLE) {
         output::note(&format!("no quorum of nodes voted within {}", exact(time)));

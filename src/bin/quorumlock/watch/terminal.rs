@@ -1,6 +1,6 @@
 //! The terminal while it is drawn on: taken over at the beginning, and given back however that ends.
 
-use std::io::{self, Stdout, stdout};
+use std::io;
 use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::Once;
@@ -13,6 +13,8 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
+use crate::outlet::Frames;
+
 /// On a larger terminal no more than this is drawn on: each cell is kept twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
@@ -22,7 +24,7 @@ static PANICKED: AtomicBool = AtomicBool::new(false);
 /// itself.
 ///
 /// Ratatui's own end writes to standard error and panics where that has gone too: it never comes.
-pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
+pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Frames>>>);
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
@@ -30,17 +32,22 @@ impl Screen {
         // Whatever of this fails, what was done is undone.
         let entered = || {
             enable_raw_mode()?;
-            execute!(stdout(), EnterAlternateScreen)?;
+            let mut frames = Frames::default();
+            execute!(frames, EnterAlternateScreen)?;
             let viewport = Viewport::Fixed(room(crossterm::terminal::size()?.into()));
-            Terminal::with_options(CrosstermBackend::new(stdout()), TerminalOptions { viewport })
+            Terminal::with_options(CrosstermBackend::new(frames), TerminalOptions { viewport })
         };
         entered().map(ManuallyDrop::new).map(Self).inspect_err(|_| give_back())
     }
 
-    /// Where the terminal has another size by now, that one counts.
+    /// Where the terminal has another size by now, that one counts. Nothing is drawn before the
+    /// terminal has taken what was drawn last.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Relaxed) {
             return Err(io::Error::other("a part of it panicked, as told above"));
+        }
+        if !Frames::are_written()? {
+            return Ok(());
         }
         let room = room(self.0.size()?);
         if self.0.get_frame().area() != room {
@@ -62,7 +69,9 @@ fn room(size: Size) -> Rect {
 
 /// A terminal that has gone needs nothing back.
 fn give_back() {
-    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let mut frames = Frames::default();
+    let _ = execute!(frames, LeaveAlternateScreen, Show);
+    Frames::wait();
     let _ = disable_raw_mode();
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn measured(args: &Cost) -> Outcome {
     }
     join_all(stage.quorums.iter().map(|(_, quorum)| quorum.shutdown(Duration::from_secs(1)))).await;
     let (nodes, connections) = (stage.probes.len(), stage.plain.len());
-    Summary { rounds, nodes, tasks: args.tasks, connections }.told(args.json)?;
+    Summary { rounds, nodes, tasks: args.tasks, connections }.told(args.json).await?;
     Ok(ExitCode::SUCCESS)
 }
 

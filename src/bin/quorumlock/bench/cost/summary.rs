@@ -34,11 +34,11 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn told(&self, as_json: bool) -> Result<(), Failure> {
+    pub(super) async fn told(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
-            return Ok(output::say(&self.json().to_string())?);
+            return Ok(output::say(&self.json().to_string()).await?);
         }
-        Ok(self.lines().iter().try_for_each(|line| output::say(line))?)
+        Ok(output::say(&self.lines().join("\n")).await?)
     }
 
     fn total(&self) -> Round {

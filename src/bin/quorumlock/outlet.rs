@@ -1,0 +1,212 @@
+//! Writing that delays nothing else. A full pipe and a terminal after Ctrl-S can keep a writer for
+//! ever: here the writer is a thread that does nothing else.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::mem;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::output;
+
+/// How many bytes of messages may wait to be written: as many as a pipe takes.
+const ROOM: usize = 64 * 1024;
+/// A pipe takes so many bytes at once without those of another process between them (PIPE_BUF).
+const AT_ONCE: usize = 4_096;
+/// How long `flush` waits.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What is said on standard error.
+static MESSAGES: Outlet = Outlet::new(ROOM, |bytes| io::stderr().write_all(bytes), output::dropped);
+/// What is drawn on standard output. One frame waits at a time, and none may be missing: the next
+/// one only has what has changed.
+static FRAMES: Outlet = Outlet::new(usize::MAX, to_stdout, |_| {});
+
+/// Writes to standard output, however long that takes.
+pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Standard error. Each `write` is a message, which is written as a whole or dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stderr;
+
+impl Stderr {
+    /// Waits until everything is written, for a second at most.
+    pub(crate) fn wait() {
+        MESSAGES.wait();
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        MESSAGES.push(message);
+        Ok(message.len())
+    }
+
+    /// It is written soon.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsRawFd for Stderr {
+    fn as_raw_fd(&self) -> RawFd {
+        io::stderr().as_raw_fd()
+    }
+}
+
+/// Standard output as a screen: what is flushed is a frame, or a part of one.
+#[derive(Debug, Default)]
+pub(crate) struct Frames(Vec<u8>);
+
+impl Frames {
+    /// Whether all that was drawn is written. An error tells that the terminal takes no more.
+    pub(crate) fn are_written() -> io::Result<bool> {
+        let mut queue = FRAMES.lock();
+        queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
+    }
+
+    /// Waits until they are, for a second at most.
+    pub(crate) fn wait() {
+        FRAMES.wait();
+    }
+}
+
+impl Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        FRAMES.push(&mem::take(&mut self.0));
+        Ok(())
+    }
+}
+
+/// A queue, and a thread that writes what is in it.
+struct Outlet {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    write: fn(&[u8]) -> io::Result<()>,
+    /// Says how many messages were dropped.
+    dropped: fn(u64),
+}
+
+impl Outlet {
+    const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
+        Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&'static self, message: &[u8]) {
+        let mut queue = self.lock();
+        queue.push(message.to_vec());
+        if !queue.has_writer {
+            let writer = thread::Builder::new().name("writer".to_owned()).spawn(|| self.write_for_ever());
+            queue.has_writer = writer.is_ok();
+        }
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
+        drop(waited);
+    }
+
+    fn write_for_ever(&self) {
+        loop {
+            let queue = self.changed.wait_while(self.lock(), |queue| queue.waiting.is_empty());
+            let bytes = queue.unwrap_or_else(PoisonError::into_inner).take();
+            let written = (self.write)(&bytes);
+            let mut queue = self.lock();
+            queue.failed = written.err();
+            let dropped = if queue.waiting.is_empty() { mem::take(&mut queue.dropped) } else { 0 };
+            drop(queue);
+            if dropped > 0 {
+                (self.dropped)(dropped);
+            }
+            self.lock().writing = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Messages that wait to be written. The oldest are dropped: the last ones tell how it ended.
+struct Queue {
+    room: usize,
+    waiting: VecDeque<Vec<u8>>,
+    bytes: usize,
+    dropped: u64,
+    has_writer: bool,
+    /// Whether the writer is at work.
+    writing: bool,
+    /// Why the last of it could not be written.
+    failed: Option<io::Error>,
+}
+
+impl Queue {
+    const fn new(room: usize) -> Self {
+        let waiting = VecDeque::new();
+        Self { room, waiting, bytes: 0, dropped: 0, has_writer: false, writing: false, failed: None }
+    }
+
+    /// The newest is kept, however large it is.
+    fn push(&mut self, message: Vec<u8>) {
+        self.bytes += message.len();
+        self.waiting.push_back(message);
+        while self.bytes > self.room && self.waiting.len() > 1 {
+            self.pop();
+            self.dropped += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Vec<u8> {
+        let message = self.waiting.pop_front().unwrap_or_default();
+        self.bytes -= message.len();
+        message
+    }
+
+    /// What to write next: one message, and those behind it that can be written with it at once.
+    fn take(&mut self) -> Vec<u8> {
+        let mut bytes = self.pop();
+        while self.waiting.front().is_some_and(|next| bytes.len() + next.len() <= AT_ONCE) {
+            bytes.append(&mut self.pop());
+        }
+        self.writing = true;
+        bytes
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && !self.writing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_queue_drops_and_counts_its_oldest_messages() {
+        let mut queue = Queue::new(10);
+        ["old", "older", "new"].map(|message| queue.push(message.into()));
+        assert_eq!((queue.dropped, queue.bytes), (1, 8));
+        queue.push(b"larger than that".to_vec());
+        assert_eq!((queue.dropped, queue.take()), (3, b"larger than that".to_vec()));
+        assert!(queue.waiting.is_empty() && queue.bytes == 0);
+    }
+
+    #[test]
+    fn small_messages_are_written_together() {
+        let mut queue = Queue::new(ROOM);
+        [10, 4_000, 100].map(|length| queue.push(vec![b'.'; length]));
+        assert_eq!([queue.take().len(), queue.take().len()], [4_010, 100]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Standard error or output that takes nothing more: a pipe that is full and that nobody reads, a
+//! terminal after Ctrl-S.
+
+use std::fs::File;
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Action, tcflow, tcsetwinsize};
+
+use super::{Background, bare, line_of, over, runs, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// A pipe that is full.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    for chunk in [4_096, 1] {
+        let full = std::iter::repeat_with(|| writer.write(&vec![b'.'; chunk])).find_map(Result::err).unwrap();
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    }
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (reader, writer)
+}
+
+/// A terminal that was stopped, as by Ctrl-S: its own end and that of a program.
+fn stopped_terminal() -> (File, OwnedFd) {
+    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&keyboard).unwrap();
+    unlockpt(&keyboard).unwrap();
+    let path = ptsname(&keyboard, Vec::new()).unwrap();
+    let terminal: OwnedFd = open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    tcsetwinsize(&terminal, super::screen::size(80, 24)).unwrap();
+    tcflow(&terminal, Action::OOff).unwrap();
+    (File::from(keyboard), terminal)
+}
+
+/// `quorumlock WORDS -v --ttl 3s -- ..`, where the command writes its pid to FOLDER/NAME.
+fn holder(servers: &[Server], name: &str, words: &[&str], folder: &Path, stderr: impl Into<Stdio>) -> Background {
+    let mut command = over(servers);
+    let script = format!("echo $$ > $0/{name}; while :; do sleep 0.02; done");
+    command.args(words).args(["-v", "--ttl", "3s", "--", "sh", "-c", &script]).arg(folder);
+    Background::start(command.stderr(stderr))
+}
+
+/// Who holds a name, and when that ends by the wall clock, in milliseconds: the latest that a node
+/// says.
+fn hold(servers: &[Server], name: &str) -> (String, u128) {
+    let holds = servers.iter().filter_map(|server| server.hold(name));
+    let (owner, _, left) = holds.max_by_key(|(.., left)| *left).expect("it is held");
+    (owner, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + u128::from(left))
+}
+
+#[tokio::test]
+async fn blocked_standard_error_delays_no_renewal_and_no_kill() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let (unread, full) = full_pipe();
+    let (_keyboard, stopped) = stopped_terminal();
+    let commands: [(&str, &[&str]); 5] = [
+        ("plain", &["run", "plain"]),
+        ("set", &["run", "set", "set2"]),
+        ("shared", &["run", "shared", "--shared"]),
+        ("permit", &["run", "permit", "--permits", "1"]),
+        ("office", &["elect", "office", "--value", "10.0.0.7"]),
+    ];
+    let piped = commands.map(|(name, words)| holder(&servers, name, words, folder.path(), full.try_clone().unwrap()));
+    let stopped = [("tty", &["run", "tty"]), ("ttyoffice", &["elect", "ttyoffice"])]
+        .map(|(name, words)| holder(&servers, name, words, folder.path(), stopped.try_clone().unwrap()));
+    let names = ["plain", "set", "shared", "permit", "office", "tty", "ttyoffice"];
+    let pids = names.map(|name| line_of(&folder.path().join(name)));
+    let locks = ["plain", "set", "shared", "permit/0", "office", "tty", "ttyoffice"];
+    let first = locks.map(|name| hold(&servers, name));
+    assert_ne!(servers[1].command(&["CLIENT", "KILL", "SKIPME", "yes"]), "0");
+    for (name, (owner, end)) in locks.iter().zip(first) {
+        until(&format!("{name} is renewed beyond its ttl"), || {
+            let (now_owner, now_end) = hold(&servers, name);
+            assert_eq!(now_owner, owner);
+            now_end > end + 2_000
+        });
+    }
+    assert!(pids.iter().all(|pid| runs(pid)));
+    servers.iter().for_each(|server| assert_eq!(server.command(&["FLUSHALL"]), "OK"));
+    for holder in piped.into_iter().chain(stopped) {
+        assert_eq!(holder.done().0, 76);
+    }
+    assert!(!pids.iter().any(|pid| runs(pid)));
+    drop(unread);
+}
+
+#[tokio::test]
+async fn what_a_blocked_pipe_could_not_take_is_counted() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    let (mut unread, full) = full_pipe();
+    // So long that two messages with these names are more than what is kept.
+    let names: Vec<_> = (0..150).map(|number| format!("{number}{}", "x".repeat(860))).collect();
+    let script = "echo > $0/runs; until [ -e $0/go ]; do sleep 0.02; done";
+    let mut command = over(&servers);
+    command.arg("run").args(names).args(["-v", "--", "sh", "-c", script]).arg(folder.path());
+    let holder = Background::start(command.stderr(full));
+    drop(command);
+    line_of(&folder.path().join("runs"));
+    let reader = std::thread::spawn(move || {
+        let mut said = String::new();
+        unread.read_to_string(&mut said).map(|_| said)
+    });
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(holder.done().0, 0);
+    let said = reader.join().unwrap().unwrap();
+    let told = said.lines().find(|line| line.contains("dropped: standard error took no more"));
+    assert!(told.is_some_and(|told| told.starts_with("quorumlock: ")), "{}", said.trim_start_matches('.'));
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_ends_though_nobody_reads_why() {
+    let servers = servers(1).await;
+    let (_unread, full) = full_pipe();
+    let run = Background::start(over(&servers).args(["run", "job", "--", "no-such-program"]).stderr(full));
+    assert_eq!(run.done().0, 127);
+}
+
+#[test]
+fn demo_on_a_stopped_terminal_ends_in_time_and_by_signals() {
+    for (seconds, signal, code) in [("1", None, 0), ("600", Some(Signal::TERM), 143)] {
+        let (_keyboard, stopped) = stopped_terminal();
+        let mut demo = bare();
+        demo.args(["demo", "--json", "--seconds", seconds]).env("TERM", "xterm-256color").stderr(stopped);
+        let mut demo = Background::start(&mut demo);
+        if let Some(signal) = signal {
+            let parent = demo.child().id().to_string();
+            until("its workers run", || super::demo::workers_of(&parent).len() == 2);
+            demo.send(signal);
+        }
+        assert_eq!(demo.done().0, code);
+    }
+}
+
+#[test]
+fn bench_on_a_stopped_terminal_ends_by_itself() {
+    let (_keyboard, stopped) = stopped_terminal();
+    let mut bench = bare();
+    bench.args(["bench", "uncontended", "--pairs", "20", "--json"]).env("TERM", "xterm-256color").stderr(stopped);
+    assert_eq!(Background::start(&mut bench).done().0, 0);
+}
+
+#[test]
+fn results_that_nobody_reads_keep_no_signal_from_ending_it() {
+    for words in [&["demo", "--json", "--seconds", "1"][..], &["sandbox", "--masters", "1"]] {
+        let (_unread, full) = full_pipe();
+        let mut command = Background::start(bare().args(words).stdout(full));
+        let pid = command.child().id();
+        until("it waits until its results are read", || waits_in_a_pipe(pid));
+        command.send(Signal::TERM);
+        assert_eq!(command.done().0, 143, "{words:?}");
+    }
+}
+
+/// Whether one of its threads waits for room in a pipe: it writes to its standard output.
+fn waits_in_a_pipe(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let write_of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("syscall")).ok();
+    threads.filter_map(|thread| write_of(thread.ok()?)).any(|call| call.starts_with("1 0x1 "))
+}
+
+#[tokio::test]
+async fn watch_on_a_terminal_that_takes_nothing_ends_by_signals() {
+    let servers = servers(1).await;
+    let (_keyboard, stopped) = stopped_terminal();
+    let mut watch = over(&servers);
+    let end = || Stdio::from(stopped.try_clone().unwrap());
+    watch.args(["watch", "job"]).env("TERM", "xterm-256color").stdin(end()).stdout(end()).stderr(end());
+    let mut watch = Background::start(&mut watch);
+    until("it asks the node", || servers[0].command(&["CLIENT", "LIST"]).contains("name=quorumlock"));
+    watch.send(Signal::TERM);
+    assert_eq!(watch.done().0, 143);
+}
