@@ -41,6 +41,13 @@ impl PasswordFile {
         self.line().map(|line| Password::new(&line))
     }
 
+    /// Whether it may be right in a moment: it is missing, or a regular file that somebody may be
+    /// writing.
+    #[allow(dead_code, reason = "for the command")]
+    pub(crate) fn may_change(&self) -> bool {
+        self.is_regular() || !self.path.exists()
+    }
+
     /// Whether it can be read again and again.
     pub(crate) fn is_regular(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|file| file.is_file())

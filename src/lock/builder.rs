@@ -214,6 +214,10 @@ impl QuorumBuilder {
     ///
     /// Metrics are described to the installed recorder, so install yours first.
     ///
+    /// A process that forks connects after it has forked, each child for itself: a child has none of
+    /// the tasks that a quorum of its parent lives by, but its sockets and its identity, so that a
+    /// lock of the one could end or look like that of the other.
+    ///
     /// # Errors
     /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside
     /// of a Tokio runtime; `Unavailable` if no quorum was admitted within

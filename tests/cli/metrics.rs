@@ -1,7 +1,7 @@
 //! `--metrics`: what a Prometheus finds.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Background, done, line_of, run, until};
@@ -42,6 +42,18 @@ async fn a_scrape_shows_the_latency_in_buckets_and_the_nodes_by_name() {
         );
     }
     assert!(!text.contains("job"), "no lock's name is a label");
+}
+
+#[tokio::test]
+async fn run_goes_on_without_metrics_if_their_port_is_in_use() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (address, file) = (taken.local_addr().unwrap(), folder.path().join("nightly.prom"));
+    let options = ["--metrics", &address.to_string(), "--metrics-textfile", file.to_str().unwrap()];
+    let (code, out, err) = done(&mut run(&servers, "job", &options, "echo ran", folder.path()));
+    assert_eq!((code, out.as_str()), (0, "ran\n"), "{err}");
+    assert!(err.contains(&format!("metrics are not served at {address}: ")), "{err}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("outcome=\"acquired\"} 1\n"));
 }
 
 /// A folder of node_exporter's textfile collector, and what a run leaves there.

@@ -1,5 +1,6 @@
 //! `--password-file`, and what else names such a file.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,15 +79,15 @@ async fn the_environment_or_the_configuration_names_it_too() {
 /// Who waits for nodes that refuse the login waits in vain.
 #[tokio::test]
 async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give() {
-    let (mut servers, (_folder, wrong)) = (guarded().await, said("wr0ng"));
-    let run = |servers: &[Server], options: &[&str]| {
+    let mut servers = guarded().await;
+    let run = |nodes: &str, options: &[&str]| {
         let mut command = bare();
-        command.env("QUORUMLOCK_NODES", urls(servers)).args(["run", "job"]).args(options).args(["--", "true"]);
+        command.env("QUORUMLOCK_NODES", nodes).args(["run", "job"]).args(options).args(["--", "true"]);
         Background::start(&mut command).done()
     };
-    let wrong = ["--timeout", "1h", "--password-file", wrong.to_str().unwrap()];
-    for (options, why) in [(&wrong[..2], "it needs a password"), (&wrong[..], "WRONGPASS")] {
-        let (code, _, err) = run(&servers, options);
+    let wrong = urls(&servers).replace("redis://", "redis://:wr0ng@");
+    for (nodes, why) in [(urls(&servers), "it needs a password"), (wrong, "WRONGPASS")] {
+        let (code, _, err) = run(&nodes, &["--timeout", "1h"]);
         assert!(code == 69 && err.contains("all 3 nodes refuse the login") && err.contains(why), "{code}: {err}");
         assert!(
             err.contains("--password-file FILE") && !err.contains("waits longer") && !err.contains("wr0ng"),
@@ -95,9 +96,48 @@ async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give(
     }
     // Another one may come back: it is waited for, and that is not said to help.
     servers[2].kill();
-    let (code, _, err) = run(&servers, &["--timeout", IN_VAIN]);
+    let (code, _, err) = run(&urls(&servers), &["--timeout", IN_VAIN]);
     assert!(code == 69 && err.contains("no quorum within 5 s"), "{code}: {err}");
     assert!(err.contains("--password-file FILE") && !err.contains("waits longer"), "{err}");
+}
+
+/// The server knows a user, and the default one too. What `run` says is handed on line by line.
+async fn in_a_rotation(text: Option<&str>) -> (Server, PathBuf, Background, impl Iterator<Item = String>, TempDir) {
+    let server = Server::start().await;
+    server.command(&["ACL", "SETUSER", "locks", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
+    let (folder, file) = said(text.unwrap_or_default());
+    if text.is_none() {
+        std::fs::remove_file(&file).unwrap();
+    }
+    let mut command = bare();
+    command.env("QUORUMLOCK_MAX_TTL", "0").args(["run", "job", "-v", "--timeout", "60s", "--password-file"]).arg(&file);
+    command.args(["--nodes", &server.url().replace("redis://", "redis://locks@"), "--", "true"]);
+    let mut run = Background::start(&mut command);
+    let said = BufReader::new(run.child().stderr.take().unwrap()).lines().map_while(Result::ok);
+    (server, file, run, said, folder)
+}
+
+#[tokio::test]
+async fn missing_or_empty_file_is_read_again_until_the_timeout() {
+    for text in [None, Some(""), Some("\n")] {
+        let (_server, file, run, mut said, _folder) = in_a_rotation(text).await;
+        assert!(said.any(|line| line.contains("waiting for the file with the password, for 60 s at most")));
+        std::fs::write(&file, PASSWORD).unwrap();
+        let said = std::thread::spawn(move || said.collect::<Vec<_>>().join("\n"));
+        assert_eq!(run.done().0, 0, "{text:?}: {}", said.join().unwrap());
+    }
+    let nodes = ["run", "job", "--nodes", "redis://127.0.0.1:1", "--timeout", "100ms"];
+    let (code, _, err) = done(bare().args(nodes).args(["--password-file", "/nowhere/password", "--", "true"]));
+    assert!(code == 64 && err.contains("--password-file: /nowhere/password: No such file"), "{code}: {err}");
+}
+
+#[tokio::test]
+async fn new_password_is_tried_until_the_servers_know_it() {
+    let (server, _file, run, mut said, _folder) = in_a_rotation(Some("the-next-one")).await;
+    assert!(said.any(|line| line.contains("WRONGPASS")));
+    server.command(&["ACL", "SETUSER", "locks", ">the-next-one"]);
+    let said = std::thread::spawn(move || said.collect::<Vec<_>>().join("\n"));
+    assert_eq!(run.done().0, 0, "{}", said.join().unwrap());
 }
 
 #[tokio::test]

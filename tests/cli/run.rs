@@ -64,6 +64,7 @@ async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
     for (names, says) in [
         (vec!["a".to_owned(), String::new()], "a lock's name is empty"),
         (many, "more than 1000 names"),
+        (vec!["a".to_owned(), "b\nc".to_owned()], "\"b\\nc\" has a line feed"),
         (long, "bytes together"),
     ] {
         let (code, _, err) = done(bare().arg("run").args(names).args(nobody).args(["--", "true"]));

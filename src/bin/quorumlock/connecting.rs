@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use quorumlock::{Doubt, Error, NodeState, NodeStatus, Quorum};
+use quorumlock::{Doubt, Error, NodeState, NodeStatus, Quorum, QuorumBuilder};
 use tokio::time::sleep;
 
 use crate::duration::exact;
 use crate::failure::{Failure, UNAVAILABLE, refuses_login};
 use crate::output;
+use crate::password::PasswordFile;
+use crate::settings::Settings;
 use crate::status::told;
 
 /// What a first client waits for a silent node, and what a connection takes.
@@ -20,14 +22,35 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOGIN: &str = "give the right user and password: in the addresses (percent-encoded), in the file of --config, or \
      the password of all nodes by --password-file FILE";
 
-/// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. Where all
-/// of them refuse the login it ends at once: they would again.
-pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str) -> Result<(), Failure> {
+/// A builder with the password of that file, and what is left of `patience`. A file that is missing,
+/// or that has no password yet, may be in the middle of a rotation, and is read again.
+pub(crate) async fn with_password(
+    settings: &Settings,
+    secret: Option<&PasswordFile>,
+    patience: Duration,
+) -> Result<(QuorumBuilder, Duration), Failure> {
+    let waiting = format!("waiting for the file with the password, for {} at most", exact(patience));
+    let read = || settings.clone().with_password_of(secret)?.builder();
+    let reading = async {
+        let (mut builder, mut left) = (read(), patience);
+        while builder.is_err() && secret.is_some_and(PasswordFile::may_change) && !left.is_zero() {
+            let pause = LOOK.min(left);
+            sleep(pause).await;
+            (builder, left) = (read(), left - pause);
+        }
+        builder.map(|builder| (builder, left))
+    };
+    output::telling(reading, async { waiting }).await
+}
+
+/// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. If all of
+/// them refuse the login it ends at once, since they would again, unless the password `rotates`.
+pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let ready = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, quorum) });
     tokio::select! {
         biased;
         ready = ready => ready.map_err(|error| no_quorum(error, quorum, patience, option)),
-        () = all_refuse(quorum) => Err(no_login(&quorum.nodes())),
+        () = all_refuse(quorum), if !rotates => Err(no_login(&quorum.nodes())),
     }
 }
 

@@ -8,28 +8,29 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use quorumlock::metrics::buckets;
 
 use crate::failure::Failure;
+use crate::output;
 use crate::textfile::Textfile;
 
 /// Records metrics from now on: serves them at `address`, and keeps them for `file`, which whoever
-/// gets it writes at the end. Called before a quorum connects: it looks its meters up then.
+/// gets it writes at the end. Called before a quorum connects: it looks its meters up then. An
+/// address that cannot be used, such as one in use, ends nothing: the work matters more.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;
-    let installed = match (address, &checked) {
-        (None, None) => return Ok(None),
-        (Some(address), _) => serving(address),
-        (None, Some(_)) => recording(),
-    };
-    let handle = installed.map_err(|error| {
-        Failure::usage(match address {
-            Some(address) => format!("metrics cannot be served at {address}: {error}"),
-            None => format!("metrics cannot be recorded: {error}"),
-        })
-    })?;
-    if let Some(address) = address {
-        tracing::info!("metrics at http://{address}/metrics");
-    }
-    Ok(checked.map(|checked| Textfile::new(checked, handle)))
+    let served = address.and_then(|address| match serving(address) {
+        Ok(handle) => {
+            tracing::info!("metrics at http://{address}/metrics");
+            Some(handle)
+        }
+        Err(error) => {
+            output::note(&format!("metrics are not served at {address}: {error}"));
+            None
+        }
+    });
+    let Some(checked) = checked else { return Ok(None) };
+    let recorded = served.map_or_else(recording, Ok);
+    let handle = recorded.map_err(|error| Failure::usage(format!("metrics cannot be recorded: {error}")))?;
+    Ok(Some(Textfile::new(checked, handle)))
 }
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {

@@ -10,12 +10,13 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::cli::{Elect, Run};
-use crate::connecting::a_quorum;
+use crate::connecting::{a_quorum, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
 use crate::hold::{Held, View, Wanted};
 use crate::output;
+use crate::password::PasswordFile;
 use crate::process::{self, Program, Signals};
 use crate::settings::Settings;
 use crate::status::{held_by, told};
@@ -88,11 +89,13 @@ async fn held_by_a_command(
     wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
 ) -> Outcome {
     let mut signals = Signals::all()?;
-    let settings = Settings::with_nodes(&args.nodes)?;
+    fit_into_a_variable(&args.names)?;
+    let (settings, secret) = Settings::without_password(&args.nodes)?;
+    settings.need_nodes(&args.nodes)?;
     let ttl = ttl(&args, &settings)?;
     let grace = grace(args.kill_grace, ttl)?;
     let metrics = exporter::start(args.metrics.as_deref(), args.metrics_textfile.as_deref())?;
-    let outcome = with_a_quorum(&args, (settings, ttl, grace), wanted, &mut signals).await;
+    let outcome = with_a_quorum(&args, (settings, secret), (ttl, grace), wanted, &mut signals).await;
     if let Some(file) = metrics {
         file.write(outcome.as_ref().err().map_or(0, |failure| failure.code));
     }
@@ -102,18 +105,23 @@ async fn held_by_a_command(
 /// Connects, and runs the command while what is wanted is held.
 async fn with_a_quorum(
     args: &Run,
-    (settings, ttl, grace): (Settings, Duration, Duration),
+    (settings, secret): (Settings, Option<PasswordFile>),
+    (ttl, grace): (Duration, Duration),
     wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
     signals: &mut Signals,
 ) -> Outcome {
     let wait = Wait { began: Instant::now(), timeout: timeout(args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
-    let quorum = settings.builder()?.ttl(ttl).connect_timeout(patience).open()?;
+    let (builder, patience) = match unless_told(signals, with_password(&settings, secret.as_ref(), patience)).await {
+        Ok(read) => read?,
+        Err(signal) => return Ok(process::ended_by(signal)),
+    };
+    let quorum = builder.ttl(ttl).connect_timeout(patience).open()?;
     // With less it would be stopped at once.
     let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
-    fit_into_a_variable(&args.names)?;
     let option = wait.option(settings.connect_timeout);
-    match unless_told(signals, a_quorum(&quorum, patience, option)).await {
+    let rotates = secret.is_some_and(|secret| secret.is_regular());
+    match unless_told(signals, a_quorum(&quorum, patience, option, rotates)).await {
         Ok(ready) => ready?,
         Err(signal) => return Ok(process::ended_by(signal)),
     }
@@ -124,6 +132,9 @@ async fn with_a_quorum(
 
 /// The command is told the names in one variable, and Linux takes no longer one.
 fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
+    if let Some(name) = names.iter().find(|name| name.contains('\n')) {
+        return Err(Failure::usage(format!("the name {name:?} has a line feed, and CMD is told one name a line")));
+    }
     let bytes: usize = names.iter().map(|name| name.len() + 1).sum();
     match bytes <= LONGEST_NAMES {
         true => Ok(()),

@@ -55,6 +55,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// Collects them. Whether the nodes make sense is for the library to say.
     pub(crate) fn collect(given: &Nodes) -> Result<Self, Failure> {
+        let (settings, secret) = Self::without_password(given)?;
+        settings.with_password_of(secret.as_ref())
+    }
+
+    /// The same before the file with the password is read.
+    pub(crate) fn without_password(given: &Nodes) -> Result<(Self, Option<PasswordFile>), Failure> {
         let origin = Origin::of(given);
         let file = origin.file()?;
         let environment = Self::environment()?;
@@ -82,14 +88,13 @@ impl Settings {
             connect_timeout: given.connect_timeout.or(says.connect_timeout),
             node_timeout: given.node_timeout.or(says.node_timeout),
         };
-        match secret.filter(|_| !settings.nodes.is_empty()) {
-            Some(secret) => settings.with_password_of(&secret),
-            None => Ok(settings),
-        }
+        let secret = secret.filter(|_| !settings.nodes.is_empty());
+        Ok((settings, secret))
     }
 
     /// A pipe is read once.
-    fn with_password_of(self, secret: &PasswordFile) -> Result<Self, Failure> {
+    pub(crate) fn with_password_of(self, secret: Option<&PasswordFile>) -> Result<Self, Failure> {
+        let Some(secret) = secret else { return Ok(self) };
         let line = secret.line().map_err(Failure::usage)?;
         if self.transport.unwrap_or_default() == Transport::Fred {
             fits(&line).map_err(|why| Failure::usage(format!("{}: {why}", secret.by())))?;
@@ -106,8 +111,13 @@ impl Settings {
     /// As [`collect`](Self::collect), for those who cannot do without nodes.
     pub(crate) fn with_nodes(given: &Nodes) -> Result<Self, Failure> {
         let settings = Self::collect(given)?;
-        if !settings.nodes.is_empty() {
-            return Ok(settings);
+        settings.need_nodes(given)?;
+        Ok(settings)
+    }
+
+    pub(crate) fn need_nodes(&self, given: &Nodes) -> Result<(), Failure> {
+        if !self.nodes.is_empty() {
+            return Ok(());
         }
         Err(Failure::usage(match Origin::of(given).shown() {
             Some(file) => format!("{file}: it names no node; write {}", config::NODES),
