@@ -41,11 +41,11 @@ fn stopped_terminal() -> (File, OwnedFd) {
     (File::from(keyboard), terminal)
 }
 
-/// `quorumlock WORDS -v --ttl 3s -- ..`, where the command writes its pid to FOLDER/NAME.
+/// `quorumlock WORDS -v --ttl 6s -- ..`, where the command writes its pid to FOLDER/NAME.
 fn holder(servers: &[Server], name: &str, words: &[&str], folder: &Path, stderr: impl Into<Stdio>) -> Background {
     let mut command = over(servers);
     let script = format!("echo $$ > $0/{name}; while :; do sleep 0.02; done");
-    command.args(words).args(["-v", "--ttl", "3s", "--", "sh", "-c", &script]).arg(folder);
+    command.args(words).args(["-v", "--ttl", "6s", "--", "sh", "-c", &script]).arg(folder);
     Background::start(command.stderr(stderr))
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Background, IN_VAIN, bare, done, over, until};
+use super::{Background, IN_VAIN, at_once, bare, done, over, until};
 use crate::common::clockwork::aged_servers;
 use crate::common::server::Server;
 use crate::common::servers;
@@ -231,10 +231,10 @@ async fn the_errors_of_the_page_are_those_that_are_told() {
     let mut servers = aged_servers(6).await;
     let run = |nodes: &str| done(&mut client(nodes, IN_VAIN));
     let client = connected(&urls(&servers[..3]), 3);
-    let (code, _, err) = run(&urls(&servers[2..5]));
-    assert!(code == 69 && on_the_page(&servers, &err), "{err}");
-    let (code, _, err) = run(&urls(&servers[..5]));
-    assert!(code == 69 && on_the_page(&servers, &err), "{err}");
+    at_once([&servers[2..5], &servers[..5]], |list| {
+        let (code, _, err) = run(&urls(list));
+        assert!(code == 69 && on_the_page(&servers, &err), "{err}");
+    });
     let teach = |new: &Server, old: &str| done(bare().args(["members", "teach", &new.url(), "--nodes", old]));
     let (code, _, err) = teach(&servers[0], &urls(&servers[..3]));
     assert!(code == 64 && on_the_page(&servers, &err), "{err}");

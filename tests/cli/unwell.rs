@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{IN_VAIN, at_once, bare, done, over};
+use super::{Background, IN_VAIN, at_once, bare, done, over};
 use crate::common::clockwork::aged_servers;
 use crate::common::server::Server;
 use crate::common::servers;
@@ -25,8 +25,8 @@ fn nodes(urls: &[String]) -> Command {
 
 /// What `status` says of a name: its code, its text, and its object.
 fn status(command: &mut Command) -> (i32, String, Value) {
-    let (code, out, err) = done(command.args(["status", "job"]));
-    let (same, object, _) = done(command.arg("--json"));
+    let (text, json) = (Background::start(command.args(["status", "job"])), Background::start(command.arg("--json")));
+    let ((code, out, err), (same, object, _)) = (text.done(), json.done());
     assert_eq!(code, same, "{out}{err}{object}");
     (code, out + &err, serde_json::from_str(&object).unwrap())
 }
@@ -235,11 +235,17 @@ pub(super) fn without_replicas(server: &Server) {
 /// To look is to read, which they allow.
 #[tokio::test]
 async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
-    for (refuse, why, mend, back) in [
-        (without_replicas as fn(&Server), "NOREPLICAS", "min-replicas-to-write 0", ["min-replicas-to-write", "0"]),
-        (without_a_disk, "MISCONF", "Free disk space", ["stop-writes-on-bgsave-error", "no"]),
-    ] {
-        let servers = servers(3).await;
+    let cases = [
+        (
+            servers(3).await,
+            without_replicas as fn(&Server),
+            "NOREPLICAS",
+            "min-replicas-to-write 0",
+            ["min-replicas-to-write", "0"],
+        ),
+        (servers(3).await, without_a_disk, "MISCONF", "Free disk space", ["stop-writes-on-bgsave-error", "no"]),
+    ];
+    at_once(cases, |(servers, refuse, why, mend, back)| {
         servers[..2].iter().for_each(refuse);
         let (code, said, object) = status(&mut over(&servers));
         assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
@@ -255,7 +261,7 @@ async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
         }
         assert_eq!(status(&mut over(&servers)).0, 0);
         assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
-    }
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -134,7 +134,7 @@ async fn a_holder_that_dies_loses_the_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 80, 24);
     screen.shows("job is free");
-    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "4s"], "exec sleep 1000", folder.path()));
+    let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], "exec sleep 1000", folder.path()));
     screen.shows("job taken by");
     holder.send(Signal::KILL);
     screen.shows("job lost by");

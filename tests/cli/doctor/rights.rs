@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
-use crate::{IN_VAIN, at_once, bare, done};
+use crate::{Background, IN_VAIN, at_once, bare, done};
 
 #[tokio::test]
 async fn fault_6_a_missing_right_is_named_command_by_command() {
@@ -114,10 +114,11 @@ async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_
     assert!(finding(&object, "no-quorum")["what"].as_str().unwrap().contains("1 of 3 nodes vote"), "{object:#}");
     let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &["status"]);
     assert!(code == 69 && out.contains("1 of 3 nodes vote") && out.contains("the user lacks +hset"), "{out}{err}");
+    let wait = Background::start(command(&clinic.urls(), "quorumlock:").args(["status", "--wait", IN_VAIN]));
     let (code, _, err) =
         asked(&clinic.urls(), "quorumlock:", &["run", "--connect-timeout", IN_VAIN, "job", "--", "true"]);
     assert!(code == 69 && (err.contains("+hset") || err.contains("`quorumlock doctor` names it")), "{err}");
-    let (code, out, _) = asked(&clinic.urls(), "quorumlock:", &["status", "--wait", IN_VAIN]);
+    let (code, out, _) = wait.done();
     assert!(code == 69 && out.contains("1 of 3 nodes vote"), "{out}");
 }
 
