@@ -352,7 +352,8 @@ fn times(file: &Path) -> Vec<u128> {
 async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; sleep 0.01; done";
-    let options = ["--ttl", "6s", "--kill-grace", "2s"];
+    // A round has failed well before the grace begins.
+    let options = ["--ttl", "6s", "--kill-grace", "2s", "--node-timeout", "1s"];
     let mut stubborn = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("alive"));
     let end = stop_after_renewal(&servers, Duration::from_secs(2));
