@@ -37,7 +37,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
     for (rights, missing) in [
         (&["~other:*", "&*", "+@all"][..], "~quorumlock:*"),
         (&["resetkeys", "~*", "&*", "+@all", "-evalsha"], "+evalsha"),
-        (&["resetkeys", "~*", "&*", "+@all", "-script"], "+script|load"),
+        (&["resetkeys", "~*", "&*", "+@all", "-script", "-eval"], "+script|load"),
     ] {
         let (code, said, object) = status(&mut limited(&servers, rights));
         assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &0.into(), &false.into()), "{said}");

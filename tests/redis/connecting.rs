@@ -168,8 +168,9 @@ async fn a_server_in_cluster_mode_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_load_scripts_is_told_at_connect() {
+async fn a_user_who_may_neither_load_nor_run_scripts_is_told_at_connect() {
     let fake = Fake::start(|words| match &*words[0] {
+        "EVAL" => b"-NOPERM this user has no permissions to run the 'eval' command\r\n".to_vec(),
         "SCRIPT" => b"-NOPERM this user has no permissions to run the 'script|load' command\r\n".to_vec(),
         _ => well(words),
     })

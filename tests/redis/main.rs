@@ -11,6 +11,7 @@ mod environment;
 mod lists;
 mod order;
 mod refusing;
+mod renamed;
 mod restart;
 mod rights;
 mod rolling;

@@ -165,6 +165,24 @@ fn least() -> Vec<&'static str> {
     line.unwrap().split(' ').skip(5).collect()
 }
 
+/// As Redis 6.2 does, which refuses a channel beside all of them.
+#[tokio::test]
+async fn documented_users_are_taken_where_new_ones_have_all_channels() {
+    let server = Server::with(&["--acl-pubsub-default", "allchannels"]).await;
+    let pages = [include_str!("../../README.md"), include_str!("../../docs/rights.md")];
+    let users = pages
+        .iter()
+        .flat_map(|page| page.lines())
+        .filter_map(|line| line.strip_prefix("ACL SETUSER locks ").or_else(|| line.strip_prefix("user locks ")));
+    let users: Vec<_> = users.collect();
+    assert_eq!(users.len(), 3, "{users:?}");
+    for user in users {
+        server.command(&["ACL", "DELUSER", "locks"]);
+        let words: Vec<_> = ["ACL", "SETUSER", "locks"].into_iter().chain(user.split(' ')).collect();
+        assert_eq!(server.command(&words), "OK", "{user}");
+    }
+}
+
 #[tokio::test]
 async fn with_the_least_rights_everything_works() {
     let logs = Logs::capture();

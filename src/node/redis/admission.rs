@@ -8,7 +8,7 @@ use futures::future::{join5, ready};
 
 use super::call::Call;
 use super::script::{self, returned};
-use super::transport::{Answer, Argument, Connection, Value, digest};
+use super::transport::{Answer, Argument, Arguments, Connection, Value, digest};
 use crate::host::Host;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome};
@@ -49,6 +49,8 @@ pub(super) struct Greeting {
     pub(super) unreadable: Option<String>,
     /// Whether it wakes this connection; or why it refuses to.
     pub(super) hinting: Result<bool, Fault>,
+    /// Whether it takes SCRIPT LOAD.
+    pub(super) loads: bool,
 }
 
 /// Who greets, and what for.
@@ -73,12 +75,16 @@ pub(super) async fn greet(
     let Guest { name, record, channel } = guest;
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
-    let loaded = load(connection, script::SOURCE);
+    let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
+    let loaded = give(send, script::SOURCE, record, true);
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
-    let record = recorded(connection, record);
+    let recorded = recorded(connection, record);
     let subscribed = channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(channel));
-    let (named, loaded, (info, told), record, subscribed) = join5(named, loaded, info, record, subscribed).await;
-    loaded.map_err(during("SCRIPT LOAD"))?;
+    let (named, loaded, (info, told), recorded, subscribed) = join5(named, loaded, info, recorded, subscribed).await;
+    let refused = match loaded {
+        Err(fault) if fault.kind() != FaultKind::Rejected => return Err(during("SCRIPT LOAD")(fault)),
+        loaded => loaded.err(),
+    };
     let server = parse(&info.map_err(during("INFO"))?).ok_or_else(stranger)?;
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
@@ -87,12 +93,18 @@ pub(super) async fn greet(
         Err(fault) if !is_refusal(&fault) => return Err(during("SUBSCRIBE")(fault)),
         subscribed => subscribed.map(|()| channel.is_some()),
     };
-    let (taught, unreadable) = match record {
-        Err(fault) if !is_refusal(&fault) => return Err(during("EVALSHA")(fault)),
+    let loads = refused.is_none();
+    let recorded = match refused {
+        // Where the subscription was refused too, the connection is of no further use.
+        Some(refused) if hinting.is_ok() => Ok(give(send, script::SOURCE, record, false).await.map_err(|_| refused)?),
+        _ => recorded,
+    };
+    let (taught, unreadable) = match recorded {
+        Err(fault) if !is_refusal(&fault) || lacks_a_command(&fault) => return Err(during("EVALSHA")(fault)),
         Err(_) => (None, None),
         Ok(record) => knows(record, &server.lineage),
     };
-    Ok(Greeting { server, asked, told, taught, unreadable, hinting })
+    Ok(Greeting { server, asked, told, taught, unreadable, hinting, loads })
 }
 
 /// Asks for the node's record, by the script that was just loaded.
@@ -110,6 +122,11 @@ fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
         Some(Err(fault)) if fault.kind() == FaultKind::Rejected => (None, Some(fault.to_string())),
         _ => (None, None),
     }
+}
+
+/// Whether the server's configuration has taken a command away.
+fn lacks_a_command(fault: &Fault) -> bool {
+    fault.to_string().starts_with("ERR unknown command")
 }
 
 fn is_refusal(fault: &Fault) -> bool {
@@ -152,14 +169,18 @@ pub(super) fn once(lineage: &str) -> String {
     format!("{}-- once\n", source(lineage))
 }
 
-/// Loads a script; the answer is its digest.
-pub(super) fn load(connection: &dyn Connection, source: &str) -> Answer<Value> {
-    connection.send("SCRIPT", &loading(source))
-}
-
-/// The arguments of SCRIPT that load one.
-pub(super) const fn loading(source: &str) -> [Argument<'_>; 2] {
-    [Argument::Word("LOAD"), Argument::Text(source)]
+/// Lets a server know a script: by SCRIPT LOAD, whose answer is its digest. Where that is refused,
+/// it is run, which asks for the node's record; servers keep what they run as well.
+pub(super) fn give(
+    send: impl FnOnce(&'static str, &dyn Arguments) -> Answer<Value>,
+    source: &str,
+    record: &str,
+    loads: bool,
+) -> Answer<Value> {
+    match loads {
+        true => send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)]),
+        false => send("EVAL", &Call::new(source, record, [&Operation::Record].into_iter())),
+    }
 }
 
 impl Server {

@@ -2,17 +2,34 @@
 
 use crate::words::harmless;
 
+const TAKEN_AWAY: &str =
+    "the server's configuration took it away: remove that rename-command, and restrict users by rights (ACL) instead";
+
 /// What the server said, and what can be done about it where that is known.
 pub(super) fn advice(said: &str) -> String {
     let said = &*harmless(said);
-    match right(said) {
-        Some(right) => format!("{said} (the user lacks {right})"),
-        None if said.starts_with("ERR unknown command 'HELLO'") || said.starts_with("ERR unknown command `HELLO`") => {
-            format!("{said} (this server is too old: Redis 6 or later is needed, or Valkey)")
+    if let Some(right) = right(said) {
+        return format!("{said} (the user lacks {right})");
+    }
+    match unknown(said) {
+        Some("HELLO") => {
+            "ERR unknown command 'HELLO' (this server is too old: Redis 6 or later is needed, or Valkey)".to_owned()
+        }
+        Some(command) => format!("ERR unknown command '{command}' ({TAKEN_AWAY})"),
+        None if said.contains("ommand called from") && said.contains("nknown") => {
+            format!("{said} (a command that the lock's script runs; {TAKEN_AWAY})")
         }
         None if said.starts_with("ERR max number of clients") => format!("{said} (raise maxclients)"),
         None => of_code(said),
     }
+}
+
+/// The command that a server does not know. What was sent with it is left out: a whole script, or a
+/// password.
+fn unknown(said: &str) -> Option<&str> {
+    let named = said.strip_prefix("ERR unknown command ")?;
+    let quote = named.chars().next().filter(|quote| ['\'', '`'].contains(quote))?;
+    named.split(quote).nth(1)
 }
 
 /// Which right the server's user lacks, if that is why it refuses. Scripts are refused in other
@@ -107,7 +124,27 @@ mod tests {
         assert!(advice("OOM command not allowed").contains("raise maxmemory"));
         assert_eq!(advice("ERR whatever"), "ERR whatever");
         assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "nothing of it acts");
-        assert!(advice("ERR unknown command 'HELLO', with args beginning with: '3'").contains("Redis 6"));
+        let old = advice("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'secret'");
+        assert!(old.contains("Redis 6") && !old.contains("secret"), "{old}");
+    }
+
+    #[test]
+    fn a_command_that_was_taken_away_is_named_without_its_arguments() {
+        for said in
+            ["ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- x' ", "ERR unknown command `SCRIPT`"]
+        {
+            let told = advice(said);
+            assert!(
+                told.starts_with("ERR unknown command 'SCRIPT' (the server's configuration took it away"),
+                "{told}"
+            );
+        }
+        for said in [
+            "ERR Unknown Redis command called from script script: 3f, on @user_script:7.",
+            "ERR Error running script (call to f_3f): @user_script:7: Unknown Redis command called from Lua script",
+        ] {
+            assert!(advice(said).contains("rename-command"), "{}", advice(said));
+        }
     }
 
     #[test]

@@ -8,14 +8,13 @@ mod landing;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{loading, once, run, source};
+use super::admission::{give, once, run, source};
 use super::answers::Answers;
 use super::call::Call;
 use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
@@ -34,11 +33,13 @@ use crate::rules::Tick;
 const FLIGHTS: usize = 16;
 /// How many timeouts in a row end a connection.
 const TIMEOUTS: u32 = 3;
-/// How often a server is asked whether it is still the same.
-const PROBE: Duration = Duration::from_secs(5);
 
-/// Why a generation ended.
-pub(super) struct End(pub(super) String);
+/// How a generation ended.
+pub(super) struct End {
+    pub(super) why: String,
+    /// Whether the server was confirmed before.
+    pub(super) answered: bool,
+}
 
 /// The calls of one generation.
 pub(super) struct Batcher {
@@ -50,6 +51,12 @@ pub(super) struct Batcher {
     /// Until it is confirmed that the server that was admitted has the script, calls are sent and
     /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
+    /// Whether it was confirmed.
+    answered: bool,
+    /// When it was, until the server is asked again whether it is the same.
+    unprobed: Option<Tick>,
+    /// Whether the server takes SCRIPT LOAD.
+    loads: bool,
     flights: Flights,
     patience: Patience,
     messages: Messages,
@@ -58,9 +65,11 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, lineage: String) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, lineage: String, loads: bool) -> Self {
         let script = source(&lineage);
-        let confirming = confirming(&*connection, &script, shared.host.clone()).fuse();
+        let given =
+            give(|command, arguments| connection.send(command, arguments), &script, &shared.settings.record, loads);
+        let confirming = confirming(given, &*connection, shared.host.clone()).fuse();
         let digest = digest(&script);
         let mut state = shared.state();
         state.generations += 1;
@@ -77,6 +86,9 @@ impl Batcher {
             digest,
             lineage,
             confirming,
+            answered: false,
+            unprobed: None,
+            loads,
             flights: Flights::default(),
             patience,
         }
@@ -91,7 +103,7 @@ impl Batcher {
     /// the latter case.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> End {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut probe = interval(PROBE);
+        let mut probe = interval(self.shared.state().probing.interval());
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         probe.reset();
         let closed = closing.cancelled();
@@ -139,7 +151,7 @@ impl Batcher {
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
         let _ = before(&host, until, self.drained()).await;
-        End("the quorum was closed".to_owned())
+        End { why: "the quorum was closed".to_owned(), answered: self.answered }
     }
 
     async fn drained(&mut self) {
@@ -170,7 +182,7 @@ impl Batcher {
             let fault = Fault::new(FaultKind::Down, format!("down: {why}"));
             batch.drain(..).for_each(|job| self.shared.fail_job(job, &fault));
         }
-        End(why)
+        End { why, answered: self.answered }
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
@@ -195,6 +207,7 @@ impl Batcher {
 
     fn probe(&mut self) {
         let sent = self.shared.host.now();
+        self.unprobed = None;
         let answer = self.wire.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
         self.answers.let_it_look();
@@ -229,7 +242,8 @@ impl Batcher {
     /// The server has lost its scripts, and is the same.
     fn load_again(&mut self) {
         let sent = self.shared.host.now();
-        let answer = self.wire.send("SCRIPT", &loading(&source(&self.lineage)));
+        let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
+        let answer = give(send, &source(&self.lineage), &self.shared.settings.record, self.loads);
         self.launch(What::Load, sent, answer);
     }
 
@@ -257,10 +271,21 @@ impl Batcher {
         Call::new(script, &self.shared.settings.record, operations)
     }
 
+    /// The connection has ended: perhaps because nobody used it, as `timeout` makes servers do.
+    fn note_idle_end(&self) {
+        if let Some(since) = self.unprobed.filter(|_| !self.wire.is_under_way()) {
+            let idle = self.shared.host.now().since(since);
+            self.shared.state().probing.ended_idle(idle);
+        }
+    }
+
     /// Returns why the generation must end, if it must.
     fn happened(&mut self, event: Event) -> Option<String> {
         match event {
-            Event::Ended(why) => return Some(why),
+            Event::Ended(why) => {
+                self.note_idle_end();
+                return Some(why);
+            }
             Event::Message(text) => self.heard(&text),
             Event::Missed => self.messages.miss(),
         }

@@ -9,7 +9,6 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join};
 
 use super::Job;
-use super::admission::load;
 use super::transport::{Answer, Connection, Value};
 use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
@@ -32,7 +31,7 @@ pub(super) enum What {
     Verify(Vec<Job>, Value),
     /// Asks whether the server is still the same.
     Probe,
-    /// Loads the script again. If that fails, the next batch meets NOSCRIPT again.
+    /// Gives it the script again. If that fails, the next batch meets NOSCRIPT again.
     Load,
 }
 
@@ -52,14 +51,14 @@ pub(super) struct Confirmation {
     pub(super) received: Tick,
 }
 
-/// Loads the script into the server that was admitted, and asks behind it who has it now.
+/// Asks who has the script that was just given to the server that was admitted.
 pub(super) fn confirming(
+    given: Answer<Value>,
     connection: &dyn Connection,
-    script: &str,
     host: Arc<dyn Host>,
 ) -> BoxFuture<'static, Confirmation> {
     let sent = host.now();
-    let both = join(load(connection, script), connection.send("INFO", &[]));
+    let both = join(given, connection.send("INFO", &[]));
     both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
 }
 

@@ -35,6 +35,67 @@ pub(super) struct State {
     pub(super) standing: Standing,
     pub(super) enrolled: String,
     pub(super) roster: Option<Roster>,
+    pub(super) renewals: Renewals,
+    pub(super) probing: Probing,
+}
+
+/// What is renewed at this node, as far as a node that is away must be there again for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Renewals(Option<(Duration, Tick)>);
+
+/// The share of the shortest ttl that a pause between two attempts to connect takes at most.
+const SHARE: u32 = 16;
+
+impl Renewals {
+    /// A lock with this ttl is renewed, also where the node is away.
+    fn seen(&mut self, ttl: Duration, now: Tick) {
+        if self.0.is_none_or(|(shortest, until)| ttl <= shortest || now >= until) {
+            self.0 = Some((ttl, now + ttl));
+        }
+    }
+
+    /// The longest pause between two attempts to connect. What was not renewed for its ttl is not
+    /// held any more.
+    pub(super) fn longest_pause(&self, now: Tick) -> Duration {
+        self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
+    }
+}
+
+/// How often a server is asked whether it is still the same. That also keeps a connection open
+/// which the server would close because it is idle (`timeout`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probing {
+    interval: Duration,
+    /// Whether the last connection ended idle.
+    ended_idle: bool,
+}
+
+/// What ends sooner was not closed for being idle: servers count whole seconds.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl Default for Probing {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(5), ended_idle: false }
+    }
+}
+
+impl Probing {
+    pub(super) const fn interval(self) -> Duration {
+        self.interval
+    }
+
+    /// A connection ended that nobody had used for that long, before it was used for the first
+    /// probe. Where that happens twice in a row, the next is used twice in that time.
+    pub(super) fn ended_idle(&mut self, idle: Duration) {
+        if idle >= IDLE && std::mem::replace(&mut self.ended_idle, true) {
+            self.interval = self.interval.min(idle / 2);
+        }
+    }
+
+    /// A connection lasted until its first probe.
+    pub(super) const fn kept(&mut self) {
+        self.ended_idle = false;
+    }
 }
 
 #[derive(Debug)]
@@ -62,10 +123,15 @@ impl State {
             standing: if settings.counts == Counts::Always { Standing::Exempt } else { Standing::Unknown },
             enrolled: String::new(),
             roster: None,
+            renewals: Renewals::default(),
+            probing: Probing::default(),
         }
     }
 
-    pub(super) fn link_for(&self, operation: &Operation, now: Tick) -> Result<Arc<Wire>, Fault> {
+    pub(super) fn link_for(&mut self, operation: &Operation, now: Tick) -> Result<Arc<Wire>, Fault> {
+        if let Operation::Renew(renew) = operation {
+            self.renewals.seen(renew.ttl, now);
+        }
         let Link::Up(wire) = &self.link else {
             let state = self.node_state(now);
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };

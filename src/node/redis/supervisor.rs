@@ -33,34 +33,39 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     let mut failures = 0;
     while !closing.is_cancelled() {
         let steady = shared.host.now() + STEADY;
-        let ended = unwound(generation(&shared, &closing)).await;
+        let (ended, answered) = unwound(generation(&shared, &closing)).await;
         lower(&shared, ended, closing.is_cancelled());
-        if shared.host.now() >= steady {
+        let now = shared.host.now();
+        if answered || now >= steady {
             failures = 0;
+        }
+        if now >= steady {
             continue;
         }
-        let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random()).max(PAUSES.min / 2);
+        let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random());
+        let pause = pause.min(shared.state().renewals.longest_pause(now)).max(PAUSES.min / 2);
         failures = failures.saturating_add(1);
-        let wake = shared.host.now() + pause;
+        let wake = now + pause;
         closing.run_until_cancelled(sleep_until(&shared.host, wake)).await;
     }
 }
 
 /// A panic, in the transport or here, must not leave a node as it was for ever.
-async fn unwound(generation: impl Future<Output = NodeState>) -> NodeState {
-    let panicked = |_| NodeState::Down { why: PANICKED.to_owned() };
+async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
+    let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
 }
 
-/// One connection from beginning to end. Returns how the node is without it.
-async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> NodeState {
+/// One connection from beginning to end. Returns how the node is without it, and whether it could
+/// be used: then the server is well, and what ended the connection is no reason to stay away.
+async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeState, bool) {
     let batcher = match closing.run_until_cancelled(admitted(shared)).await {
         Some(Ok(batcher)) => batcher,
-        Some(Err(refused)) => return refused,
-        None => return NodeState::Down { why: "the quorum was closed".to_owned() },
+        Some(Err(refused)) => return (refused, false),
+        None => return (NodeState::Down { why: "the quorum was closed".to_owned() }, false),
     };
-    let End(why) = batcher.run(closing).await;
-    NodeState::Down { why }
+    let End { why, answered } = batcher.run(closing).await;
+    (NodeState::Down { why }, answered)
 }
 
 /// Connects, checks the server, and lets callers see it.
@@ -73,7 +78,7 @@ async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
         (connection, greeting) = met(shared, None).await?;
     }
     admissible(shared, &greeting.server)?;
-    let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone());
+    let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone(), greeting.loads);
     publish(shared, greeting, batcher.wire());
     Ok(batcher)
 }
@@ -110,7 +115,7 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
 }
 
 fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
-    let Greeting { server, asked, told, taught, unreadable, hinting } = greeting;
+    let Greeting { server, asked, told, taught, unreadable, hinting, loads: _ } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
     let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);

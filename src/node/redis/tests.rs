@@ -281,9 +281,9 @@ async fn how_far_the_nodes_clock_is_ahead_is_known_from_its_first_answer_on() {
 async fn a_lesson_for_a_memory_that_has_gone_is_given_to_no_other() {
     let node = guarded(&Arc::default(), Arc::default(), 60 * SECOND);
     until(&node, |state| *state == NodeState::Up).await;
-    let state = node.shared.state();
+    let mut state = node.shared.state();
     let number = state.guard.lesson().expect("it did not say that it was taught").number;
-    let told = |number| state.link_for(&Operation::teach(7, number), node.shared.host.now()).map(drop);
+    let mut told = |number| state.link_for(&Operation::teach(7, number), node.shared.host.now()).map(drop);
     assert!(told(number).is_ok());
     assert_eq!(told(number.wrapping_sub(1)).unwrap_err().kind(), FaultKind::Down);
 }

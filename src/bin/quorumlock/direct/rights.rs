@@ -49,7 +49,7 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::Acquire, "TIME"),
     (Effect::Acquire, "INFO server"),
     (Effect::Nothing, "CLIENT ID"),
-    (Effect::Acquire, "SCRIPT LOAD )"),
+    (Effect::Nothing, "SCRIPT LOAD )"),
     (Effect::Some, "EVAL 0 x"),
     (Effect::Acquire, "EVALSHA S 0"),
     (Effect::Listing, "SCAN x"),
@@ -156,7 +156,18 @@ impl Lacks {
                 _ => {}
             }
         }
+        lacks.weigh();
         Ok(lacks)
+    }
+
+    /// A script that may not be loaded is run instead: one of the two rights is needed.
+    fn weigh(&mut self) {
+        let both = ["+script|load", "+eval"];
+        let missing = self.commands.iter_mut().filter(|(_, right)| both.contains(&&**right));
+        let missing: Vec<_> = missing.collect();
+        if missing.len() == both.len() {
+            missing.into_iter().for_each(|(effect, _)| *effect = Effect::Acquire);
+        }
     }
 
     /// Whether no right is missing.
@@ -269,6 +280,19 @@ mod tests {
         assert_eq!(lacks.of(Effect::Some).as_deref(), Some("+zadd +script|load"));
         assert_eq!((lacks.keys.as_deref(), lacks.channels.as_deref()), (Some("~app:*"), Some("&app:wake:*")));
         assert_eq!(lacks.writes, None);
+    }
+
+    #[test]
+    fn a_script_that_may_be_neither_loaded_nor_run_costs_the_lock() {
+        let names = Names::of(&Settings::default());
+        let refused = "NOPERM this user has no permissions to run the 'x' command";
+        let mut lacks = Lacks::default();
+        lacks.note(Effect::Nothing, "SCRIPT LOAD )", refused, &names);
+        lacks.weigh();
+        assert_eq!(lacks.to_acquire(), None);
+        lacks.note(Effect::Some, "EVAL 0 x", refused, &names);
+        lacks.weigh();
+        assert_eq!(lacks.to_acquire().as_deref(), Some("+script|load +eval"));
     }
 
     #[test]

@@ -27,7 +27,10 @@ impl Batcher {
                     digest.clone_into(&mut self.digest);
                     self.wire.rename(digest);
                 }
-                self.compared(sent, received, server)
+                let ended = self.compared(sent, received, server);
+                self.answered = ended.is_none();
+                self.unprobed = Some(received).filter(|_| self.answered);
+                ended
             }
             Ok((_, None)) => Some(script::garbled().to_string()),
             Err(fault) => Some(fault.to_string()),
@@ -90,6 +93,7 @@ impl Batcher {
             (What::Verify(jobs, value), Ok(info)) => self.verified(jobs, value, sent, received, &info),
             (What::Probe, Ok(info)) => {
                 self.answers.in_time();
+                self.shared.state().probing.kept();
                 self.probed(sent, received, &info)
             }
             (What::Probe, Err(fault)) => self.count(&fault),

@@ -103,18 +103,79 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
         stage.confirm("run").await;
         settled().await;
         advance(lasts).await;
-        let ended = stage.node.shared.host.now();
-        stage.events.send(Event::Ended("over".to_owned())).unwrap();
-        let dial = loop {
-            match stage.sent.recv().await.unwrap() {
-                sent if sent.command == "DIAL" => break sent,
-                probe => assert_eq!(probe.command, "INFO"),
-            }
-        };
-        let paused = stage.node.shared.host.now().since(ended);
+        let (dial, paused) = stage.redialed().await;
         assert!(paused >= least && paused <= most, "{paused:?} after {lasts:?}");
         dial.fail(FaultKind::Down, "refused");
         settled().await;
+    }
+}
+
+/// As `CLIENT KILL` ends them twice a second.
+#[tokio::test(start_paused = true)]
+async fn connections_that_answered_are_made_again_after_the_least_pause() {
+    let mut stage = Stage::new();
+    stage.admit().await;
+    for _ in 0..12 {
+        stage.confirm("run").await;
+        settled().await;
+        advance(SECOND / 2).await;
+        let (dial, paused) = stage.redialed().await;
+        assert!(paused <= 50 * MS, "{paused:?}");
+        dial.reply("");
+        stage.greeted().await;
+        stage.next("SUBSCRIBE").await.reply("");
+        stage.is_up().await;
+    }
+}
+
+/// Where another answers each time, it is in trouble.
+#[tokio::test(start_paused = true)]
+async fn connections_that_were_not_confirmed_are_made_again_after_growing_pauses() {
+    let mut stage = Stage::new();
+    let began = stage.node.shared.host.now();
+    for _ in 0..12 {
+        stage.admit().await;
+        stage.confirm("another").await;
+        stage.comes_down("another server answers at this address").await;
+    }
+    assert!(stage.node.shared.host.now().since(began) > SECOND);
+}
+
+/// As servers do that have a `timeout`, with connections that are not subscribed.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_idle_connections_is_asked_more_often() {
+    let mut stage = Stage::new();
+    stage.admit().await;
+    for _ in 0..2 {
+        stage.confirm("run").await;
+        settled().await;
+        advance(2 * SECOND).await;
+        stage.redialed().await.0.reply("");
+        stage.greeted().await;
+        stage.next("SUBSCRIBE").await.reply("");
+        stage.is_up().await;
+    }
+    stage.confirm("run").await;
+    let began = stage.node.shared.host.now();
+    for _ in 0..3 {
+        stage.next("INFO").await.reply(info("run", 1_000));
+    }
+    let took = stage.node.shared.host.now().since(began);
+    assert!(took > 2 * SECOND && took < 4 * SECOND, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_locks_are_renewed_pauses_are_a_share_of_their_ttl() {
+    let mut stage = Stage::up().await;
+    let (mut dial, _) = stage.redialed().await;
+    for _ in 0..12 {
+        let mut answers = asked(&stage.node, Verb::Renew);
+        assert_eq!(failed(&mut answers).await, FaultKind::Down);
+        let refused = stage.node.shared.host.now();
+        dial.fail(FaultKind::Down, "refused");
+        dial = stage.next("DIAL").await;
+        let paused = stage.node.shared.host.now().since(refused);
+        assert!(paused <= SECOND / 16 + MS, "{paused:?}");
     }
 }
 

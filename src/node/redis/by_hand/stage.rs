@@ -165,10 +165,28 @@ impl Stage {
     /// Answers all of that but the subscription.
     pub(super) async fn greet(&mut self) {
         self.next("DIAL").await.reply("");
+        self.greeted().await;
+    }
+
+    /// The same, once it was dialed.
+    pub(super) async fn greeted(&mut self) {
         self.next("CLIENT").await.reply("OK");
         self.next("SCRIPT").await.reply("digest");
         self.next("INFO").await.reply(info("run", 1_000));
         self.next("EVALSHA").await.reply(known("run"));
+    }
+
+    /// The connection ends. Returns the next attempt to connect, and how long the pause before it
+    /// was.
+    pub(super) async fn redialed(&mut self) -> (Sent, Duration) {
+        let ended = self.node.shared.host.now();
+        self.events.send(Event::Ended("over".to_owned())).unwrap();
+        loop {
+            match self.sent.recv().await.unwrap() {
+                sent if sent.command == "DIAL" => return (sent, self.node.shared.host.now().since(ended)),
+                probe => assert_eq!(probe.command, "INFO"),
+            }
+        }
     }
 
     pub(super) async fn is_up(&self) {

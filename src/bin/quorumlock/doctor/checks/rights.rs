@@ -38,7 +38,7 @@ fn commands(effect: Effect, missing: &str) -> Finding {
         }
         Effect::Listing => (Level::Hint, "right-scan", "Only `quorumlock status --all` needs it."),
         Effect::Nothing => {
-            (Level::Hint, "right-client-id", "Nothing fails; the server notes each refusal in its ACL LOG.")
+            (Level::Hint, "right-unneeded", "Nothing fails; the server notes each refusal in its ACL LOG.")
         }
     };
     Finding::new(level, id, format!("The user lacks {missing}."))

@@ -1,0 +1,94 @@
+//! Servers that lack a command, by `rename-command`, or whose user may not load scripts.
+
+use std::time::Duration;
+
+use quorumlock::{NodeState, Quorum, QuorumBuilder};
+
+use crate::common::eventually;
+use crate::common::fake::{Fake, well};
+use crate::common::server::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn builder(url: String) -> QuorumBuilder {
+    crate::common::builder().node(url).max_ttl(Duration::ZERO)
+}
+
+async fn without(command: &str) -> Server {
+    Server::with(&["--rename-command", command, ""]).await
+}
+
+async fn works(quorum: &Quorum) {
+    quorum.lock("it").acquire(30 * SECOND).await.unwrap().release().await.unwrap();
+}
+
+/// Why nothing can be acquired there.
+async fn refused(url: String) -> String {
+    builder(url).connect_timeout(SECOND).connect().await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_command_that_was_taken_away_is_named_with_what_to_do() {
+    let evalsha = without("EVALSHA").await;
+    let info = Fake::start(|words| match &*words[0] {
+        "INFO" => b"-ERR unknown command 'INFO', with args beginning with: \r\n".to_vec(),
+        _ => well(words),
+    })
+    .await;
+    for (url, command) in [(evalsha.url(), "EVALSHA"), (info.url(), "INFO")] {
+        let said = refused(url).await;
+        assert!(said.contains(&format!("unknown command '{command}' (")), "{said}");
+        assert!(said.contains("rename-command") && !said.contains("with args"), "{said}");
+    }
+}
+
+/// Nothing of the script is shown.
+#[tokio::test]
+async fn scripts_that_can_be_neither_loaded_nor_run_are_told_briefly() {
+    let server = Server::with(&["--rename-command", "SCRIPT", "", "--rename-command", "EVAL", ""]).await;
+    let said = refused(server.url()).await;
+    assert!(said.contains("unknown command 'SCRIPT' (") && said.contains("rename-command"), "{said}");
+    assert!(said.len() < 600, "{said}");
+}
+
+#[tokio::test]
+async fn a_server_without_the_command_script_grants_locks() {
+    let server = without("SCRIPT").await;
+    works(&builder(server.url()).connect().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_load_scripts_runs_them_once_a_connection() {
+    let server = Server::start().await;
+    let rule = ["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all", "-script|load"];
+    assert_eq!(server.command(&rule), "OK");
+    let url = format!("redis://locks:pw@127.0.0.1:{}", server.port());
+    let quorum = builder(url).connect().await.unwrap();
+    works(&quorum).await;
+    server.command(&["CONFIG", "RESETSTAT"]);
+    for _ in 0..5 {
+        works(&quorum).await;
+    }
+    let commands = || server.command(&["INFO", "commandstats"]);
+    assert!(!commands().contains("cmdstat_eval:"), "{}", commands());
+    assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK");
+    let calls = async || {
+        works(&quorum).await;
+        server.command(&["CONFIG", "RESETSTAT"]);
+        works(&quorum).await;
+        !commands().contains("cmdstat_eval:")
+    };
+    eventually("it is known again", calls).await;
+}
+
+#[tokio::test]
+async fn a_server_without_ping_grants_locks() {
+    let server = without("PING").await;
+    let quorum = builder(server.url()).connect().await.unwrap();
+    works(&quorum).await;
+    let status = quorum.nodes().swap_remove(0);
+    assert_eq!(status.state, NodeState::Up);
+    if let Some(why) = status.no_wake_ups {
+        assert!(why.contains("'PING' (") && why.contains("rename-command"), "{why}");
+    }
+}
