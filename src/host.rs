@@ -164,6 +164,17 @@ pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> 
     }
 }
 
+/// Does in a thread of its own what may block for ever, as a look-up of a name does: a runtime waits
+/// for its own threads when it ends. Fails where the machine starts no more threads.
+pub(crate) fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<tokio::sync::oneshot::Receiver<T>> {
+    let (done, waits) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new().name("quorumlock".to_owned());
+    thread.spawn(move || drop(done.send(work())))?;
+    Ok(waits)
+}
+
 /// The machine's name, as far as it tells one.
 #[cfg(unix)]
 pub(crate) fn machine() -> String {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::endpoint::Endpoint;
+use super::reach::{Reached, Route, unless_plain};
 use crate::node::reply::{Fault, FaultKind};
 
 /// With what a client logs in to a node. [`Debug`](fmt::Debug) does not show the password.
@@ -74,22 +75,49 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     fn fetch<'a>(&'a self, node: &'a str) -> FetchingCredentials<'a>;
 }
 
-/// A server, and whoever knows with what to log in to it.
+/// A server, the way to it, and whoever knows with what to log in to it.
 pub(crate) struct Site {
     pub(super) endpoint: Endpoint,
     credentials: Option<Arc<dyn CredentialsProvider>>,
+    route: Route,
 }
 
 impl Site {
     pub(crate) fn new(endpoint: Endpoint, credentials: Option<Arc<dyn CredentialsProvider>>) -> Self {
-        Self { endpoint, credentials }
+        Self { endpoint, credentials, route: Route::default() }
+    }
+
+    /// The same, where the addresses of its host are found in another way.
+    #[cfg(test)]
+    pub(super) fn by(endpoint: Endpoint, resolver: super::reach::Resolver) -> Self {
+        Self { endpoint, credentials: None, route: Route::by(resolver) }
+    }
+
+    /// What `open` makes of the server with what to log in to it now, at the address that is to be
+    /// used now. A socket has none.
+    ///
+    /// # Cancel safety
+    /// That of `open`.
+    pub(super) async fn opened<'a, T, F: Future<Output = Result<T, Fault>> + Send>(
+        &'a self,
+        step: Duration,
+        open: impl FnOnce(Cow<'a, Endpoint>, Option<Reached>) -> F + Send,
+    ) -> Result<T, Fault> {
+        let endpoint = self.entered(step).await?;
+        let reached = self.route.find(&endpoint.address, step).await?;
+        let Some(address) = reached.as_ref().map(|reached| reached.address) else { return open(endpoint, None).await };
+        let encrypted = endpoint.speaks_tls();
+        let opening = open(endpoint, reached);
+        let opened = if encrypted { unless_plain(address, step, opening).await } else { opening.await };
+        self.route.used(address, opened.is_ok());
+        opened
     }
 
     /// The server with what to log in to it now.
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn entered(&self, limit: Duration) -> Result<Cow<'_, Endpoint>, Fault> {
+    async fn entered(&self, limit: Duration) -> Result<Cow<'_, Endpoint>, Fault> {
         let asked = self.credentials.as_ref().filter(|_| self.endpoint.password.is_none());
         let Some(provider) = asked else { return Ok(Cow::Borrowed(&self.endpoint)) };
         let node = self.endpoint.to_string();

@@ -4,6 +4,7 @@ mod slots;
 mod values;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -34,6 +35,13 @@ use values::{received, sent};
 /// How many messages may wait to be read; past that, all who wait ask.
 const MESSAGES: usize = 1_024;
 
+/// What a server is asked again and again.
+const PROBE: &str = "INFO";
+/// How Tokio panics where no thread starts.
+const NO_THREAD: &str = "spawn worker thread";
+const THREADLESS: &str = "fred cannot start the thread that it needs to connect; raise the limit of processes (ulimit -u, \
+                          pids.max), or use the transport redis-rs";
+
 /// Dials a server with fred.
 #[derive(Debug)]
 pub(crate) struct Fred(Site);
@@ -54,7 +62,9 @@ impl Dialer for Fred {
     }
 
     fn dial(&self, timeout: Duration) -> Dialing<'_> {
-        let open = async move { FredConnection::open(&*self.0.entered(timeout).await?, timeout).await };
+        let open = self.0.opened(timeout, async move |endpoint, reached| {
+            FredConnection::open(&endpoint, reached.map(|reached| reached.address.ip()), timeout).await
+        });
         async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
     }
 }
@@ -71,11 +81,11 @@ struct FredConnection {
 }
 
 impl FredConnection {
-    /// Connects and authenticates.
-    async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, Fault> {
+    /// Connects and authenticates, at that address of the host.
+    async fn open(endpoint: &Endpoint, address: Option<IpAddr>, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
         let tls = connector(endpoint, timeout).await?;
-        let client = Client::new(config(endpoint, tls)?, Some(performance()), Some(connection(&limits)), None);
+        let client = Client::new(config(endpoint, address, tls)?, Some(performance()), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
         let slots = Arc::new(Slots::new(client.clone()));
@@ -136,6 +146,9 @@ impl Connection for FredConnection {
     /// fred queues a command when its future is polled first: polled now, commands go out in the
     /// order of the calls.
     fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
+        if command == PROBE {
+            keep_a_thread();
+        }
         let reply = self.slots.call(command, sent(arguments));
         polled(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed(), task)
     }
@@ -167,6 +180,16 @@ impl Connection for FredConnection {
     }
 }
 
+/// fred hands also a literal address to a thread of Tokio's to look it up. Those end after 10 s
+/// without work; at the machine's limit of threads none would start, and fred panics. So each probe
+/// makes one stay.
+fn keep_a_thread() {
+    let work = || drop(tokio::task::spawn_blocking(|| {}));
+    if std::panic::catch_unwind(work).is_err() {
+        tracing::debug!("no thread starts; the next connection may need one");
+    }
+}
+
 /// With a timer of its own.
 fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
     let answered = async move {
@@ -192,12 +215,13 @@ impl Drop for FredConnection {
     }
 }
 
-fn config(endpoint: &Endpoint, tls: Option<TlsConnector>) -> Result<Config, Fault> {
+fn config(endpoint: &Endpoint, address: Option<IpAddr>, tls: Option<TlsConnector>) -> Result<Config, Fault> {
     endpoint.login().try_for_each(fits).map_err(|why| Fault::new(FaultKind::Down, why))?;
     let server = match &endpoint.address {
         Address::Tcp { host, port, .. } => {
-            let name = endpoint.tls.given_name().map(str::to_owned);
-            ServerConfig::Centralized { server: Server::new_with_tls(host.as_str(), *port, name) }
+            let name = endpoint.tls.given_name().unwrap_or(host).to_owned();
+            let host = address.map_or_else(|| host.clone(), |address| address.to_string());
+            ServerConfig::Centralized { server: Server::new_with_tls(host, *port, Some(name)) }
         }
         #[cfg(unix)]
         Address::Unix { path } => ServerConfig::Unix { path: path.clone() },
@@ -273,8 +297,13 @@ fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     match ended {
         Ok(Err(error)) => error,
         Ok(Ok(())) => FredError::new(FredKind::IO, "the connection ended"),
-        Err(_) => FredError::new(FredKind::Unknown, PANICKED),
+        Err(panicked) => FredError::new(FredKind::Unknown, of_panic(panicked)),
     }
+}
+
+fn of_panic(error: JoinError) -> &'static str {
+    let told = error.try_into_panic().ok().and_then(|panic| panic.downcast::<String>().ok());
+    if told.is_some_and(|told| told.contains(NO_THREAD)) { THREADLESS } else { PANICKED }
 }
 
 fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {

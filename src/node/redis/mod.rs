@@ -24,6 +24,7 @@ mod meters;
 mod misfit;
 mod pack;
 mod patience;
+mod reach;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
 mod registry;

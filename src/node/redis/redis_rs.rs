@@ -19,12 +19,13 @@ use tokio::task::coop::unconstrained;
 
 use super::credentials::Site;
 use super::endpoint::Endpoint;
+use super::reach::{Reached, within};
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::reply::{Fault, FaultKind};
 use driver::Driver;
 use errors::{fault, refused_by, unusable};
 use pushes::Pushes;
-use socket::{Log, Socket, within};
+use socket::{Log, Socket};
 
 /// Dials a server with redis-rs.
 #[derive(Debug)]
@@ -46,7 +47,9 @@ impl Dialer for RedisRs {
     }
 
     fn dial(&self, timeout: Duration) -> Dialing<'_> {
-        let open = async move { RedisRsConnection::open(&*self.0.entered(timeout).await?, timeout).await };
+        let open = self
+            .0
+            .opened(timeout, async move |endpoint, reached| RedisRsConnection::open(&endpoint, reached, timeout).await);
         async move { Ok(Box::new(open.await?) as Box<dyn Connection>) }.boxed()
     }
 }
@@ -63,8 +66,8 @@ struct RedisRsConnection {
 
 impl RedisRsConnection {
     /// Connects and authenticates. HELLO and SELECT take one round trip together.
-    async fn open(endpoint: &Endpoint, step: Duration) -> Result<Self, Fault> {
-        let (socket, log) = Socket::open(endpoint, step).await?;
+    async fn open(endpoint: &Endpoint, reached: Option<Reached>, step: Duration) -> Result<Self, Fault> {
+        let (socket, log) = Socket::open(endpoint, reached, step).await?;
         let pushes = Arc::<Pushes>::default();
         let greeting = greeting(endpoint);
         let opened = MultiplexedConnection::new_with_config(&greeting, socket, config(&pushes));

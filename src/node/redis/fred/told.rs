@@ -1,5 +1,7 @@
 //! What fred is told of a node, and what is made of its errors.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use fred::types::Resp3Frame;
 
 use super::*;
@@ -12,13 +14,15 @@ fn endpoint(text: &str) -> Endpoint {
 
 #[test]
 fn an_address_says_how_fred_connects() {
-    let plain = config(&endpoint("redis://eu"), None).unwrap();
-    assert_eq!(plain.server, ServerConfig::new_centralized("eu", 6379));
+    let at = IpAddr::from([10, 0, 0, 1]);
+    let plain = config(&endpoint("redis://eu"), Some(at), None).unwrap();
+    assert_eq!(plain.server, ServerConfig::new_centralized("10.0.0.1", 6379));
     assert_eq!((plain.username, plain.password, plain.database), (None, None, None));
     assert!(plain.fail_fast && plain.tls.is_none() && plain.version == RespVersion::RESP3);
     let tls = crate::node::redis::Tls::new().client_config().unwrap().into();
-    let secret = config(&endpoint("rediss://user:word@us:6380/2"), Some(tls)).unwrap();
-    assert_eq!(secret.server, ServerConfig::new_centralized("us", 6380));
+    let secret = config(&endpoint("rediss://user:word@us:6380/2"), Some(at), Some(tls)).unwrap();
+    let ServerConfig::Centralized { server } = secret.server else { panic!("it is one server") };
+    assert_eq!((&*server.host, server.port, server.tls_server_name.as_deref()), ("10.0.0.1", 6380, Some("us")));
     assert_eq!((secret.username.as_deref(), secret.password.as_deref()), (Some("user"), Some("word")));
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
@@ -28,7 +32,7 @@ fn an_address_says_how_fred_connects() {
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
         for url in [format!("redis://:{word}@eu"), format!("redis://{word}:secret@eu")] {
-            let said = config(&endpoint(&url), None).unwrap_err().to_string();
+            let said = config(&endpoint(&url), None, None).unwrap_err().to_string();
             assert!(said.contains("the transport redis-rs") && !said.contains("cret\""), "{said}");
             assert!(!said.contains("se cret") && !said.contains("secret"), "{said}");
         }
@@ -158,4 +162,31 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
         told,
         "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)"
     );
+}
+
+/// Without it, where the machine is at its limit of threads, no connection could be made again.
+#[test]
+fn each_probe_keeps_a_thread_for_the_next_connection() {
+    let started = Arc::new(AtomicU32::new(0));
+    let counted = started.clone();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let counts = move || {
+        counted.fetch_add(1, Relaxed);
+    };
+    let runtime = builder.enable_time().on_thread_start(counts).build().unwrap();
+    runtime.block_on(async {
+        let client = Client::new(config(&endpoint("redis://eu"), None, None).unwrap(), None, None, None);
+        let message = ReusableBoxFuture::new(message(client.message_rx()));
+        #[allow(clippy::disallowed_methods, reason = "fred's own type is that of such a task")]
+        let task = tokio::spawn(std::future::pending());
+        let slots = Arc::new(Slots::new(client.clone()));
+        let connection = FredConnection { client, task, slots, timeout: STEP, message };
+        drop(connection.send_for("EVALSHA", &[], Waker::noop()));
+        let before = started.load(Relaxed);
+        drop(connection.send_for("INFO", &[], Waker::noop()));
+        while started.load(Relaxed) == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!((before, started.load(Relaxed)), (0, 1));
+    });
 }

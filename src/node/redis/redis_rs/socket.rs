@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::node::redis::endpoint::{Address, Endpoint};
+use crate::node::redis::reach::{Reached, within};
 use crate::node::redis::tls::Tls;
 use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
@@ -94,9 +95,13 @@ enum Stream {
 
 impl Socket {
     /// Opens it. TCP may take `step`, and TLS, which takes two round trips, twice that.
-    pub(super) async fn open(endpoint: &Endpoint, step: Duration) -> Result<(Self, Arc<Log>), Fault> {
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        reached: Option<Reached>,
+        step: Duration,
+    ) -> Result<(Self, Arc<Log>), Fault> {
         let log = Arc::<Log>::default();
-        Ok((Self { stream: Stream::open(endpoint, step).await?, log: log.clone() }, log))
+        Ok((Self { stream: Stream::open(endpoint, reached, step).await?, log: log.clone() }, log))
     }
 
     const fn speaks_tls(&self) -> bool {
@@ -105,12 +110,15 @@ impl Socket {
 }
 
 impl Stream {
-    async fn open(endpoint: &Endpoint, step: Duration) -> Result<Self, Fault> {
-        match &endpoint.address {
-            Address::Tcp { host, port, tls: false } => tcp(host, *port, step).await.map(Self::Tcp),
-            Address::Tcp { host, port, tls: true } => Self::tls(&endpoint.tls, host, *port, step).await,
+    async fn open(endpoint: &Endpoint, reached: Option<Reached>, step: Duration) -> Result<Self, Fault> {
+        match (&endpoint.address, reached) {
+            (Address::Tcp { tls: false, .. }, Some(reached)) => tcp(reached, step).await.map(Self::Tcp),
+            (Address::Tcp { host, tls: true, .. }, Some(reached)) => {
+                Self::tls(&endpoint.tls, host, reached, step).await
+            }
+            (Address::Tcp { .. }, None) => Err(down("its host has no address")),
             #[cfg(unix)]
-            Address::Unix { path } => {
+            (Address::Unix { path }, _) => {
                 let opened = within(step, UnixStream::connect(path)).await;
                 opened
                     .ok_or_else(|| down("the socket did not accept within node_timeout"))?
@@ -118,14 +126,14 @@ impl Stream {
                     .map_err(failed)
             }
             #[cfg(not(unix))]
-            Address::Unix { .. } => Err(down("there are no Unix sockets here")),
+            (Address::Unix { .. }, _) => Err(down("there are no Unix sockets here")),
         }
     }
 
-    async fn tls(tls: &Tls, host: &str, port: u16, step: Duration) -> Result<Self, Fault> {
+    async fn tls(tls: &Tls, host: &str, reached: Reached, step: Duration) -> Result<Self, Fault> {
         let connector = TlsConnector::from(Arc::new(tls.at_connect(step).await.map_err(down)?));
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
-        let stream = tcp(host, port, step).await?;
+        let stream = tcp(reached, step).await?;
         let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
         let agreed =
             agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, it hangs"))?;
@@ -134,21 +142,8 @@ impl Stream {
     }
 }
 
-/// What `future` comes to, if it does so in time.
-///
-/// # Cancel safety
-/// That of `future`.
-pub(super) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        output = future => Some(output),
-        () = tokio::time::sleep(limit) => None,
-    }
-}
-
-async fn tcp(host: &str, port: u16, step: Duration) -> Result<TcpStream, Fault> {
-    let connected = within(step, TcpStream::connect((host, port))).await;
-    let stream = connected.ok_or_else(|| down("no TCP connection within node_timeout"))?.map_err(failed)?;
+async fn tcp(reached: Reached, step: Duration) -> Result<TcpStream, Fault> {
+    let stream = reached.connected(step).await?;
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
 }
