@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Background, IN_VAIN, bare, done, over, run};
+use super::{Background, IN_VAIN, bare, done, over, run, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -112,8 +112,12 @@ async fn workers_have_what_who_starts_them_has() {
     let (given, others) = (servers(1).await, servers(1).await);
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let demo = ["demo", "--seconds", "1", "--json", "--nodes", &given[0].url()];
-    let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(demo));
-    assert!(code == 0 && !out.contains("\"sections\":0,"), "{out}{err}");
+    // Its second begins before its workers do.
+    until("they have had the lock", || {
+        let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(demo));
+        assert_eq!(code, 0, "{out}{err}");
+        !out.contains("\"sections\":0,")
+    });
     assert!(given[0].command(&["KEYS", "*"]).contains("app:{quorumlock-demo}"));
     assert!(empty(&others[0]));
 }
