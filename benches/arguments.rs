@@ -13,9 +13,8 @@
     reason = "this is a benchmark"
 )]
 
-#[path = "../tests/common/server.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
-mod server;
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 use std::time::Duration;
 
@@ -173,7 +172,7 @@ fn process() -> Duration {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let server = server::Server::start().await;
+    let server = common::server::Server::start().await;
     let config = Config::from_url(&server.url()).unwrap();
     let client = Builder::from_config(config).build().unwrap();
     let _connection = client.init().await.unwrap();

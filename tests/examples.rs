@@ -12,11 +12,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::postgres::Postgres;
+use common::program::command;
 use common::server::Server;
 use common::{PATIENCE, servers, unguarded};
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,7 +49,7 @@ impl Example {
 
     /// The same, with more in its environment.
     fn within(environment: &[(&str, &str)], name: &str, arguments: &[&str], servers: &[Server]) -> Self {
-        let mut command = Command::new(program(name));
+        let mut command = command(program(name));
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("QUORUMLOCK_")) {
             command.env_remove(variable);
         }

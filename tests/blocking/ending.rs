@@ -1,7 +1,6 @@
 //! With the last handle the thread ends.
 #![cfg(target_os = "linux")]
 
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use quorumlock::LostReason;
 use quorumlock::blocking::{Quorum, Session};
 
 use crate::common::PATIENCE;
+use crate::common::program::command;
 use crate::world::{HOUR, World, eventually, freed, is_free, lasting, servers};
 
 /// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
@@ -99,7 +99,7 @@ fn alone() {
 
 #[test]
 fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
+    let mut child = command(std::env::current_exe().unwrap());
     child.args(["--exact", "ending::alone", "--ignored", "--nocapture", "--test-threads=1"]);
     let output = child.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);

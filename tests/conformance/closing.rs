@@ -84,7 +84,9 @@ both! {
 mod killed {
     use super::*;
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
+
+    use crate::common::program::command;
 
     const NODES: &str = "QUORUMLOCK_TEST_NODES";
     const TTL: Duration = Duration::from_secs(4);
@@ -93,7 +95,7 @@ mod killed {
     async fn redis_a_killed_process_frees_the_lock_by_its_ttl() {
         let world = Redis::start(3).await;
         let urls: Vec<_> = world.servers.iter().map(crate::common::server::Server::url).collect();
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut child = command(std::env::current_exe().unwrap())
             .args(["--exact", "closing::killed::child_that_holds_until_it_is_killed", "--ignored", "--nocapture"])
             .env(NODES, urls.join(","))
             .stdout(Stdio::piped())

@@ -1,11 +1,12 @@
 //! Settings from the environment. That needs processes of their own, which have another one.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use quorumlock::{Quorum, QuorumBuilder};
 
+use crate::common::program::command;
 use crate::common::server::Server;
 
 const PASSWORD: &str = "p@ss/w:rd,";
@@ -13,7 +14,7 @@ const PASSWORD: &str = "p@ss/w:rd,";
 /// What a process says that connects with these variables.
 fn child(variables: &[(&str, &str)]) -> String {
     let known = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
-    let mut child = Command::new(std::env::current_exe().unwrap());
+    let mut child = command(std::env::current_exe().unwrap());
     child.args(["--exact", "environment::child_that_connects", "--ignored", "--nocapture"]);
     for name in known {
         child.env_remove(format!("QUORUMLOCK_{name}"));

@@ -1,12 +1,13 @@
 //! First come, first served between processes whose wall clocks differ.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorumlock::Quorum;
 
 use crate::common::clockwork::library;
+use crate::common::program::command;
 use crate::common::server::Server;
 use crate::common::{eventually, servers, unguarded};
 
@@ -20,7 +21,7 @@ fn wall() -> u64 {
 /// A process whose wall clock is an hour slow, and which acquires the lock.
 fn slow(servers: &[Server]) -> Child {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
-    Command::new(std::env::current_exe().unwrap())
+    command(std::env::current_exe().unwrap())
         .args(["--exact", "order::child_that_acquires", "--ignored", "--nocapture"])
         .env(NODES, urls.join(","))
         .env("LD_PRELOAD", library())

@@ -178,6 +178,8 @@ pub(crate) fn measured(port: u16) -> io::Result<[Duration; 5]> {
 mod tests {
     use super::*;
     use std::thread;
+    use tokio::net::TcpSocket;
+    use tokio::runtime::Runtime;
 
     /// A server that sends back what it gets, in upper case, and says `bye` when the client's end
     /// is closed.
@@ -221,19 +223,22 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         stream.read_exact(&mut [0; 20]).unwrap();
-        assert!((20 * PAUSE..40 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
+        // One behind the other they would take twenty times as long; a machine may stall.
+        assert!((20 * PAUSE..200 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 
     #[test]
     fn a_connection_to_a_server_that_is_not_there_is_closed_and_the_next_one_is_carried() {
-        // The port of a listener that has ended.
-        let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let port = proxy(gone, Duration::ZERO).unwrap();
+        // A port that nobody listens on yet, and that nobody else is given.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = proxy(socket.local_addr().unwrap().port(), Duration::ZERO).unwrap();
         let mut refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "nothing is said for a server that is gone");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, gone)).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(async { socket.listen(1) }).unwrap();
         let _carried = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        assert!(listener.accept().is_ok());
+        assert!(runtime.block_on(listener.accept()).is_ok());
     }
 
     #[test]

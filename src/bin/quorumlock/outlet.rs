@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn full_queue_drops_and_counts_its_oldest_messages() {
         let mut queue = Queue::new(10);
-        ["old", "older", "new"].map(|message| queue.push(message.into()));
+        ["old", "older", "new"].into_iter().for_each(|message| queue.push(message.into()));
         assert_eq!((queue.dropped, queue.bytes), (1, 8));
         queue.push(b"larger than that".to_vec());
         assert_eq!((queue.dropped, queue.take()), (3, b"larger than that".to_vec()));
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn small_messages_are_written_together() {
         let mut queue = Queue::new(ROOM);
-        [10, 4_000, 100].map(|length| queue.push(vec![b'.'; length]));
+        [10, 4_000, 100].into_iter().for_each(|length| queue.push(vec![b'.'; length]));
         assert_eq!([queue.take().len(), queue.take().len()], [4_010, 100]);
     }
 }

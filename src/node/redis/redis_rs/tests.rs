@@ -12,6 +12,8 @@ use tokio::task::yield_now;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// For what must be answered.
+const PATIENCE: Duration = Duration::from_secs(30);
 const HELLO: &[u8] = b"%1\r\n$5\r\nproto\r\n:3\r\n";
 
 fn endpoint(port: u16) -> Endpoint {
@@ -53,7 +55,7 @@ fn kind<T>(answer: Result<T, Fault>) -> FaultKind {
 
 #[tokio::test]
 async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_reads_the_answers() {
-    let (connection, mut server) = connected(SECOND).await;
+    let (connection, mut server) = connected(PATIENCE).await;
     let arguments = [Argument::Text("a"), Argument::Integer(-7), Argument::Packed(&[0, 13, 10])];
     drop(connection.send("FIRST", &arguments));
     drop(connection.send("SECOND", &[Argument::Word("b")]));
@@ -68,7 +70,7 @@ async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_
 
 #[tokio::test]
 async fn replies_of_every_kind_are_understood() {
-    let (connection, mut server) = connected(SECOND).await;
+    let (connection, mut server) = connected(PATIENCE).await;
     for (sent, value) in [
         ("+OK\r\n", "OK".into()),
         (":-3\r\n", (-3).into()),
@@ -87,7 +89,7 @@ async fn replies_of_every_kind_are_understood() {
 
 #[tokio::test]
 async fn what_a_server_refuses_is_told_as_it_said_it() {
-    let (connection, mut server) = connected(SECOND).await;
+    let (connection, mut server) = connected(PATIENCE).await;
     for (said, kind) in [
         ("NOSCRIPT No matching script. Please use EVAL.", FaultKind::Rejected),
         ("READONLY You can't write against a read only replica.", FaultKind::Rejected),
@@ -110,7 +112,7 @@ async fn what_a_server_refuses_is_told_as_it_said_it() {
 
 #[tokio::test]
 async fn an_answer_has_its_time_and_the_next_reply_is_not_taken_for_it() {
-    let (connection, mut server) = connected(SECOND / 10).await;
+    let (connection, mut server) = connected(3 * SECOND).await;
     assert_eq!(kind(connection.send("LATE", &[]).await), FaultKind::Timeout);
     let next = connection.send("NEXT", &[]);
     server.write_all(b"+late\r\n+next\r\n").await.unwrap();
@@ -119,7 +121,7 @@ async fn an_answer_has_its_time_and_the_next_reply_is_not_taken_for_it() {
 
 #[tokio::test]
 async fn messages_come_as_events_and_an_end_is_told_with_its_reason() {
-    let (mut connection, mut server) = connected(SECOND).await;
+    let (mut connection, mut server) = connected(PATIENCE).await;
     let subscribed = connection.subscribe("channel");
     server.write_all(b">3\r\n$9\r\nsubscribe\r\n$7\r\nchannel\r\n:1\r\n").await.unwrap();
     subscribed.await.unwrap();
@@ -138,7 +140,7 @@ async fn messages_come_as_events_and_an_end_is_told_with_its_reason() {
 
 #[tokio::test]
 async fn what_is_not_the_protocol_ends_the_connection_with_that_reason() {
-    let (mut connection, mut server) = connected(SECOND).await;
+    let (mut connection, mut server) = connected(PATIENCE).await;
     let asked = connection.send("ASK", &[]);
     server.write_all(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
     assert_eq!(kind(asked.await), FaultKind::Garbled);
@@ -148,7 +150,7 @@ async fn what_is_not_the_protocol_ends_the_connection_with_that_reason() {
 
 #[tokio::test]
 async fn who_waits_is_answered_also_after_another_who_waited_has_gone() {
-    let (connection, mut server) = connected(SECOND).await;
+    let (connection, mut server) = connected(PATIENCE).await;
     let first = connection.send("FIRST", &[]);
     let mut second = Box::pin(tokio::task::unconstrained(connection.send("SECOND", &[])));
     let waiting = tokio::spawn(first);
@@ -162,7 +164,7 @@ async fn who_waits_is_answered_also_after_another_who_waited_has_gone() {
 
 #[tokio::test]
 async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
-    let (connection, mut server) = connected(SECOND).await;
+    let (connection, mut server) = connected(PATIENCE).await;
     let answers = join_all([connection.send("ASK", &[]), connection.send("ASK", &[])]);
     let answers = tokio::spawn(answers);
     yield_now().await;
@@ -175,7 +177,7 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
 /// On the only thread: who reads for ever lets nobody else write.
 #[tokio::test]
 async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
-    let (mut connection, server) = connected(10 * SECOND).await;
+    let (mut connection, server) = connected(PATIENCE).await;
     let flood = b">3\r\n$7\r\nmessage\r\n$7\r\nchannel\r\n$2\r\nhi\r\n".repeat(1_000);
     let flooding = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -214,7 +216,7 @@ async fn a_server_that_cannot_be_used_is_told_with_its_reason() {
             heard(&mut server, "3\r\n").await;
             server.write_all(answer.as_bytes()).await.unwrap();
         };
-        let (fault, ()) = join(dialer.dial(SECOND), refusing).await;
+        let (fault, ()) = join(dialer.dial(PATIENCE), refusing).await;
         let fault = fault.err().unwrap();
         assert!(fault.kind() == FaultKind::Down && fault.to_string().contains(told), "{answer:?}: {fault}");
     }
@@ -244,7 +246,7 @@ fn words_of_redis_rs_are_left_out_of_what_servers_said() {
 #[tokio::test]
 async fn replies_that_are_nested_without_end_or_are_endless_are_garbled_and_overflow_no_stack() {
     for endless in ["*1\r\n".repeat(10_000), "*9999999999999\r\n".repeat(200), "%1\r\n".repeat(10_000)] {
-        let (connection, mut server) = connected(SECOND).await;
+        let (connection, mut server) = connected(PATIENCE).await;
         let asked = connection.send("ASK", &[]);
         server.write_all(endless.as_bytes()).await.unwrap();
         assert_eq!(kind(asked.await), FaultKind::Garbled);
