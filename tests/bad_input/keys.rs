@@ -108,7 +108,7 @@ async fn a_key_in_the_place_of_a_nodes_record_is_named() {
         let servers = servers(1).await;
         servers[0].command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         eventually(said, async || {
-            let error = match unguarded(&servers).connect_timeout(SECOND / 2).connect().await {
+            let error = match unguarded(&servers).connect_timeout(2 * SECOND).connect().await {
                 Ok(quorum) => quorum.lock("any").acquire(Duration::from_millis(100)).await.unwrap_err(),
                 Err(error) => error,
             };

@@ -12,25 +12,13 @@ mod settings;
 mod strangers;
 mod tls;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::PATIENCE;
-use quorumlock::{Error, QuorumBuilder};
+use common::{PATIENCE, refused};
+use quorumlock::QuorumBuilder;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn builder(urls: &[String]) -> QuorumBuilder {
     common::builder().nodes(urls.iter().cloned()).max_ttl(Duration::ZERO).connect_timeout(PATIENCE)
-}
-
-/// Why nobody connects: in the end this, however long the machine takes to get there.
-async fn refused(builder: QuorumBuilder, says: &str) -> Error {
-    let began = Instant::now();
-    loop {
-        let error = builder.clone().connect_timeout(SECOND / 2).connect().await.unwrap_err();
-        if error.to_string().contains(says) {
-            return error;
-        }
-        assert!(began.elapsed() < PATIENCE, "{says}: {error}");
-    }
 }

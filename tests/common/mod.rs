@@ -18,7 +18,7 @@ pub mod server;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Quorum, QuorumBuilder, Transport};
+use quorumlock::{Error, Quorum, QuorumBuilder, Transport};
 use server::Server;
 
 /// How long a condition may take before the test fails. Far longer than it ever should, since
@@ -31,6 +31,20 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
     while !condition().await {
         assert!(began.elapsed() < PATIENCE, "never came true: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Why nobody connects: in the end this, however long the machine takes to get there. Each try has
+/// twice the time of the one before.
+pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
+    let mut patience = Duration::from_millis(500);
+    loop {
+        let error = builder.clone().connect_timeout(patience).connect().await.unwrap_err();
+        if error.to_string().contains(says) {
+            return error;
+        }
+        assert!(patience < PATIENCE, "{says}: {error}");
+        patience *= 2;
     }
 }
 

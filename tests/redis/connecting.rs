@@ -11,7 +11,7 @@ use crate::common::fake::{ENROL, Fake, asks_for, bulk, well};
 use crate::common::logs::Logs;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers};
+use crate::common::{PATIENCE, eventually, refused, servers};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -84,15 +84,6 @@ async fn a_quorum_that_waits_for_what_a_silent_node_may_know_waits_two_seconds_a
     quorum.node_timeout(60 * SECOND).connect_timeout(PATIENCE).connect().await.unwrap();
 }
 
-/// What is said in the end by who connects.
-async fn is_told(builder: QuorumBuilder, says: &str) {
-    eventually(says, async || {
-        let error = builder.clone().connect_timeout(SECOND / 2).connect().await.unwrap_err();
-        error.is_unavailable() && error.to_string().contains(says)
-    })
-    .await;
-}
-
 /// A master that answers `silent` with nothing.
 async fn silent_at(silent: &'static str) -> Fake {
     let state = Mutex::new((false, false));
@@ -119,7 +110,7 @@ async fn a_node_that_is_slow_to_connect_is_told_with_the_step_that_was_slow() {
         ("SUBSCRIBE", "no answer to SUBSCRIBE within node_timeout"),
     ] {
         let fake = silent_at(silent).await;
-        is_told(builder([fake.url()]).node_timeout(SECOND / 10), step).await;
+        refused(builder([fake.url()]).node_timeout(SECOND / 10), step).await;
     }
 }
 
@@ -164,7 +155,7 @@ async fn two_servers_that_swap_addresses_both_vote_again() {
 #[tokio::test]
 async fn a_server_in_cluster_mode_is_refused() {
     let cluster = Server::with(&["--cluster-enabled", "yes"]).await;
-    is_told(builder([cluster.url()]), "cluster-enabled no").await;
+    refused(builder([cluster.url()]), "cluster-enabled no").await;
 }
 
 #[tokio::test]
@@ -175,7 +166,7 @@ async fn a_user_who_may_neither_load_nor_run_scripts_is_told_at_connect() {
         _ => well(words),
     })
     .await;
-    is_told(builder([fake.url()]), "script|load").await;
+    refused(builder([fake.url()]), "script|load").await;
 }
 
 #[tokio::test]

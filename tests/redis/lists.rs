@@ -1,14 +1,13 @@
 //! Clients whose lists differ: they find each other out by the rosters of the nodes that they
 //! share.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use quorumlock::{NodeCause, NodeState, Quorum, QuorumBuilder};
 
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers};
+use crate::common::{PATIENCE, eventually, refused, servers};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -16,19 +15,6 @@ const SECOND: Duration = Duration::from_secs(1);
 fn brief(servers: &[&Server]) -> QuorumBuilder {
     let urls = servers.iter().map(|server| server.url());
     crate::common::builder().nodes(urls).max_ttl(Duration::ZERO).ttl(3 * SECOND).connect_timeout(PATIENCE)
-}
-
-/// What a client is told that is refused: in the end this, however slow the nodes are to say so.
-async fn refused(builder: QuorumBuilder, says: &str) -> String {
-    let said = Mutex::new(String::new());
-    eventually(says, async || {
-        let error = builder.clone().connect_timeout(3 * SECOND).connect().await.unwrap_err();
-        assert!(error.is_unavailable(), "{error}");
-        *said.lock().unwrap() = error.to_string();
-        error.to_string().contains(says)
-    })
-    .await;
-    said.into_inner().unwrap()
 }
 
 fn unlisted(quorum: &Quorum, node: usize) -> bool {
@@ -41,7 +27,7 @@ async fn of_two_lists_that_share_a_node_the_second_waits_until_the_first_has_gon
     let [a, b, c, d, e] = &all[..] else { panic!("five servers") };
     let first = brief(&[a, b, c]).connect().await.unwrap();
     let guard = first.lock("shared").acquire(PATIENCE).await.unwrap();
-    let said = refused(brief(&[c, d, e]), "2 of 3 nodes must vote, and 3 are unlisted").await;
+    let said = refused(brief(&[c, d, e]), "2 of 3 nodes must vote, and 3 are unlisted").await.to_string();
     assert!(!said.contains("must be up"), "{said}");
     assert_eq!(said.matches("another list").count(), 1, "{said}");
     assert!(said.contains("is used by clients of 2 servers that this one does not know"), "{said}");
@@ -89,7 +75,7 @@ async fn lists_of_different_lengths_exclude_each_other() {
     let all = servers(3).await;
     let [a, b, c] = &all[..] else { panic!("three servers") };
     let _first = brief(&[a, b, c]).connect().await.unwrap();
-    let said = refused(brief(&[a]), "theirs has 3 nodes").await;
+    let said = refused(brief(&[a]), "theirs has 3 nodes").await.to_string();
     assert!(said.contains("this one 1"), "{said}");
 }
 
