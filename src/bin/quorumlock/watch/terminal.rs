@@ -99,6 +99,8 @@ mod tests {
     use rustix::fs::{Mode, OFlags, open};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{LocalModes, tcgetattr};
+    use tokio::runtime::Runtime;
+    use tokio::signal::unix::{SignalKind, signal};
 
     use super::*;
 
@@ -121,6 +123,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_told_on_a_terminal_that_was_given_back() {
+        // Who ignores SIGCHLD, as this program's parent may have done, is not told how a child ended.
+        let _heard = Runtime::new().unwrap().block_on(async { signal(SignalKind::child()) }).unwrap();
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
