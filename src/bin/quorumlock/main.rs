@@ -74,7 +74,7 @@ use failure::{Failure, Outcome, USAGE};
 fn main() -> ExitCode {
     output::take_panics();
     let code = done();
-    outlet::Stderr::wait();
+    output::wait();
     code
 }
 

@@ -2,94 +2,19 @@
 //! ever: here the writer is a thread that does nothing else.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::output;
-
-/// How many bytes of messages may wait to be written: as many as a pipe takes.
-const ROOM: usize = 64 * 1024;
 /// A pipe takes so many bytes at once without those of another process between them (PIPE_BUF).
 const AT_ONCE: usize = 4_096;
-/// How long `flush` waits.
+/// How long `wait` waits.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What is said on standard error.
-static MESSAGES: Outlet = Outlet::new(ROOM, |bytes| io::stderr().write_all(bytes), output::dropped);
-/// What is drawn on standard output. One frame waits at a time, and none may be missing: the next
-/// one only has what has changed.
-static FRAMES: Outlet = Outlet::new(usize::MAX, to_stdout, |_| {});
-
-/// Writes to standard output, however long that takes.
-pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()
-}
-
-/// Standard error. Each `write` is a message, which is written as a whole or dropped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stderr;
-
-impl Stderr {
-    /// Waits until everything is written, for a second at most.
-    pub(crate) fn wait() {
-        MESSAGES.wait();
-    }
-}
-
-impl Write for Stderr {
-    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        MESSAGES.push(message);
-        Ok(message.len())
-    }
-
-    /// It is written soon.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsRawFd for Stderr {
-    fn as_raw_fd(&self) -> RawFd {
-        io::stderr().as_raw_fd()
-    }
-}
-
-/// Standard output as a screen: what is flushed is a frame, or a part of one.
-#[derive(Debug, Default)]
-pub(crate) struct Frames(Vec<u8>);
-
-impl Frames {
-    /// Whether all that was drawn is written. An error tells that the terminal takes no more.
-    pub(crate) fn are_written() -> io::Result<bool> {
-        let mut queue = FRAMES.lock();
-        queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
-    }
-
-    /// Waits until they are, for a second at most.
-    pub(crate) fn wait() {
-        FRAMES.wait();
-    }
-}
-
-impl Write for Frames {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        FRAMES.push(&mem::take(&mut self.0));
-        Ok(())
-    }
-}
-
 /// A queue, and a thread that writes what is in it.
-struct Outlet {
+pub(crate) struct Outlet {
     queue: Mutex<Queue>,
     changed: Condvar,
     write: fn(&[u8]) -> io::Result<()>,
@@ -98,7 +23,8 @@ struct Outlet {
 }
 
 impl Outlet {
-    const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
+    /// At most `room` bytes wait to be written; of more, the oldest messages are dropped.
+    pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
     }
 
@@ -106,7 +32,8 @@ impl Outlet {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&'static self, message: &[u8]) {
+    /// Has a message written, as a whole.
+    pub(crate) fn push(&'static self, message: &[u8]) {
         let mut queue = self.lock();
         queue.push(message.to_vec());
         if !queue.has_writer {
@@ -116,7 +43,14 @@ impl Outlet {
         self.changed.notify_all();
     }
 
-    fn wait(&self) {
+    /// Whether everything is written, and an error if the last of it could not be.
+    pub(crate) fn is_written(&self) -> io::Result<bool> {
+        let mut queue = self.lock();
+        queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
+    }
+
+    /// Waits until everything is written, for a second at most.
+    pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         drop(waited);
     }
@@ -205,7 +139,7 @@ mod tests {
 
     #[test]
     fn small_messages_are_written_together() {
-        let mut queue = Queue::new(ROOM);
+        let mut queue = Queue::new(usize::MAX);
         [10, 4_000, 100].into_iter().for_each(|length| queue.push(vec![b'.'; length]));
         assert_eq!([queue.take().len(), queue.take().len()], [4_010, 100]);
     }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::panic;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,7 +20,47 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::outlet::{Stderr, to_stdout};
+use crate::outlet::Outlet;
+
+/// How many bytes of messages may wait to be written: as many as a pipe takes.
+const ROOM: usize = 64 * 1024;
+
+/// What is said on standard error.
+static MESSAGES: Outlet = Outlet::new(ROOM, |bytes| io::stderr().write_all(bytes), dropped);
+
+/// Standard error. Each `write` is a message, which is written as a whole or dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        MESSAGES.push(message);
+        Ok(message.len())
+    }
+
+    /// It is written soon.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsRawFd for Stderr {
+    fn as_raw_fd(&self) -> RawFd {
+        io::stderr().as_raw_fd()
+    }
+}
+
+/// Waits until what was said on standard error is written, for a second at most.
+pub(crate) fn wait() {
+    MESSAGES.wait();
+}
+
+/// Writes to standard output, however long that takes.
+pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
 
 /// Who waits for longer is told.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -51,7 +92,7 @@ pub(crate) fn take_panics() {
         let trace = Backtrace::capture();
         let trace = if trace.status() == BacktraceStatus::Captured { format!("{trace}\n") } else { String::new() };
         let _ = Stderr.write_all(format!("{what}\n{trace}").as_bytes());
-        Stderr::wait();
+        wait();
     }));
 }
 
@@ -74,7 +115,7 @@ pub(crate) fn failed(text: &str) {
 }
 
 /// Says that standard error took no more.
-pub(crate) fn dropped(messages: u64) {
+fn dropped(messages: u64) {
     let what =
         if messages == 1 { "an earlier message was".to_owned() } else { format!("{messages} earlier messages were") };
     note(&format!("{what} dropped: standard error took no more"));
@@ -144,7 +185,7 @@ pub(crate) fn refused(what: &str) -> String {
 pub(crate) async fn say(text: &str) -> io::Result<()> {
     let line = format!("{text}\n");
     let written = move || {
-        Stderr::wait();
+        wait();
         to_stdout(line.as_bytes())
     };
     tokio::task::spawn_blocking(written).await.map_err(io::Error::other)?

@@ -1,7 +1,7 @@
 //! The terminal while it is drawn on: taken over at the beginning, and given back however that ends.
 
-use std::io;
-use std::mem::ManuallyDrop;
+use std::io::{self, Write};
+use std::mem::{self, ManuallyDrop};
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,15 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use crate::outlet::Frames;
+use crate::outlet::Outlet;
+use crate::output;
 
 /// On a larger terminal no more than this is drawn on: each cell is kept twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
+
+/// What is drawn. One frame waits at a time, and none may be missing: the next one only has what has
+/// changed.
+static FRAMES: Outlet = Outlet::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -46,7 +51,7 @@ impl Screen {
         if PANICKED.load(Ordering::Relaxed) {
             return Err(io::Error::other("a part of it panicked, as told above"));
         }
-        if !Frames::are_written()? {
+        if !FRAMES.is_written()? {
             return Ok(());
         }
         let room = room(self.0.size()?);
@@ -63,6 +68,21 @@ impl Drop for Screen {
     }
 }
 
+/// Standard output as a screen: what is flushed is a frame, or a part of one.
+#[derive(Debug, Default)]
+struct Frames(Vec<u8>);
+
+impl Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        FRAMES.push(&mem::take(&mut self.0));
+        Ok(())
+    }
+}
+
 fn room(size: Size) -> Rect {
     Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
@@ -71,7 +91,7 @@ fn room(size: Size) -> Rect {
 fn give_back() {
     let mut frames = Frames::default();
     let _ = execute!(frames, LeaveAlternateScreen, Show);
-    Frames::wait();
+    FRAMES.wait();
     let _ = disable_raw_mode();
 }
 
