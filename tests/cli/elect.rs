@@ -1,5 +1,9 @@
 //! `quorumlock elect`.
 
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::{Background, done, over, until};
@@ -7,9 +11,10 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 /// `quorumlock elect NAME OPTIONS -- sh -c SCRIPT FOLDER`.
-fn elect(servers: &[Server], options: &[&str], script: &str, folder: &std::path::Path) -> std::process::Command {
+pub(super) fn elect(servers: &[Server], options: &[&str], script: &str, folder: &Path) -> Command {
     let mut command = over(servers);
     command.args(["elect", "job"]).args(options).args(["--", "sh", "-c", script]).arg(folder);
+    command.process_group(0);
     command
 }
 

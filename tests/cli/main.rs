@@ -5,6 +5,7 @@
 mod common;
 
 mod alerts;
+mod another_user;
 mod bench;
 mod blocked;
 mod demo;
@@ -12,6 +13,8 @@ mod doctor;
 mod elect;
 mod encrypted;
 mod environment;
+mod job_control;
+mod left_behind;
 mod log;
 mod manifests;
 mod members;
@@ -30,6 +33,7 @@ mod sandbox;
 mod screen;
 mod secrets;
 mod shared;
+mod signals;
 mod status;
 mod teaching;
 mod terminal;
@@ -41,6 +45,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -89,10 +94,12 @@ fn with_nodes(mut command: Command, servers: &[Server]) -> Command {
     command
 }
 
-/// `quorumlock run NAME OPTIONS -- sh -c SCRIPT FOLDER`, so that the script has the folder in `$0`.
+/// `quorumlock run NAME OPTIONS -- sh -c SCRIPT FOLDER`, so that the script has the folder in `$0`. In a
+/// background group, should the tests have a terminal: it passes on whatever signal comes.
 fn run(servers: &[Server], name: &str, options: &[&str], script: &str, folder: &Path) -> Command {
     let mut command = over(servers);
     command.args(["run", name]).args(options).args(["--", "sh", "-c", script]).arg(folder);
+    command.process_group(0);
     command
 }
 

@@ -70,6 +70,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 use failure::{Failure, Outcome, USAGE};
+use process::Signals;
 
 fn main() -> ExitCode {
     output::take_panics();
@@ -113,7 +114,11 @@ fn started(cli: Cli) -> Outcome {
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
-    let outcome = runtime.block_on(carried_out(cli.command, cli.verbose));
+    let outcome = runtime.block_on(async {
+        // How children end is lost where a parent has this signal ignored.
+        let _heard = Signals::children()?;
+        carried_out(cli.command, cli.verbose).await
+    });
     // A thread that reads from a terminal cannot be ended; do not wait for it.
     runtime.shutdown_background();
     outcome

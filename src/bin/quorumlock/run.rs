@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use quorumlock::{Error, ErrorKind, Inspected, LockOptions, NodeState, Quorum, Released};
 use rustix::process::Signal;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
 use crate::connecting::{a_quorum, with_password};
@@ -20,7 +20,7 @@ use crate::password::PasswordFile;
 use crate::process::{self, Program, Signals};
 use crate::settings::Settings;
 use crate::status::{held_by, told};
-use crate::times::{Wait, grace, timeout, ttl};
+use crate::times::{self, Wait, grace, ttl};
 use crate::words::listed;
 
 /// Linux takes 128 KiB for a variable with its name.
@@ -110,7 +110,7 @@ async fn with_a_quorum(
     wanted: impl FnOnce(&Quorum, &Run, &LockOptions) -> Result<Wanted, Error>,
     signals: &mut Signals,
 ) -> Outcome {
-    let wait = Wait { began: Instant::now(), timeout: timeout(args, &settings)? };
+    let wait = Wait { began: Instant::now(), timeout: times::timeout(args, &settings)? };
     let patience = wait.connecting(settings.connect_timeout);
     let (builder, patience) = match unless_told(signals, with_password(&settings, secret.as_ref(), patience)).await {
         Ok(read) => read?,
@@ -160,7 +160,7 @@ async fn under_lock(
     };
     let Some(held) = held else { return Ok(skipped(args, quorum).await) };
     match command_under(args, held.view(), grace, signals).await {
-        Ok(Ended::Itself(status)) => match kept(args.at_least, &held.view(), signals).await {
+        Ok(status) => match kept(args.at_least, &held.view(), signals).await {
             Ok(()) => released(held, status).await,
             Err(lost) => {
                 if !status.success() {
@@ -169,21 +169,15 @@ async fn under_lock(
                 Err(lost)
             }
         },
-        stopped => {
+        Err(failure) => {
             given_back(held).await;
-            Err(match stopped {
-                Err(failure) => failure,
-                Ok(Ended::Stopped { killed: true }) => {
-                    Failure::new(LOST, "the command did not end by SIGTERM; it was stopped by SIGKILL")
-                }
-                Ok(_) => Failure::new(LOST, "the command was stopped"),
-            })
+            Err(failure)
         }
     }
 }
 
 /// The command, as long as the lock is held.
-async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<Ended, Failure> {
+async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<ExitStatus, Failure> {
     let mut variables =
         vec![("QUORUMLOCK_NAME", lease.names().join("\n")), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
     variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
@@ -292,15 +286,6 @@ async fn released(held: Held, status: ExitStatus) -> Outcome {
     }
 }
 
-/// How a command under a lock ended.
-enum Ended {
-    Itself(ExitStatus),
-    /// By SIGTERM, or killed.
-    Stopped {
-        killed: bool,
-    },
-}
-
 struct Watch {
     lease: View,
     grace: Duration,
@@ -312,54 +297,69 @@ impl Watch {
     }
 
     /// Waits for the command's end, and sees to it that it comes before the lock's.
-    async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
+    async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<ExitStatus, Failure> {
         loop {
             let now = Instant::now();
             let left = self.lease.remaining();
             if left <= self.grace {
                 let why = format!("the lock on {} could not be renewed, and ends in {}", self.names(), show(left));
-                return self.stop(program, now + left, why).await;
+                return Err(self.stop(program, now + left, now + left, why).await);
             }
             tokio::select! {
                 biased;
-                status = program.wait() => return Ok(Ended::Itself(status?)),
+                status = program.wait() => return Ok(status?),
                 reason = self.lease.lost() => {
                     let why = format!("the lock on {} was lost: {reason}", self.names());
-                    return self.stop(program, (now + left).min(Instant::now() + self.grace), why).await;
+                    let end = now + left;
+                    return Err(self.stop(program, end.min(Instant::now() + self.grace), end, why).await);
                 }
-                signal = signals.next() => program.pass_on(signal),
+                signal = signals.next() => {
+                    // After a stop the lock may have ended: then the command must not go on.
+                    if signal != Signal::CONT || self.lease.remaining() > self.grace {
+                        program.pass_on(signal);
+                    }
+                }
                 () = sleep((left - self.grace).min(LOOK)) => {}
             }
         }
     }
 
-    /// Ends the command before `deadline`: SIGTERM now, SIGKILL while there is time for it.
-    async fn stop(&self, program: &mut Program, deadline: Instant, why: String) -> Result<Ended, Failure> {
-        program.terminate();
-        output::note(&below(&format!("{why}; the command got SIGTERM"), &self.lease.failed_renewal()));
+    /// Ends the command before `deadline`: SIGTERM now, SIGKILL while there is time for it. The lock
+    /// is kept for what cannot be killed, for as long as it can be: until `end` if it was lost.
+    async fn stop(&self, program: &mut Program, deadline: Instant, end: Instant, why: String) -> Failure {
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
-        let in_time = tokio::select! {
-            biased;
-            _ = program.wait() => true,
-            () = sleep(kill.saturating_duration_since(Instant::now())) => false,
-        };
-        if !in_time {
-            program.signal(Signal::KILL);
+        let time = kill.saturating_duration_since(Instant::now());
+        // Without time it is not asked: stopped until now, it would go on for another moment.
+        let asked = !time.is_zero() && program.terminate();
+        let what = if asked { "; the command got SIGTERM" } else { "" };
+        output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
+        let in_time = !time.is_zero() && timeout(time, program.wait()).await.is_ok();
+        let mut left = program.kill().await;
+        let mut how = match (in_time, asked) {
+            _ if !program.has_ended() => "the command could not be stopped",
+            (true, _) => "the command was stopped",
+            (false, true) => "the command did not end by SIGTERM; it was stopped by SIGKILL",
+            (false, false) => "the command was stopped by SIGKILL",
         }
-        let _ = program.wait().await;
-        program.sweep();
-        Ok(Ended::Stopped { killed: !in_time })
+        .to_owned();
+        while !left.is_empty() && timeout(LOOK, self.lost_and_over(end)).await.is_err() {
+            left = program.kill().await;
+        }
+        left.iter().for_each(|left| how += &format!("; {left} goes on"));
+        Failure::new(LOST, how)
+    }
+
+    async fn lost_and_over(&self, end: Instant) {
+        self.lease.lost().await;
+        sleep(end.saturating_duration_since(Instant::now())).await;
     }
 }
 
 /// What comes of `future`, unless a signal to end comes first.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
-    tokio::pin!(future);
-    loop {
-        tokio::select! {
-            output = &mut future => return Ok(output),
-            signal = signals.next() => if ![Signal::USR1, Signal::USR2].contains(&signal) { return Err(signal) },
-        }
+    tokio::select! {
+        output = future => Ok(output),
+        signal = signals.end() => Err(signal),
     }
 }
 

@@ -40,17 +40,12 @@ async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
         output::note("paste that line into another shell; Ctrl-C here ends the servers");
         std::future::pending().await
     };
-    tokio::pin!(printed);
-    loop {
-        let signal = tokio::select! {
-            failed = &mut printed => return failed,
-            signal = signals.next() => signal,
-        };
-        match signal {
-            Signal::INT => return Ok(std::process::ExitCode::SUCCESS),
-            Signal::USR1 | Signal::USR2 => {}
-            signal => return Ok(process::ended_by(signal)),
-        }
+    tokio::select! {
+        failed = printed => failed,
+        signal = signals.end() => match signal {
+            Signal::INT => Ok(std::process::ExitCode::SUCCESS),
+            signal => Ok(process::ended_by(signal)),
+        },
     }
 }
 
@@ -63,17 +58,17 @@ async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Out
             status = program.wait() => break status?,
             signal = signals.next() => {
                 program.pass_on(signal);
-                // Interactive commands live on after Ctrl-C; the other two mean the end.
-                if [Signal::TERM, Signal::HUP].contains(&signal) {
+                // Interactive commands live on after Ctrl-C; others mean the end.
+                if process::ends(signal) && ![Signal::INT, Signal::QUIT].contains(&signal) {
                     kill_in.get_or_insert(Box::pin(sleep(GRACE)));
                 }
             }
             () = async { match &mut kill_in { Some(pause) => pause.await, None => std::future::pending().await } } => {
-                program.signal(Signal::KILL);
+                program.kill().await;
                 break program.wait().await?;
             }
         }
     };
-    program.sweep();
+    program.kill().await;
     Ok(process::code(status))
 }

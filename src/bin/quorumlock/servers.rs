@@ -151,7 +151,10 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
+        // One that has ended may have been reaped by others: its number is no longer its own.
+        if let Some(mut process) = self.process.take()
+            && let Ok(None) = process.try_wait()
+        {
             let _ = process.kill();
             let _ = process.wait();
         }

@@ -1,22 +1,25 @@
 //! Other programs: started so that they do not outlive this one, told signals, and waited for.
 
 mod family;
+mod orphans;
+mod program;
 mod signals;
+mod terminal;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 
-use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process, kill_process_group};
+use rustix::process::Signal;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
 use crate::output::{self, Format};
-pub(crate) use signals::Signals;
+pub(crate) use program::Program;
+pub(crate) use signals::{Signals, ends};
 
 /// The first argument of a process that is about to become another program.
 const TIED: &str = "__tied";
@@ -94,94 +97,6 @@ fn tie_to(_: &str) -> bool {
 pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())
-}
-
-/// A command of the user's, with everything it started.
-pub(crate) struct Program {
-    child: Child,
-    pid: Pid,
-    /// Whether it leads a process group of its own.
-    leads: bool,
-    ended: Signals,
-    /// Who it was made of when it was asked to end.
-    family: Vec<Pid>,
-}
-
-impl Program {
-    /// Starts it.
-    ///
-    /// It leads a process group of its own, so that signals reach all of it. On a terminal it stays
-    /// in ours: another group could not read from there. Then its family is found by descent.
-    pub(crate) fn start(command: &[OsString], variables: &[(&str, String)]) -> Result<Self, Failure> {
-        let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
-        let cannot = |error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
-        // Listening begins before there is anything to hear.
-        let ended = Signals::children()?;
-        let leads = !io::stdin().is_terminal() && !io::stderr().is_terminal();
-        let mut command = tied(program).map_err(cannot)?;
-        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
-        if leads {
-            command.process_group(0);
-        }
-        let starter = command.get_program().to_owned();
-        let child = command.spawn().map_err(|error| {
-            Failure::new(126, format!("cannot run {}: {}: {error}", program.display(), starter.display()))
-        })?;
-        let pid = Pid::from_child(&child);
-        Ok(Self { child, pid, leads, ended, family: Vec::new() })
-    }
-
-    /// Waits until it has ended.
-    ///
-    /// # Cancel safety
-    /// Safe.
-    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            self.ended.next().await;
-        }
-    }
-
-    /// Passes a signal on to all of it. On a terminal, what the keyboard makes has reached it
-    /// already.
-    pub(crate) fn pass_on(&self, signal: Signal) {
-        if self.leads || ![Signal::INT, Signal::QUIT].contains(&signal) {
-            self.signal(signal);
-        }
-    }
-
-    /// Sends a signal to all of it. Whoever has gone needs none.
-    pub(crate) fn signal(&self, signal: Signal) {
-        if self.leads {
-            let _ = kill_process_group(self.pid, signal);
-        } else {
-            for pid in family::of(self.pid) {
-                let _ = kill_process(pid, signal);
-            }
-        }
-    }
-
-    /// Asks it to end: also if it is stopped.
-    pub(crate) fn terminate(&mut self) {
-        self.family = if self.leads { Vec::new() } else { family::of(self.pid) };
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
-    }
-
-    /// Kills what it left behind, after its end.
-    pub(crate) fn sweep(&self) {
-        if self.leads {
-            let _ = kill_process_group(self.pid, Signal::KILL);
-        }
-        // Whoever is in our group still is who it was: a new process of that number would hardly
-        // be.
-        let ours = |pid: &&Pid| **pid != self.pid && getpgid(Some(**pid)).is_ok_and(|group| group == getpgrp());
-        for pid in self.family.iter().filter(ours) {
-            let _ = kill_process(*pid, Signal::KILL);
-        }
-    }
 }
 
 /// The exit code that tells how a program ended: its own, or 128 and the signal's number.

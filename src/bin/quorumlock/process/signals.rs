@@ -3,35 +3,55 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use super::orphans;
 use crate::failure::Failure;
+
+/// The highest number of a signal.
+const LAST: i32 = 64;
+/// Nobody can hear the first two. Then faults of this process itself, which must end it; what Rust
+/// programs ignore; and what does nothing to a process.
+const UNHEARD: [Signal; 9] = [
+    Signal::KILL,
+    Signal::STOP,
+    Signal::ILL,
+    Signal::BUS,
+    Signal::FPE,
+    Signal::SEGV,
+    Signal::PIPE,
+    Signal::URG,
+    Signal::WINCH,
+];
+/// A terminal sends them for a key, or to a background process that uses it.
+const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
 /// Signals, heard from now on instead of what they would do.
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Those that a program would be told of.
+    /// All that would end this process, stop it or continue it, and the end of a child.
     pub(crate) fn all() -> Result<Self, Failure> {
-        Self::of(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2])
+        Self::of((1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal)))
     }
 
-    /// Those that ask to end.
+    /// Those by which people and supervisors ask to end.
     pub(crate) fn ending() -> Result<Self, Failure> {
-        Self::of(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
+        Self::of([Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
     }
 
     /// The end of a child.
     pub(crate) fn children() -> Result<Self, Failure> {
-        Self::of(&[Signal::CHILD])
+        Self::of([Signal::CHILD])
     }
 
-    fn of(signals: &[Signal]) -> Result<Self, Failure> {
+    fn of(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Failure> {
         let ignored = ignored();
-        let heard = signals.iter().filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
-        let stream = |&of| signal(SignalKind::from_raw(Signal::as_raw(of))).map(|stream| (of, stream));
-        let streams = heard.map(stream).collect::<Result<_, _>>();
+        // Without a handler of it, how a child ended is lost where its signal is ignored.
+        let heard = |signal: &Signal| *signal == Signal::CHILD || ignored >> (signal.as_raw() - 1) & 1 == 0;
+        let stream = |of: Signal| signal(SignalKind::from_raw(of.as_raw())).map(|stream| (of, stream));
+        let streams = signals.into_iter().filter(heard).map(stream).collect::<Result<_, _>>();
         streams.map(Self).map_err(|error| Failure::internal(format!("signals cannot be heard: {error}")))
     }
 
@@ -47,6 +67,49 @@ impl Signals {
         })
         .await
     }
+
+    /// Waits for one that asks to end, while there is no program that others would be for.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Signal::CHILD => orphans::reap(),
+                signal if stops(signal) => stop_this_process(),
+                signal if ends(signal) => return signal,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn known(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number).or_else(|| real_time(number))
+}
+
+#[cfg(target_os = "linux")]
+fn real_time(number: i32) -> Option<Signal> {
+    rustix_libc_wrappers::process::SignalExt::from_raw(number)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn real_time(_: i32) -> Option<Signal> {
+    None
+}
+
+/// Whether it asks to end.
+pub(crate) fn ends(signal: Signal) -> bool {
+    !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
+}
+
+pub(super) fn stops(signal: Signal) -> bool {
+    STOPPING.contains(&signal)
+}
+
+/// Until SIGCONT.
+pub(super) fn stop_this_process() {
+    let _ = kill_process(getpid(), Signal::STOP);
 }
 
 /// The signals that were ignored when this process started, as bits: `nohup` means that nobody

@@ -1,0 +1,35 @@
+//! Children: those of ours, and those that become ours because their parents have ended.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, wait};
+
+/// From now on a descendant whose parent ends becomes our child: it cannot hide.
+#[cfg(target_os = "linux")]
+pub(super) fn adopt() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn adopt() {}
+
+/// Reaps all children that have ended.
+pub(super) fn reap() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+}
+
+/// The same. How that one ended, if it has.
+pub(super) fn reap_with(child: Pid) -> io::Result<Option<ExitStatus>> {
+    let mut ended = None;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == child => ended = Some(ExitStatus::from_raw(status.as_raw())),
+            Ok(Some(_)) => {}
+            Err(Errno::CHILD) if ended.is_none() => return Err(Errno::CHILD.into()),
+            Ok(None) | Err(_) => return Ok(ended),
+        }
+    }
+}

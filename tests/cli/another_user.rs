@@ -1,0 +1,108 @@
+//! A command of `quorumlock run` that became another user, who cannot be sent signals: sudo, or a
+//! setuid program.
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use super::elect::elect;
+use super::{Background, done, line_of, over, run, runs, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+const NOBODY: u32 = 65_534;
+
+/// Becomes root, as sudo does, and goes on until it is killed.
+const AS_ROOT: &str = "exec $0/become --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > $0/pid; exec sleep 100' $0";
+
+/// A folder with a program that makes its caller root; `None` where tests may not make one.
+fn with_setuid() -> Option<tempfile::TempDir> {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can start one user's command that becomes another");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let program = folder.path().join("become");
+    std::fs::copy("/usr/bin/setpriv", &program).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    Some(folder)
+}
+
+fn started(mut command: Command, folder: &Path) -> Background {
+    // No pipes: what goes on would keep them open.
+    let err = File::create(folder.join("err")).unwrap();
+    Background::start(command.uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(err))
+}
+
+fn says(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("err")).unwrap()
+}
+
+fn take_away(servers: &[Server]) {
+    assert_eq!(done(over(servers).args(["release", "job", "--force", "--yes"])).0, 0);
+}
+
+fn kill(pid: &str) {
+    kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
+    let Some(folder) = with_setuid() else { return };
+    let servers = servers(3).await;
+    for make in [run, |servers: &[Server], _: &str, options: &[&str], script: &str, folder: &Path| {
+        elect(servers, options, script, folder)
+    }] {
+        let command = make(&servers, "job", &["--ttl", "1s"], AS_ROOT, folder.path());
+        let mut told = started(command, folder.path());
+        let pid = line_of(&folder.path().join("pid"));
+        told.send(Signal::TERM);
+        let named = format!("process {pid} (sleep) of user root cannot be signalled");
+        until("it is said", || says(folder.path()).contains(&named));
+        let ends = servers[0].ends("job");
+        until("the lock is renewed twice", || servers[0].ends("job") > ends + 500);
+        assert!(runs(&pid));
+        kill(&pid);
+        let (code, ..) = told.done();
+        assert_eq!(code, 137, "{}", says(folder.path()));
+        std::fs::remove_file(folder.path().join("pid")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_lock_is_76_though_the_command_goes_on() {
+    let Some(folder) = with_setuid() else { return };
+    let servers = servers(3).await;
+    let told = started(run(&servers, "job", &["--ttl", "2s"], AS_ROOT, folder.path()), folder.path());
+    let pid = line_of(&folder.path().join("pid"));
+    take_away(&servers);
+    let (code, ..) = told.done();
+    let err = says(folder.path());
+    assert!(code == 76 && runs(&pid), "{code}: {err}");
+    assert!(!err.contains("was stopped") && !err.contains("got SIGTERM"), "{err}");
+    assert!(err.contains(&format!("process {pid} (sleep) of user root goes on")), "{err}");
+    kill(&pid);
+}
+
+#[tokio::test]
+async fn what_can_be_signalled_ends_beside_what_cannot() {
+    let Some(folder) = with_setuid() else { return };
+    let servers = servers(3).await;
+    let script = format!("sleep 100 & echo $! > $0/child; ({AS_ROOT}) & wait");
+    let told = started(run(&servers, "job", &["--ttl", "2s"], &script, folder.path()), folder.path());
+    let [child, pid] = ["child", "pid"].map(|name| line_of(&folder.path().join(name)));
+    take_away(&servers);
+    let (code, ..) = told.done();
+    let err = says(folder.path());
+    assert!(code == 76 && runs(&pid) && !runs(&child), "{code}: {err}");
+    assert!(
+        err.contains("the command was stopped") && err.contains(&format!("process {pid} (sleep) of user root goes on")),
+        "{err}"
+    );
+    kill(&pid);
+}

@@ -1,0 +1,133 @@
+//! What becomes of signals that `quorumlock run` gets, and of those that its parent ignores.
+
+use std::process::{Command, Stdio};
+
+use super::elect::elect;
+use super::{Background, command, done, line_of, over, run, runs, until};
+use crate::common::servers;
+
+/// All whose default ends a process, by Linux's numbers, except SIGKILL, SIGPIPE, which Rust programs
+/// ignore, and the faults of a program itself: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
+fn ending() -> Vec<u32> {
+    let named = [1, 2, 3, 5, 6, 10, 12, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31];
+    // The C library keeps 32 and 33 for itself, and musl 34.
+    named.into_iter().chain(35..=64).collect()
+}
+
+fn send(run: &mut Background, signal: u32) {
+    let pid = run.child().id().to_string();
+    // As rustix cannot: it knows no real-time signals.
+    assert!(command("sh").args(["-c", "kill -$0 $1", &signal.to_string(), &pid]).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn every_signal_that_would_end_it_is_passed_on() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let traps: String = ending().iter().map(|signal| format!("trap 'echo {signal} > $0/got' {signal}; ")).collect();
+    let script = format!("{traps} echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done; exit 7");
+    let held: [(&str, &[&str]); 4] = [("a", &[]), ("b", &["--shared"]), ("c", &["--permits", "2"]), ("d", &["e"])];
+    let folders: Vec<_> = held.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+    let mut told: Vec<_> = held
+        .iter()
+        .zip(&folders)
+        .map(|((name, options), folder)| Background::start(&mut run(&servers, name, options, &script, folder.path())))
+        .collect();
+    told.push(Background::start(&mut elect(&servers, &[], &script, folder.path())));
+    let folders: Vec<_> = folders.iter().chain([&folder]).map(|folder| folder.path()).collect();
+    folders.iter().for_each(|folder| drop(line_of(&folder.join("pid"))));
+    for signal in ending() {
+        told.iter_mut().for_each(|told| send(told, signal));
+        for folder in &folders {
+            let got = || std::fs::read_to_string(folder.join("got")).unwrap_or_default();
+            until(&format!("the command got {signal}"), || got() == format!("{signal}\n"));
+        }
+    }
+    for (told, folder) in told.into_iter().zip(folders) {
+        std::fs::write(folder.join("go"), "").unwrap();
+        let (code, _, err) = told.done();
+        assert_eq!(code, 7, "{err}");
+    }
+    assert!(["a", "b", "c/0", "d", "e", "job"].iter().all(|name| servers[0].holder(name).is_none()));
+}
+
+#[tokio::test]
+async fn a_signal_that_ends_the_command_leaves_nothing_held() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    for signal in [14, 24, 30, 38] {
+        let script = "sleep 100 & echo $! > $0/child; echo $$ > $0/pid; wait";
+        let mut told = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+        line_of(&folder.path().join("pid"));
+        let child = line_of(&folder.path().join("child"));
+        send(&mut told, signal);
+        assert_eq!(told.done().0, 128 + i32::try_from(signal).unwrap());
+        assert!(!runs(&child), "{signal} reached all of it");
+        assert_eq!(servers[0].holder("job"), None);
+        for name in ["pid", "child"] {
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_wait_whichever_it_is() {
+    let servers = servers(3).await;
+    servers.iter().for_each(|server| server.take("job", "somebody/else"));
+    for signal in [14, 29, 37] {
+        let mut waiter = Background::start(over(&servers).args(["run", "job", "--timeout", "60s", "--", "true"]));
+        until("it is connected", || servers[0].command(&["CLIENT", "LIST"]).contains("name=quorumlock"));
+        send(&mut waiter, signal);
+        assert_eq!(waiter.done().0, 128 + i32::try_from(signal).unwrap());
+        until("it is gone", || !servers[0].command(&["CLIENT", "LIST"]).contains("name=quorumlock"));
+    }
+}
+
+/// The command under a parent that ignores signals for it.
+fn ignoring(signals: &str, own: &Command) -> Command {
+    let mut parent = command("env");
+    parent.arg(format!("--ignore-signal={signals}")).arg(own.get_program()).args(own.get_args());
+    parent.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    parent
+}
+
+#[tokio::test]
+async fn the_code_is_the_commands_where_sigchld_was_ignored() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let commands = [
+        run(&servers, "job", &[], "exit 7", folder.path()),
+        run(&servers, "job", &["--shared"], "exit 7", folder.path()),
+        run(&servers, "few", &["--permits", "2"], "exit 7", folder.path()),
+        run(&servers, "job", &["other"], "exit 7", folder.path()),
+        elect(&servers, &[], "exit 7", folder.path()),
+    ];
+    for command in &commands {
+        let (code, _, err) = done(&mut ignoring("CHLD", command));
+        assert_eq!(code, 7, "{err}");
+    }
+}
+
+#[tokio::test]
+async fn once_per_runs_once_where_sigchld_was_ignored() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let once = run(&servers, "report", &["--once-per", "55m"], "echo done", folder.path());
+    assert_eq!(done(&mut ignoring("CHLD", &once)).1, "done\n");
+    let (code, out, err) = done(&mut ignoring("CHLD", &once));
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+}
+
+#[tokio::test]
+async fn ignored_signals_stay_ignored_and_sigchld_does_not() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "grep SigIgn /proc/$$/status > $0/ignored; while :; do sleep 0.02; done";
+    let command = run(&servers, "job", &[], script, folder.path());
+    let mut told = Background::start(&mut ignoring("CHLD,HUP,USR1,ALRM,40", &command));
+    let ignored = line_of(&folder.path().join("ignored"));
+    let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    let is_ignored = |signal: u32| mask >> (signal - 1) & 1 == 1;
+    let signals = [1, 10, 14, 40];
+    assert!(signals.into_iter().all(is_ignored) && !is_ignored(17), "{ignored}");
+    for signal in [1, 10, 14, 40, 15] {
+        send(&mut told, signal);
+    }
+    assert_eq!(told.done().0, 143);
+}
