@@ -76,7 +76,7 @@ pub(super) async fn greet(
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
     let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
-    let loaded = give(send, script::SOURCE, record, true);
+    let loaded = give(send, &script::SOURCE, record, true);
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
     let recorded = recorded(connection, record);
     let subscribed = channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(channel));
@@ -96,7 +96,7 @@ pub(super) async fn greet(
     let loads = refused.is_none();
     let recorded = match refused {
         // Where the subscription was refused too, the connection is of no further use.
-        Some(refused) if hinting.is_ok() => Ok(give(send, script::SOURCE, record, false).await.map_err(|_| refused)?),
+        Some(refused) if hinting.is_ok() => Ok(give(send, &script::SOURCE, record, false).await.map_err(|_| refused)?),
         _ => recorded,
     };
     let (taught, unreadable) = match recorded {
@@ -110,7 +110,7 @@ pub(super) async fn greet(
 /// Asks for the node's record, by the script that was just loaded.
 fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
     let operation = Operation::Record;
-    connection.send("EVALSHA", &Call::new(&digest(script::SOURCE), record, [&operation].into_iter()))
+    connection.send("EVALSHA", &Call::new(&digest(&script::SOURCE), record, [&operation].into_iter()))
 }
 
 /// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
@@ -155,7 +155,7 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
 /// finds no script there and carries nothing out.
 pub(super) fn source(lineage: &str) -> String {
     let run = run(lineage);
-    format!("local RUN = '{run}'\n{}\n-- {run}\n", script::SOURCE)
+    format!("local RUN = '{run}'\n{}\n-- {run}\n", script::SOURCE.as_str())
 }
 
 /// What the script calls a server of `lineage`.
@@ -303,7 +303,7 @@ mod tests {
     fn each_server_has_a_script_of_its_own_and_none_writes_into_it() {
         assert!(source("ab/01").starts_with("local RUN = 'ab/01'\n"));
         assert!(source("a'..x\n/b").starts_with("local RUN = 'ax/b'\n"));
-        assert!(source("a") != source("b") && source("a").contains(script::SOURCE));
+        assert!(source("a") != source("b") && source("a").contains(script::SOURCE.as_str()));
         assert!(once("a") != source("a") && once("a").starts_with(&source("a")));
     }
 }

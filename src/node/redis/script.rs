@@ -1,6 +1,7 @@
 //! The script, and its replies to outcomes.
 
 use std::iter::Peekable;
+use std::sync::LazyLock;
 use std::time::Duration;
 use std::vec;
 
@@ -12,8 +13,16 @@ use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
 
-/// The script. Its header lists operations, arguments and replies.
-pub(crate) const SOURCE: &str = include_str!("../../../scripts/lua/hashlock.lua");
+/// The script as servers get it: without the comments and the indentation, which are 42 % of it. Each
+/// connection sends it twice. The header of the file lists operations, arguments and replies.
+pub(crate) static SOURCE: LazyLock<String> =
+    LazyLock::new(|| without_comments(include_str!("../../../scripts/lua/hashlock.lua")));
+
+/// The lines that are no comment, without their indentation. No string of the script spans lines.
+fn without_comments(script: &str) -> String {
+    let code = script.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    code.flat_map(|line| [line, "\n"]).collect()
+}
 
 /// What one call of the script returned.
 #[derive(Debug)]
