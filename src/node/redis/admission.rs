@@ -96,7 +96,9 @@ pub(super) async fn greet(
     let loads = refused.is_none();
     let recorded = match refused {
         // Where the subscription was refused too, the connection is of no further use.
-        Some(refused) if hinting.is_ok() => Ok(give(send, &script::SOURCE, record, false).await.map_err(|_| refused)?),
+        Some(refused) if hinting.is_ok() => {
+            Ok(give(send, &script::SOURCE, record, false).await.map_err(|_| refused)?)
+        }
         _ => recorded,
     };
     let (taught, unreadable) = match recorded {
