@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod again;
 mod alerts;
 mod another_user;
 mod bench;

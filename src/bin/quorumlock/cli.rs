@@ -232,6 +232,11 @@ pub(crate) struct Run {
     /// Keeps the lock for so long after CMD ended, whatever it came to. A signal ends that
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
+    /// After the lock was lost and CMD has ended: waits for it again, and runs CMD anew, instead of
+    /// ending with 76. Each wait may take --timeout. A CMD that ends by itself is not run again, and
+    /// none after SIGTERM, SIGINT or SIGQUIT
+    #[arg(long, conflicts_with = "once_per")]
+    pub(crate) again: bool,
     /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
     /// 256 bytes
     #[arg(long, value_name = "TEXT")]

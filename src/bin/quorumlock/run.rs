@@ -1,6 +1,7 @@
 //! `quorumlock run` and `elect`: a command under a lock, dead before the lock can pass on.
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,14 @@ async fn with_a_quorum(
         Ok(ready) => ready?,
         Err(signal) => return Ok(process::ended_by(signal)),
     }
-    let outcome = under_lock(args, wait, (&quorum, &wanted), grace, signals).await;
+    let mut wait = wait;
+    let outcome = loop {
+        match under_lock(args, wait, (&quorum, &wanted), grace, signals).await {
+            Ok(ControlFlow::Break(code)) => break Ok(code),
+            Ok(ControlFlow::Continue(())) => wait = wait.again(),
+            Err(failure) => break Err(failure),
+        }
+    };
     quorum.shutdown(FAREWELL).await;
     outcome
 }
@@ -144,24 +152,26 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// Acquires what is wanted, and runs the command under it. Goes on where the lock was lost, the
+/// command has ended, and it is to be run again.
 async fn under_lock(
     args: &Run,
     wait: Wait,
     (quorum, wanted): (&Quorum, &Wanted),
     grace: Duration,
     signals: &mut Signals,
-) -> Outcome {
+) -> Result<ControlFlow<ExitCode>, Failure> {
     let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
     let held = match unless_told(signals, waiting).await {
         // Of what is done once: it may not have been done.
         Ok(held) if args.once_per.is_some() => held?,
         Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)))?,
-        Err(signal) => return Ok(process::ended_by(signal)),
+        Err(signal) => return Ok(ControlFlow::Break(process::ended_by(signal))),
     };
-    let Some(held) = held else { return Ok(skipped(args, quorum).await) };
+    let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
     match command_under(args, held.view(), grace, signals).await {
-        Ok(status) => match kept(args.at_least, &held.view(), signals).await {
-            Ok(()) => released(held, status).await,
+        Ok(Ended::Itself(status)) => match kept(args.at_least, &held.view(), signals).await {
+            Ok(()) => released(held, status).await.map(ControlFlow::Break),
             Err(lost) => {
                 if !status.success() {
                     given_back(held).await;
@@ -169,6 +179,14 @@ async fn under_lock(
                 Err(lost)
             }
         },
+        Ok(Ended::Stopped { how, for_good }) => {
+            given_back(held).await;
+            if for_good || !args.again {
+                return Err(Failure::new(LOST, how));
+            }
+            output::note(&format!("{how}; waiting for {} again", listed(&args.names)));
+            Ok(ControlFlow::Continue(()))
+        }
         Err(failure) => {
             given_back(held).await;
             Err(failure)
@@ -177,7 +195,7 @@ async fn under_lock(
 }
 
 /// The command, as long as the lock is held.
-async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<ExitStatus, Failure> {
+async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<Ended, Failure> {
     let mut variables =
         vec![("QUORUMLOCK_NAME", lease.names().join("\n")), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
     variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
@@ -286,6 +304,17 @@ async fn released(held: Held, status: ExitStatus) -> Outcome {
     }
 }
 
+/// How a command under a lock ended.
+enum Ended {
+    Itself(ExitStatus),
+    /// Since the lock was lost.
+    Stopped {
+        how: String,
+        /// Somebody had asked for the end, or something of it goes on.
+        for_good: bool,
+    },
+}
+
 struct Watch {
     lease: View,
     grace: Duration,
@@ -297,23 +326,25 @@ impl Watch {
     }
 
     /// Waits for the command's end, and sees to it that it comes before the lock's.
-    async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<ExitStatus, Failure> {
-        loop {
+    async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
+        let mut asked = false;
+        let (why, deadline, end) = loop {
             let now = Instant::now();
             let left = self.lease.remaining();
+            let end = now + left;
             if left <= self.grace {
                 let why = format!("the lock on {} could not be renewed, and ends in {}", self.names(), show(left));
-                return Err(self.stop(program, now + left, now + left, why).await);
+                break (why, end, end);
             }
             tokio::select! {
                 biased;
-                status = program.wait() => return Ok(status?),
+                status = program.wait() => return Ok(Ended::Itself(status?)),
                 reason = self.lease.lost() => {
                     let why = format!("the lock on {} was lost: {reason}", self.names());
-                    let end = now + left;
-                    return Err(self.stop(program, end.min(Instant::now() + self.grace), end, why).await);
+                    break (why, end.min(Instant::now() + self.grace), end);
                 }
                 signal = signals.next() => {
+                    asked |= [Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
                     // After a stop the lock may have ended: then the command must not go on.
                     if signal != Signal::CONT || self.lease.remaining() > self.grace {
                         program.pass_on(signal);
@@ -321,12 +352,15 @@ impl Watch {
                 }
                 () = sleep((left - self.grace).min(LOOK)) => {}
             }
-        }
+        };
+        let (how, left) = self.stop(program, deadline, end, why).await;
+        Ok(Ended::Stopped { how, for_good: asked || left })
     }
 
     /// Ends the command before `deadline`: SIGTERM now, SIGKILL while there is time for it. The lock
     /// is kept for what cannot be killed, for as long as it can be: until `end` if it was lost.
-    async fn stop(&self, program: &mut Program, deadline: Instant, end: Instant, why: String) -> Failure {
+    /// Returns how the command ended, and whether something of it goes on.
+    async fn stop(&self, program: &mut Program, deadline: Instant, end: Instant, why: String) -> (String, bool) {
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let time = kill.saturating_duration_since(Instant::now());
         // Without time it is not asked: stopped until now, it would go on for another moment.
@@ -346,7 +380,7 @@ impl Watch {
             left = program.kill().await;
         }
         left.iter().for_each(|left| how += &format!("; {left} goes on"));
-        Failure::new(LOST, how)
+        (how, !left.is_empty())
     }
 
     async fn lost_and_over(&self, end: Instant) {

@@ -64,6 +64,11 @@ impl Wait {
         if bounds { "--connect-timeout" } else { "--timeout" }
     }
 
+    /// The next wait, which may take as long as the first.
+    pub(crate) fn again(self) -> Self {
+        Self { began: Instant::now(), ..self }
+    }
+
     /// What is left of it for the lock.
     pub(crate) fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.began.elapsed())
@@ -110,6 +115,13 @@ mod tests {
         assert_eq!(connecting(seconds(2), Some(seconds(3))), seconds(2));
         assert_eq!(connecting(Duration::ZERO, Some(seconds(3))), seconds(3), "one try with a quorum");
         assert_eq!(connecting(Duration::ZERO, None), CONNECT_TIMEOUT);
+    }
+
+    #[test]
+    fn each_wait_is_as_long_as_the_first() {
+        let began = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        let again = Wait { began, timeout: Duration::from_secs(40) }.again();
+        assert!(again.began > began && again.timeout == Duration::from_secs(40));
     }
 
     #[test]
