@@ -40,7 +40,7 @@ impl Quorum {
     ///
     /// # Errors
     /// As [`QuorumBuilder::connect`]; `Config` within a Tokio runtime, `Unavailable` if the system
-    /// gives no thread.
+    /// gives no thread. A process that forks connects after it has forked.
     ///
     /// # Examples
     /// ```no_run

@@ -26,6 +26,9 @@ use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
+/// Why nobody else is in the way.
+const OURS: &str = "this process itself holds it";
+
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
@@ -264,7 +267,10 @@ impl Claimant<'_> {
             }
             (head, _) => {
                 let holder = if let Head::Contended(holder) = head { holder } else { None };
-                let why = "others in this process are before this caller";
+                let why = match place.is_held() {
+                    true => OURS,
+                    false => "others in this process are before this caller",
+                };
                 self.error(patience.out_of_time(), why, patience).with_holder(holder)
             }
         }
@@ -377,6 +383,7 @@ impl Claimant<'_> {
 
     fn defeated(&self, defeat: &Defeat, patience: Patience) -> Error {
         let (kind, why) = match defeat.cause() {
+            Cause::Contended if defeat.is_held_by(self.voters.hints.name()) => (patience.out_of_time(), OURS),
             Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
                 (ErrorKind::Unavailable, "the nodes granted too late")

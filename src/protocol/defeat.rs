@@ -76,6 +76,17 @@ impl Defeat {
         rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
     }
 
+    /// Whether all nodes that name a holder name this client.
+    pub(super) fn is_held_by(&self, client: &str) -> bool {
+        let is = |holder: &str| holder.strip_prefix(client).is_some_and(|rest| rest.starts_with('/'));
+        let holds = |reply: &Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { holder, .. })) => Some(is(holder)),
+            _ => None,
+        };
+        let said: Vec<_> = self.round.replies(|replies| replies.iter().filter_map(holds).collect());
+        !said.is_empty() && said.into_iter().all(|is| is)
+    }
+
     /// What caused the first fault.
     pub(super) fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();

@@ -50,6 +50,17 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
     assert_eq!(served.into_inner(), (0..20).collect::<Vec<_>>());
 }
 
+async fn caller_is_told_that_its_own_process_holds_the_lock(world: impl World) {
+    let client = world.client().await;
+    let lock = client.lock("ours");
+    let _guard = lock.acquire(SECOND).await.unwrap();
+    let error = lock.acquire(Duration::from_millis(50)).await.unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("this process itself holds it"), "{error}");
+    let other = world.client().await;
+    let error = other.lock("ours").acquire(Duration::from_millis(50)).await.unwrap_err();
+    assert!(error.is_timeout() && !error.to_string().contains("itself"), "{error}");
+}
+
 async fn more_callers_than_allowed_are_refused_at_once(world: impl World) {
     let client = world.client_with(|builder| builder.max_waiters(3)).await;
     let lock = client.lock("full");
@@ -145,5 +156,5 @@ both! {
         those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends_with_its,
         a_majority_that_holds_it_is_told_as_such_with_a_minority_down, a_waiter_goes_on_when_a_majority_comes_back;
     3 nodes: callers_of_one_process_are_served_in_the_order_they_came, more_callers_than_allowed_are_refused_at_once,
-        held_by_others_is_a_timeout_or_none, a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience;
+        caller_is_told_that_its_own_process_holds_the_lock, held_by_others_is_a_timeout_or_none, a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience;
 }
