@@ -81,10 +81,12 @@ async fn a_signal_ends_the_wait_whichever_it_is() {
     }
 }
 
-/// The command under a parent that ignores signals for it.
-fn ignoring(signals: &str, own: &Command) -> Command {
+const IGNORED: &str = "--ignore-signal=CHLD";
+
+/// The command under a parent that ignores signals for it, or blocks them.
+fn under(option: &str, own: &Command) -> Command {
     let mut parent = command("env");
-    parent.arg(format!("--ignore-signal={signals}")).arg(own.get_program()).args(own.get_args());
+    parent.arg(option).arg(own.get_program()).args(own.get_args());
     parent.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
     parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     parent
@@ -101,7 +103,16 @@ async fn the_code_is_the_commands_where_sigchld_was_ignored() {
         elect(&servers, &[], "exit 7", folder.path()),
     ];
     for command in &commands {
-        let (code, _, err) = done(&mut ignoring("CHLD", command));
+        let (code, _, err) = done(&mut under(IGNORED, command));
+        assert_eq!(code, 7, "{err}");
+    }
+}
+
+#[tokio::test]
+async fn the_code_is_the_commands_where_sigchld_is_blocked() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    for own in [run(&servers, "job", &[], "exit 7", folder.path()), elect(&servers, &[], "exit 7", folder.path())] {
+        let (code, _, err) = done(&mut under("--block-signal=CHLD", &own));
         assert_eq!(code, 7, "{err}");
     }
 }
@@ -110,8 +121,8 @@ async fn the_code_is_the_commands_where_sigchld_was_ignored() {
 async fn once_per_runs_once_where_sigchld_was_ignored() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let once = run(&servers, "report", &["--once-per", "55m"], "echo done", folder.path());
-    assert_eq!(done(&mut ignoring("CHLD", &once)).1, "done\n");
-    let (code, out, err) = done(&mut ignoring("CHLD", &once));
+    assert_eq!(done(&mut under(IGNORED, &once)).1, "done\n");
+    let (code, out, err) = done(&mut under(IGNORED, &once));
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
 }
 
@@ -120,7 +131,7 @@ async fn ignored_signals_stay_ignored_and_sigchld_does_not() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "grep SigIgn /proc/$$/status > $0/ignored; while :; do sleep 0.02; done";
     let command = run(&servers, "job", &[], script, folder.path());
-    let mut told = Background::start(&mut ignoring("CHLD,HUP,USR1,ALRM,40", &command));
+    let mut told = Background::start(&mut under("--ignore-signal=CHLD,HUP,USR1,ALRM,40", &command));
     let ignored = line_of(&folder.path().join("ignored"));
     let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
     let is_ignored = |signal: u32| mask >> (signal - 1) & 1 == 1;
