@@ -123,10 +123,12 @@ async fn run_goes_on_while_its_command_does_not_stop() {
 async fn a_background_job_that_reads_the_terminal_stops_as_a_whole() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $$ > $0/pid; echo $PPID > $0/run; read line < /dev/tty; echo $line > $0/line";
-    let background = r#"set -m; "$@" < /dev/null > $0/out 2> $0/err & read; fg; echo $? > $0/code"#;
+    // Bash continues a job only once it has seen it stop.
+    let background = r#"set -m; "$@" < /dev/null > $0/out 2> $0/err &
+        until [ -n "$(jobs -s)" ]; do sleep 0.02; done; echo > $0/seen; read; fg; echo $? > $0/code"#;
     let mut terminal = shell(&run(&servers, "job", &[], script, folder.path()), background, folder.path());
     let pids = ["run", "pid"].map(|name| line_of(&folder.path().join(name)));
-    until("both are stopped", || pids.iter().all(|pid| is_stopped(pid)));
+    until("both are stopped", || pids.iter().all(|pid| is_stopped(pid)) && folder.path().join("seen").exists());
     terminal.types("\na line\n");
     assert_eq!(line_of(&folder.path().join("line")), "a line");
     assert_eq!(line_of(&folder.path().join("code")), "0");

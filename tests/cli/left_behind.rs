@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::elect::elect;
 use super::job_control::{FOREGROUND, shell};
-use super::{Background, command, done, line_of, over, run, runs, until};
+use super::{Background, at_once, command, done, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -41,31 +41,32 @@ fn exists(pid: &str) -> bool {
 async fn a_lost_lock_ends_all_that_the_command_started() {
     let servers = servers(3).await;
     let held: [(&str, &str, &[&str]); 5] = [
-        ("plain", "plain", &[]),
-        ("job", "elect", &[]),
-        ("shared", "shared", &["--shared"]),
-        ("permits/0", "permits", &["--permits", "2"]),
-        ("one", "one", &["other"]),
+        ("plain", "plain", &["--ttl", "6s"]),
+        ("job", "elect", &["--ttl", "6s"]),
+        ("shared", "shared", &["--ttl", "6s", "--shared"]),
+        ("permits/0", "permits", &["--ttl", "6s", "--permits", "1"]),
+        ("one", "one", &["other", "--ttl", "6s"]),
     ];
-    for (name, given, options) in held {
+    at_once(held, |(name, given, options)| {
         let folder = tempfile::tempdir().unwrap();
         let mut own = match given {
             "elect" => elect(&servers, options, FAMILY, folder.path()),
             _ => run(&servers, given, options, FAMILY, folder.path()),
         };
-        let robbed = Background::start(&mut own);
+        let mut robbed = Background::start(&mut own);
         let pids = family(folder.path());
         take_away(&servers, name);
+        robbed.says("was lost");
         let (code, _, err) = robbed.done();
         assert!(code == 76 && err.contains("the command was stopped"), "{given}: {code}: {err}");
         assert!(!pids.iter().any(|pid| runs(pid)), "{given}: {err}");
-    }
+    });
 }
 
 #[tokio::test]
 async fn a_lost_lock_ends_all_of_it_on_a_terminal_too() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let robbed = shell(&run(&servers, "job", &[], FAMILY, folder.path()), FOREGROUND, folder.path());
+    let robbed = shell(&run(&servers, "job", &["--ttl", "6s"], FAMILY, folder.path()), FOREGROUND, folder.path());
     let pids = family(folder.path());
     take_away(&servers, "job");
     assert_eq!(line_of(&folder.path().join("code")), "76");

@@ -25,7 +25,7 @@ async fn every_signal_that_would_end_it_is_passed_on() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let traps: String = ending().iter().map(|signal| format!("trap 'echo {signal} > $0/got' {signal}; ")).collect();
     let script = format!("{traps} echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done; exit 7");
-    let held: [(&str, &[&str]); 4] = [("a", &[]), ("b", &["--shared"]), ("c", &["--permits", "2"]), ("d", &["e"])];
+    let held: [(&str, &[&str]); 4] = [("a", &[]), ("b", &["--shared"]), ("c", &["--permits", "1"]), ("d", &["e"])];
     let folders: Vec<_> = held.iter().map(|_| tempfile::tempdir().unwrap()).collect();
     let mut told: Vec<_> = held
         .iter()
