@@ -224,8 +224,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "these are tests")]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "these are tests")]
+
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
     use tokio::net::{TcpListener, TcpSocket};
