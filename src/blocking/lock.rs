@@ -74,11 +74,13 @@ impl QuorumLock {
         Ok(LockGuard::new(guard, self.worker.clone()))
     }
 
-    /// Makes one try, and waits for nobody. `None` means that somebody else holds the lock or is
-    /// about to; an error means that nobody can tell.
+    /// Acquires it if nobody has it, and waits for nobody. `None` means that somebody else holds the
+    /// lock or is about to; an error means that nobody can tell. Where votes are split it tries
+    /// again, for two round timeouts at most: see
+    /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or within a Tokio
+    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or within a Tokio
     /// runtime; `Closed` after a shutdown.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
         let guard = self.worker.wait(self.lock.try_acquire())??;

@@ -93,8 +93,8 @@ impl QuorumRwLock {
         self.worker.wait(self.lock.write_default())?.map(|guard| self.writer(guard))
     }
 
-    /// Makes one try to read, and waits for nobody. `None` means that a writer holds it or waits;
-    /// an error means that nobody can tell.
+    /// Acquires it as a reader if no writer has it, and waits for nobody. `None` means that a writer
+    /// holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -103,8 +103,8 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| self.reader(guard)))
     }
 
-    /// Makes one try to write, and waits for nobody. `None` means that somebody else holds it or is
-    /// about to; an error means that nobody can tell.
+    /// Acquires it as the writer if nobody has it, and waits for nobody. `None` means that somebody
+    /// else holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).

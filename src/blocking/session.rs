@@ -97,7 +97,7 @@ impl Session {
         self.worker.wait(self.session.lock(names, timeout))?
     }
 
-    /// Makes one try to acquire all of `names`, or none, and waits for nobody.
+    /// Acquires all of `names` if nobody has any of them, else none, and waits for nobody.
     ///
     /// # Errors
     /// `Contended` if others hold some of them, or are about to; else as for [`lock`](Self::lock).

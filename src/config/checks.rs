@@ -50,6 +50,11 @@ impl Rules {
         self.period.unwrap_or(self.validity.ttl())
     }
 
+    /// For how long a try goes on at most where votes are split again and again.
+    pub(crate) fn longest_try(&self) -> Duration {
+        self.round_timeout * 2
+    }
+
     /// For how long a caller waits for its turn in this process, where that is bounded.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
         self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))

@@ -111,7 +111,7 @@ impl LockOptions {
     }
 
     /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s; zero
-    /// makes one try, and `Duration::MAX` waits for ever.
+    /// makes a try, and `Duration::MAX` waits for ever.
     #[must_use]
     pub const fn wait(mut self, timeout: Duration) -> Self {
         self.wait = Some(timeout);

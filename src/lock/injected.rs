@@ -77,7 +77,7 @@ pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// The same with the lock's own wait: see [`QuorumRwLock::read_default`].
     fn read_default(&self) -> Locking<'_, ReadGuard>;
 
-    /// Makes one try to read, and waits for nobody: see [`QuorumRwLock::try_read`].
+    /// Acquires it as a reader if no writer has it, and waits for nobody: see [`QuorumRwLock::try_read`].
     fn try_read(&self) -> Locking<'_, Option<ReadGuard>>;
 
     /// Acquires it as the writer, waiting for `timeout` at most: see [`QuorumRwLock::write`].
@@ -86,7 +86,7 @@ pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// The same with the lock's own wait: see [`QuorumRwLock::write_default`].
     fn write_default(&self) -> Locking<'_, WriteGuard>;
 
-    /// Makes one try to write, and waits for nobody: see [`QuorumRwLock::try_write`].
+    /// Acquires it as the writer if nobody has it, and waits for nobody: see [`QuorumRwLock::try_write`].
     fn try_write(&self) -> Locking<'_, Option<WriteGuard>>;
 }
 

@@ -160,16 +160,17 @@ impl QuorumLock {
     /// Acquires the lock, waiting for `timeout` at most.
     ///
     /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
-    /// `timeout` of zero makes one try, and `Duration::MAX` waits for ever. One round of votes is
+    /// `timeout` of zero makes a try, and `Duration::MAX` waits for ever. One round of votes is
     /// always made whole once it is this caller's turn in this process, so a call may take up to
-    /// the round timeout where `timeout` is shorter; and up to 500 ms more where it is in vain and
+    /// the round timeout where `timeout` is shorter, and is a [try](Self::try_acquire) where that
+    /// round took longer than `timeout`; and up to 500 ms more where it is in vain and
     /// the holder has a [note](Self::describe), or there are several names: then the error
     /// [names those that are held](Error::conflicts).
     ///
     /// # Errors
     /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
-    /// at that time; `Config` for a bad name or outside of a Tokio runtime; `Closed` after a
-    /// shutdown.
+    /// at that time, or the votes of a try stayed split; `Config` for a bad name or outside of a
+    /// Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe at any point: what was granted is released in the background, and the place in the
@@ -248,19 +249,26 @@ impl QuorumLock {
         self.acquire(self.rules.wait).await
     }
 
-    /// Makes one try, and waits for nobody.
+    /// Acquires the lock if nobody has it, and waits for nobody.
     ///
-    /// `None` means that somebody else holds the lock or is about to; an error means that nobody
-    /// can tell.
+    /// `None` means that somebody else holds the lock or is about to: a quorum of nodes names one
+    /// holder, or one whose turn it is. An error means that nobody can tell. Callers that try at one
+    /// moment may split the votes between them. Each gives back what it was granted and tries again
+    /// after a random pause, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; `Config` for a bad name or outside of a Tokio
+    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or outside of a Tokio
     /// runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: what was granted is released in the background.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        match self.acquired(Patience::Once).await {
+        self.try_until(self.inner.host.now() + self.rules.longest_try()).await
+    }
+
+    /// The same, where rounds in which votes were split are made again until then.
+    pub(super) async fn try_until(&self, until: Tick) -> Result<Option<LockGuard>> {
+        match self.acquired(Patience::Try(until)).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.is_contended() => Ok(None),
             Err(error) => Err(error),

@@ -100,15 +100,14 @@ impl Once {
     /// gets it, and one more where the name is held, to see whether a quorum names the holder.
     ///
     /// Where several claim at the same moment, none of them may win a quorum. They give back what
-    /// they were granted and try again after a random while, until two round timeouts have passed
-    /// since the first try: so the work of a period is not skipped because many came for it at once. If such a caller dies before
+    /// they were granted and try again after a random while, for two round timeouts at most: so the
+    /// work of a period is not skipped because many came for it at once. If such a caller dies before
     /// it has given that back, its node grants nothing until the period ends. A node that is gone gets
     /// it back within a minute after it has come back, as long as this process lives.
     ///
     /// # Errors
-    /// `Contended` if no quorum says of anybody that it has a permit, and this caller did not get one
-    /// by then: the work may not have been done. `Unavailable` if too few nodes could vote, so that
-    /// nobody can tell; `Config` for a bad name or period, where the name is held as a lock, or
+    /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no
+    /// quorum of them says of anybody that it has a permit. `Config` for a bad name or period, where the name is held as a lock, or
     /// outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
@@ -116,26 +115,24 @@ impl Once {
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
         let rules = self.lock.rules();
-        let mut end = None;
-        for tries in 1.. {
-            if let Some(guard) = self.lock.try_acquire().await? {
+        let end = inner.host.now() + rules.longest_try();
+        for tries in 0.. {
+            if let Some(guard) = self.lock.try_until(end).await? {
                 return Ok(Some(OncePermit { guard }));
             }
             if let Some(holder) = self.holder().await? {
                 return used(&name, &holder).map(|()| None);
             }
-            let now = inner.host.now();
-            if now >= *end.get_or_insert(now + rules.round_timeout * 2) {
+            // It was given back since.
+            let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
+            let next = inner.host.now() + pause;
+            if next >= end {
                 break;
             }
-            // Drawn when all is known: nodes that hang make all who try equally late.
-            let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
-            sleep_until(&inner.host, now + pause).await;
+            sleep_until(&inner.host, next).await;
         }
-        let message = format!(
-            "no quorum says who has {name:?} in this period: callers split the votes, or one died with some of them; try again"
-        );
-        Err(Error::new(ErrorKind::Contended, message))
+        let message = format!("no quorum says who has {name:?} in this period; try again");
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     /// Whom a quorum names: who has it, had it in this period, or holds a lock on its name.

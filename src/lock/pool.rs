@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// Takes note of what nodes say of these permits at `now`, and returns which are free.
-    pub(super) fn seen(&self, now: Tick, said: impl IntoIterator<Item = (usize, Occupied)>) -> Vec<usize> {
+    pub(super) fn seen<'a>(&self, now: Tick, said: impl IntoIterator<Item = (usize, &'a Occupied)>) -> Vec<usize> {
         let mut busy = self.busy();
         let mut free = Vec::new();
         for (number, occupied) in said {

@@ -82,7 +82,7 @@ pub trait DistributedLock: fmt::Debug + Send + Sync {
     /// The same with the lock's own wait: see [`QuorumLock::acquire_default`].
     fn acquire_default(&self) -> Locking<'_, LockGuard>;
 
-    /// Makes one try, and waits for nobody: see [`QuorumLock::try_acquire`].
+    /// Acquires it if nobody has it, and waits for nobody: see [`QuorumLock::try_acquire`].
     fn try_acquire(&self) -> Locking<'_, Option<LockGuard>>;
 }
 

@@ -122,8 +122,8 @@ impl QuorumRwLock {
         self.write(self.writes.rules().wait).await
     }
 
-    /// Makes one try to read, and waits for nobody. `None` means that a writer holds it or waits;
-    /// an error means that nobody can tell.
+    /// Acquires it as a reader if no writer has it, and waits for nobody. `None` means that a writer
+    /// holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -134,8 +134,8 @@ impl QuorumRwLock {
         Ok(self.reads.try_acquire().await?.map(ReadGuard))
     }
 
-    /// Makes one try to write, and waits for nobody. `None` means that somebody else holds it or is
-    /// about to; an error means that nobody can tell.
+    /// Acquires it as the writer if nobody has it, and waits for nobody. `None` means that somebody
+    /// else holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].

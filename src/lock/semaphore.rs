@@ -143,13 +143,16 @@ impl QuorumSemaphore {
     }
 
     /// Takes `many` permits if they are free, and waits for nobody. Where those are held that it
-    /// asks for first, it looks once which are free: two round trips more.
+    /// asks for first, it looks which are free: two round trips more.
     ///
-    /// `None` means that fewer are free, or that others wait for some or acquire them at this
-    /// moment; an error means that nobody can tell.
+    /// `None` means that fewer are free: quorums of nodes name holders of all others. Or a quorum
+    /// has named one that waits for permits for half a second. While others take permits, or where
+    /// callers split the votes, it tries again after random pauses, for two round timeouts at most
+    /// (4 s unless set).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; else as [`acquire`](Self::acquire).
+    /// `Unavailable` if too few nodes could vote, or nobody can tell by then; else as
+    /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// Safe: what was granted is released in the background.

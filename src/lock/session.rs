@@ -122,7 +122,8 @@ impl Session {
         self.acquire(&names, Patience::Until(self.inner.host.now() + timeout)).await
     }
 
-    /// Makes one try to acquire all of `names`, or none, and waits for nobody.
+    /// Acquires all of `names` if nobody has any of them, else none, and waits for nobody. Where
+    /// votes are split it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
     ///
     /// # Errors
     /// `Contended` if others hold some of them, or are about to; else as for [`lock`](Self::lock).
@@ -131,7 +132,8 @@ impl Session {
     /// Safe: what was granted is released in the background.
     pub async fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         let names = self.inner.names(names)?;
-        self.acquire(&names, Patience::Once).await
+        let until = self.inner.host.now() + self.core.rules.longest_try();
+        self.acquire(&names, Patience::Try(until)).await
     }
 
     /// Gives these names up, also where they were locked together with others, which stay. Waits

@@ -10,13 +10,9 @@ use super::scoped::{Scope, under};
 use super::session::Session;
 use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::host::{before, sleep_until};
 use crate::lease::{Locks, Released};
-use crate::rules::{LostReason, Tick};
+use crate::rules::LostReason;
 use crate::words::exact;
-
-/// How often nodes are looked at while they are waited for.
-const GLANCE: Duration = Duration::from_millis(100);
 
 /// Options of a session, on the way to [`grant`](Self::grant).
 #[derive(Clone)]
@@ -196,20 +192,8 @@ impl Scope for Revoked {
 
 /// Waits until a quorum votes on locks of that ttl.
 async fn votes(inner: &Inner, ttl: Duration, timeout: Duration) -> Result<()> {
-    let (voters, host) = (&inner.leases.voters, &inner.host);
-    let until: Tick = host.now() + timeout;
-    loop {
-        if voters.can_vote(ttl) {
-            return Ok(());
-        }
-        if host.now() >= until {
-            return Err(nobody_votes(inner, timeout));
-        }
-        let _ = before(host, until, voters.enrolled(ttl)).await;
-        if !voters.can_vote(ttl) {
-            sleep_until(host, until.min(host.now() + GLANCE)).await;
-        }
-    }
+    let until = inner.host.now() + timeout;
+    if inner.leases.voters.votes(ttl, until).await { Ok(()) } else { Err(nobody_votes(inner, timeout)) }
 }
 
 fn nobody_votes(inner: &Inner, timeout: Duration) -> Error {

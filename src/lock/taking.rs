@@ -13,10 +13,10 @@ use super::permits::Holding;
 use super::pool::Pool;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::sleep_until;
+use crate::host::{before, sleep_until};
 use crate::lease::{LockGuard, Locks};
 use crate::node::{Name, Seat};
-use crate::protocol::{Grant, Occupied, Open, Patience, Who, occupied};
+use crate::protocol::{Grant, Occupied, Open, Patience, SPLIT, Who, occupied};
 use crate::rules::Tick;
 
 /// In the queues of how many permits the gate's holder stands at most. Where there are more, it
@@ -39,30 +39,62 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes what is free; waits for nobody. `None` where too few are, or somebody is before it.
+    /// Takes what is free; waits for nobody. `None` where quorums name holders of so many that too
+    /// few are left, or one that waits at the gate.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
-        let first = self.first();
-        if let Some(holding) = uncontended(self.together(&first).await)? {
-            return Ok(Some(holding));
+        let host = &self.inner.host;
+        let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
+        tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
+    }
+
+    /// Tries until it is clear which it is.
+    async fn tries(&self) -> Result<Option<Holding>> {
+        let host = &self.inner.host;
+        let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
+        loop {
+            if let Some(holding) = uncontended(self.together(&numbers).await)? {
+                return Ok(Some(holding));
+            }
+            let Seen { gate, held, free } = self.seen().await;
+            // Where a caller of this process holds it as a lock, no node was asked before.
+            if gate.locked {
+                return Err(Error::config(Who::Seated(self.gate()).misuse(&self.pool.gate, 0)));
+            }
+            at_gate = since(gate.holder.clone(), at_gate, host.now());
+            let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.at_gate_for());
+            if waits || self.leaves_too_few(held) {
+                return Ok(None);
+            }
+            let open = free.len() >= self.many && gate.held.is_none() && !gate.wanted;
+            numbers = if free.len() < self.many { self.first() } else { free[..self.many].to_vec() };
+            if tries > 0 || !open {
+                let pause = self.rules.backoff.pause(tries, self.inner.leases.voters.round_trip(), host.random());
+                sleep_until(host, host.now() + pause).await;
+            }
+            tries += 1;
         }
-        let Some((gate, free)) = self.look().await else { return Ok(None) };
-        // Where a caller of this process holds it as a lock, no node was asked before.
-        if gate.locked {
-            return Err(Error::config(Who::Seated(self.gate()).misuse(&self.pool.gate, 0)));
-        }
-        if gate.held.is_some() || gate.wanted || free.len() < self.many {
-            return Ok(None);
-        }
-        uncontended(self.together(&free[..self.many]).await)
+    }
+
+    /// For how long one must be seen at the gate that waits there. Others go on at once, when they
+    /// have what they want.
+    fn at_gate_for(&self) -> Duration {
+        GLANCE.min(self.rules.round_timeout)
+    }
+
+    fn leaves_too_few(&self, held: usize) -> bool {
+        held + self.many > self.pool.permits.len()
     }
 
     /// Takes what is free, or waits behind those that came before.
     pub(super) async fn until(&self, end: Tick) -> Result<Holding> {
-        if self.inner.host.now() >= end {
-            return self.at_once().await?.ok_or_else(few);
-        }
-        if let Some(holding) = passing(self.together(&self.first()).await)? {
+        let is_over = || self.inner.host.now() >= end;
+        if !is_over()
+            && let Some(holding) = passing(self.together(&self.first()).await)?
+        {
             return Ok(holding);
+        }
+        if is_over() {
+            return self.at_once().await?.ok_or_else(few);
         }
         loop {
             let taken = self.in_turn(end).await.and_then(|holding| self.lasting(holding));
@@ -127,10 +159,8 @@ impl Taking<'_> {
     async fn behind_gate(&self, end: Tick) -> Result<Holding> {
         let holding = self.begin();
         self.try_more(&holding, &self.first()).await?;
-        if self.goes_on(&holding, end)?
-            && let Some((_, free)) = self.look().await
-        {
-            self.try_more(&holding, &free).await?;
+        if self.goes_on(&holding, end)? {
+            self.try_more(&holding, &self.look().await).await?;
         }
         if self.goes_on(&holding, end)? {
             self.wait_for_more(&holding, end).await?;
@@ -195,7 +225,7 @@ impl Taking<'_> {
         }
         loop {
             sleep_until(&self.inner.host, self.inner.host.now() + GLANCE).await;
-            let Some((_, mut free)) = self.look().await else { continue };
+            let mut free = self.look().await;
             free.retain(|number| numbers.contains(number));
             free.truncate(missing);
             if free.is_empty() {
@@ -208,14 +238,30 @@ impl Taking<'_> {
         }
     }
 
-    /// Asks the nodes how the gate is, and which permits are free, those first that are likely to
-    /// be got.
-    async fn look(&self) -> Option<(Occupied, Vec<usize>)> {
+    /// Asks the nodes which permits are free, those first that are likely to be got.
+    async fn look(&self) -> Vec<usize> {
+        self.seen_where(|_| true).await.free
+    }
+
+    /// The same for a try: asks more nodes than a quorum where those do not tell whether too few
+    /// are free.
+    async fn seen(&self) -> Seen {
+        let enough = |said: &[Occupied]| {
+            let permits = || said.iter().skip(1);
+            let free = permits().filter(|permit| permit.held.is_none()).count();
+            free >= self.many || self.leaves_too_few(permits().filter(|permit| permit.holder.is_some()).count())
+        };
+        self.seen_where(enough).await
+    }
+
+    async fn seen_where(&self, enough: impl Fn(&[Occupied]) -> bool) -> Seen {
         let all = [&self.pool.gate].into_iter().chain(&self.pool.permits).cloned().collect();
-        let said = occupied(&self.inner.leases.voters, &all, self.rules.round_timeout).await?;
-        let (gate, permits) = said.split_first()?;
-        let free = self.pool.seen(self.inner.host.now(), permits.iter().copied().enumerate());
-        Some((*gate, self.pool.preferred(self.inner, free)))
+        let (voters, patience) = (&self.inner.leases.voters, self.rules.round_timeout);
+        let said = occupied(voters, &all, patience, enough).await.unwrap_or_default();
+        let Some((gate, permits)) = said.split_first() else { return Seen::default() };
+        let held = permits.iter().filter(|permit| permit.holder.is_some()).count();
+        let free = self.pool.seen(self.inner.host.now(), permits.iter().enumerate());
+        Seen { gate: gate.clone(), held, free: self.pool.preferred(self.inner, free) }
     }
 
     /// The permits that are not held, those first that are likely to be free soon.
@@ -263,6 +309,23 @@ impl Taking<'_> {
         let wanted = Wanted { names: Ok(names), rules, who: Who::Seated(seat), may_have_note: false };
         pin!(self.inner.try_until(wanted, patience)).await
     }
+}
+
+/// What nodes say of a semaphore; nothing where too few answer.
+#[derive(Default)]
+struct Seen {
+    gate: Occupied,
+    /// Of how many permits a quorum names the holder.
+    held: usize,
+    /// The permits that nobody holds, those first that are likely to be got.
+    free: Vec<usize>,
+}
+
+/// Since when `holder` was seen, if it is the one that was seen `before`, else since `now`.
+fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
+    let holder = holder?;
+    let since = before.filter(|(before, _)| *before == holder).map_or(now, |(_, since)| since);
+    Some((holder, since))
 }
 
 /// What came of a try; `None` where others were in the way.

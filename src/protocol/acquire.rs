@@ -11,7 +11,7 @@ use super::grant::Grant;
 use super::leftovers::Open;
 use super::places::Places;
 use super::queue::{Head, Place, Queue};
-use super::round::{Round, cause};
+use super::round::{Round, explained};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use super::who::Who;
@@ -19,7 +19,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Mode, Name, Outcome, Reply, Stance};
+use crate::node::{Mode, Name, NodeState, Outcome, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -28,12 +28,16 @@ use crate::words::listed;
 
 /// Why nobody else is in the way.
 const OURS: &str = "this process itself holds it";
+/// Why a try failed whose votes were split.
+pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one that holds it";
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     /// One round, without waiting for anybody.
     Once,
+    /// Without waiting for anybody. Rounds in which votes were split are made again, until a moment.
+    Try(Tick),
     /// Until a moment; one round is always made, once it is this caller's turn.
     Until(Tick),
 }
@@ -41,15 +45,33 @@ pub(crate) enum Patience {
 impl Patience {
     pub(crate) const fn end(self) -> Option<Tick> {
         match self {
-            Self::Once => None,
+            Self::Once | Self::Try(_) => None,
             Self::Until(end) => Some(end),
+        }
+    }
+
+    /// When the last round ends, at the latest.
+    const fn last(self) -> Option<Tick> {
+        match self {
+            Self::Once => None,
+            Self::Try(until) | Self::Until(until) => Some(until),
+        }
+    }
+
+    /// Until when rounds in which votes were split are made again. A caller that began `now` is
+    /// given time for that as long as it has not waited.
+    fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
+        match self {
+            Self::Once => None,
+            Self::Try(until) => Some(until),
+            Self::Until(_) => Some(now + rules.longest_try()),
         }
     }
 
     /// What it is called that the time is over while others are in the way.
     pub(crate) const fn out_of_time(self) -> ErrorKind {
         match self {
-            Self::Once => ErrorKind::Contended,
+            Self::Once | Self::Try(_) => ErrorKind::Contended,
             Self::Until(_) => ErrorKind::Timeout,
         }
     }
@@ -79,8 +101,10 @@ impl Claimant<'_> {
     /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was
     /// granted is released, and the places in all lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
+        let now = self.voters.host.now();
         // A try waits for its enrolment and its turn together no longer than for a round.
-        let whole = self.voters.host.now() + self.rules.round_timeout;
+        let whole = now + self.rules.round_timeout;
+        let again = patience.again_until(now, self.rules);
         self.enrolled(patience, whole).await?;
         let ticket = self.voters.ticket();
         let places = self.turns(patience, whole).await?;
@@ -89,7 +113,7 @@ impl Claimant<'_> {
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        let won = self.granted(&mut attempt, &places, ticket, patience).await?;
+        let won = self.granted(&mut attempt, &places, ticket, (patience, again)).await?;
         attempt.won(won, places).ok_or_else(Error::closed)
     }
 
@@ -98,14 +122,14 @@ impl Claimant<'_> {
         attempt: &mut Attempt<'_>,
         places: &Places,
         ticket: u64,
-        patience: Patience,
+        (patience, mut again): (Patience, Option<Tick>),
     ) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
         let mut before = None;
         let mut waiting = places.held().map(|_| Waiting::new(self.voters));
         loop {
             let turn = attempt.turn();
-            let limit = self.limit(rounds, patience);
+            let limit = self.limit(rounds, again.or(patience.end()));
             let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
                 RoundEnd::Won(won) => {
                     self.note_turn(turn, true);
@@ -119,13 +143,28 @@ impl Claimant<'_> {
             }
             waiting.get_or_insert_with(|| Waiting::new(self.voters));
             defeat.before = before.replace(defeat.round.clone());
-            places.tell(&defeat.head(self.voters));
+            let split = again.filter(|_| self.is_over(patience) && defeat.is_split(self.voters));
+            if split.is_none() {
+                places.tell(&defeat.head(self.voters));
+            }
             rounds = rounds.saturating_add(1);
             if self.rules.spent(rounds) {
                 self.diagnose(attempt, &defeat.round, limit, Patience::Once).await;
-                return Err(self.defeated(&defeat, patience));
+                return Err(self.defeated(&defeat, patience, split.is_some()));
             }
-            if let Some(end) = patience.end().filter(|&end| self.voters.host.now() < end) {
+            if let Some(again) = split {
+                let next = self.next_round(failures, &defeat);
+                if next >= again {
+                    return Err(self.defeated(&defeat, patience, true));
+                }
+                attempt.requeue(Stance::Once);
+                failures = failures.saturating_add(1);
+                sleep_until(&self.voters.host, next).await;
+                continue;
+            }
+            if let Some(end) = patience.end().filter(|_| !self.is_over(patience)) {
+                // From here on it has waited, and is no try.
+                again = None;
                 let failed = self.failed(attempt, &defeat, failures, self.stance(ticket, patience));
                 let hinted = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
                 let handed = match hinted {
@@ -146,8 +185,8 @@ impl Claimant<'_> {
                     attempt.requeue(self.stance(ticket, patience));
                 }
             }
-            if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
-                return Err(self.defeated(&defeat, patience));
+            if self.is_over(patience) {
+                return Err(self.defeated(&defeat, patience, false));
             }
         }
     }
@@ -175,10 +214,22 @@ impl Claimant<'_> {
         Failed { failures, soon: soon && attempt.registers(), told: defeat.changes_in() }
     }
 
-    /// Waits for a random while, where no hints are to be had.
+    /// Waits for a random while, where no hints are to be had; and until a quorum votes, since
+    /// claims come to nothing before that.
     async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
+        if defeat.cause() == Cause::Unavailable {
+            // Where rounds are bounded, this lasts no longer than one.
+            let whole = self.voters.host.now() + self.rules.round_timeout;
+            let end = self.rules.max_rounds.map_or(end, |_| end.min(whole));
+            let _ = self.voters.votes(self.rules.validity.ttl(), end).await;
+        }
         None
+    }
+
+    /// Whether the caller waits no longer.
+    fn is_over(&self, patience: Patience) -> bool {
+        patience.end().is_none_or(|end| self.voters.host.now() >= end)
     }
 
     /// The name was handed over: how long after the first push.
@@ -220,7 +271,7 @@ impl Claimant<'_> {
             Who::Next(Mode::Shared) => Places::of_reader(self.queue, self.names)?,
             Who::Follows(_) => Places::of_writer(self.queue),
         };
-        if let Some(held) = places.held().filter(|_| matches!(patience, Patience::Once)) {
+        if let Some(held) = places.held().filter(|_| patience.end().is_none()) {
             return Err(self.outwaited(held, patience));
         }
         if !places.try_turns() && !self.waited(&mut places, patience, whole).await {
@@ -239,7 +290,7 @@ impl Claimant<'_> {
         }
         let _waiting = Waiting::new(self.voters);
         let waited = match patience {
-            Patience::Once => before(&self.voters.host, whole, hear(places)).await == Some(true),
+            Patience::Once | Patience::Try(_) => before(&self.voters.host, whole, hear(places)).await == Some(true),
             Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turns()).await.is_some(),
         };
         let waited = waited && !late();
@@ -261,7 +312,7 @@ impl Claimant<'_> {
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
-            (Head::Undecided, _) | (Head::Trying, Patience::Once) if !place.is_held() => {
+            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::Try(_)) if !place.is_held() => {
                 let why = "no quorum has answered an earlier caller of this process";
                 self.error(ErrorKind::Unavailable, why, patience)
             }
@@ -312,7 +363,7 @@ impl Claimant<'_> {
         let too_late = decision == Some(Decision::Failed(Cause::Unavailable)) && cause != Cause::Unavailable;
         match decision {
             Some(_) if verdict == Some(Verdict::Won) || too_late => How::Late,
-            None if patience.end().is_some_and(|end| self.voters.host.now() >= end) => How::CutShort,
+            None if patience.last().is_some_and(|last| self.voters.host.now() >= last) => How::CutShort,
             _ => How::Refused,
         }
     }
@@ -354,22 +405,22 @@ impl Claimant<'_> {
         took
     }
 
-    /// Until when a round waits. One round is always made whole, however short the caller's time
-    /// is.
-    fn limit(&self, rounds: u32, patience: Patience) -> Tick {
+    /// Until when a round waits whose caller does until `end`. One round is always made whole,
+    /// however short the caller's time is.
+    fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
-        match patience.end() {
+        match end {
             Some(end) if rounds > 0 => end.min(whole),
             _ => whole,
         }
     }
 
-    /// Waits until it is known why the round failed, where no further one will be made. What it was
+    /// Waits until it is known why the round failed, where its caller waits no longer. What it was
     /// granted does not wait for that.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
-        if patience.end().is_none_or(|end| self.voters.host.now() >= end) {
+        if self.is_over(patience) {
             attempt.requeue(Stance::Once);
-            let _ = before(&self.voters.host, limit, cause(round)).await;
+            let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
         }
     }
 
@@ -381,8 +432,10 @@ impl Claimant<'_> {
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
-    fn defeated(&self, defeat: &Defeat, patience: Patience) -> Error {
+    /// Of a try whose votes were `split`, nobody can tell whether anybody holds it.
+    fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
         let (kind, why) = match defeat.cause() {
+            Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
             Cause::Contended if defeat.is_held_by(self.voters.hints.name()) => (patience.out_of_time(), OURS),
             Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
@@ -390,10 +443,23 @@ impl Claimant<'_> {
             }
             Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, "a quorum is out of reach"),
         };
-        let reports = defeat.reports(self.voters);
+        let reports = self.reports(defeat);
         let advice = if kind == ErrorKind::Unavailable { self.advice(&reports) } else { "" };
         let error = self.error_with(kind, why, patience, advice);
-        error.with_nodes(reports).with_source(defeat.source()).with_holder(defeat.holder())
+        let holder = defeat.holder().filter(|_| !split);
+        error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
+    }
+
+    /// What each node said, or how it is where it was not asked since.
+    fn reports(&self, defeat: &Defeat) -> Vec<NodeReport> {
+        let mut reports = defeat.reports(self.voters);
+        if defeat.cause() == Cause::Unavailable {
+            let now = self.voters.nodes.iter().map(|node| node.status());
+            let quarantined = |state: &NodeState| matches!(state, NodeState::Quarantined { .. });
+            let stale = reports.iter_mut().zip(now).filter(|(_, now)| quarantined(&now.state));
+            stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
+        }
+        reports
     }
 
     /// What to do where a quorum is only out of reach since nodes are quarantined.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::in_the_way::in_the_way;
 use super::queue::Head;
 use super::round::Round;
 use super::voters::Voters;
@@ -39,6 +40,12 @@ impl Defeat {
             Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
             cause => cause,
         }
+    }
+
+    /// Whether its votes were split: it was refused, and no quorum names one that is in the way.
+    pub(super) fn is_split(&self, voters: &Voters) -> bool {
+        let named = self.round.replies(|replies| in_the_way(replies, voters.size.quorum()));
+        self.cause() == Cause::Contended && named != Some(true)
     }
 
     pub(super) fn reports(&self, voters: &Voters) -> Vec<NodeReport> {

@@ -32,19 +32,34 @@ impl Count for Told {
 /// Who holds which of `names` on most of the nodes that answer first: a quorum of them, within
 /// `patience`. Names of which they know no holder are left out.
 pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
-    let said = said(voters, names, patience).await;
+    let said = said(voters, names, patience, |_| true).await;
     let of = |(at, name)| holder(name, said.iter().filter_map(|said| said.get(at)));
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// What nodes say of `names`: those that answer until a quorum has, within `patience`.
-pub(super) async fn said(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Vec<Inspection>> {
+/// What nodes say of `names`, within `patience`: those that answer until a quorum has, and that is
+/// `enough`.
+pub(super) async fn said(
+    voters: &Arc<Voters>,
+    names: &Arc<[Name]>,
+    patience: Duration,
+    enough: impl Fn(&[Vec<Inspection>]) -> bool,
+) -> Vec<Vec<Inspection>> {
     let nodes = voters.nodes.len();
     let round = Round::new(nodes, 0, Told { open: nodes, missing: voters.size.quorum() });
     let until = voters.host.now() + patience;
     voters.ask(voters.everyone(), &Arc::new(Operation::Inspect(names.clone())), &round);
-    let _ = before(&voters.host, until, round.verdict()).await;
-    round.replies(|replies| replies.iter().filter_map(entries).map(<[Inspection]>::to_vec).collect())
+    let said = || -> Vec<_> {
+        round.replies(|replies| replies.iter().filter_map(entries).map(<[Inspection]>::to_vec).collect())
+    };
+    let told = async {
+        round.verdict().await;
+        while !enough(&said()) && round.look(|told| told.open > 0) {
+            round.changed().await;
+        }
+    };
+    let _ = before(&voters.host, until, told).await;
+    said()
 }
 
 fn entries(reply: &Option<Reply>) -> Option<&[Inspection]> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::in_the_way::is_same;
 use super::inspect::Survey;
 use super::voters::Voters;
 use crate::node::{Description, Inspection, Mark, Operation};
@@ -113,8 +114,4 @@ impl Inspected {
     fn said(&self) -> impl Iterator<Item = &Inspection> {
         self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
     }
-}
-/// Whether one holds a name where the other does: each node names one reader of all.
-fn is_same(holder: &str, other: &str) -> bool {
-    holder == other || Operation::is_shared(holder) && Operation::is_shared(other)
 }

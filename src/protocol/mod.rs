@@ -14,6 +14,7 @@ mod hints;
 mod holders;
 mod holding;
 mod in_line;
+mod in_the_way;
 mod inspect;
 mod inspected;
 mod leftovers;
@@ -35,7 +36,7 @@ mod voters;
 mod waiting;
 mod who;
 
-pub(crate) use acquire::{Claimant, Patience};
+pub(crate) use acquire::{Claimant, Patience, SPLIT};
 pub(crate) use census::{Known, Said, census, met, roster, tell};
 pub(crate) use doubts::Doubts;
 pub use force::Taken;

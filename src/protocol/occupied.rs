@@ -6,10 +6,13 @@ use std::time::Duration;
 use super::holders::said;
 use super::voters::Voters;
 use crate::node::{Inspection, Name};
+use crate::rules::Size;
 
 /// What the nodes that answered first say of one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupied {
+    /// Who holds it, if a quorum names one owner.
+    pub(crate) holder: Option<Arc<str>>,
     /// For how long somebody holds it still at most, where so many nodes say so that a claim may
     /// not win.
     pub(crate) held: Option<Duration>,
@@ -20,24 +23,33 @@ pub(crate) struct Occupied {
     pub(crate) locked: bool,
 }
 
-/// What a quorum of nodes says of each of `names`, within `patience`; `None` where none answers.
-/// What it tells is a hint: only a claim tells who holds a name.
-pub(crate) async fn occupied(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Option<Vec<Occupied>> {
-    let (quorum, blocking) = (voters.size.quorum() as usize, voters.size.blocking() as usize);
-    let said = said(voters, names, patience).await;
-    let spare = said.len().checked_sub(quorum)?;
-    let of = |at: usize| look(said.iter().filter_map(|said| said.get(at)), spare, blocking);
-    Some((0..names.len()).map(of).collect())
+/// What nodes say of each of `names`, within `patience`: a quorum of them, and more where that is
+/// not `enough`. `None` where no quorum answers.
+pub(crate) async fn occupied(
+    voters: &Arc<Voters>,
+    names: &Arc<[Name]>,
+    patience: Duration,
+    enough: impl Fn(&[Occupied]) -> bool,
+) -> Option<Vec<Occupied>> {
+    let size = voters.size;
+    let all = |said: &[Vec<Inspection>]| -> Vec<_> {
+        (0..names.len()).map(|at| look(said.iter().filter_map(|said| said.get(at)), said.len(), size)).collect()
+    };
+    let said = said(voters, names, patience, |said| enough(&all(said))).await;
+    (said.len() >= size.quorum() as usize).then(|| all(&said))
 }
 
-/// What nodes say of one name, of which so many more than a quorum have answered; `blocking` of
-/// them leave no quorum.
-fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, spare: usize, blocking: usize) -> Occupied {
+/// What so many nodes say of one name.
+fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, heard: usize, size: Size) -> Occupied {
+    let (quorum, blocking) = (size.quorum() as usize, size.blocking() as usize);
+    let spare = heard.saturating_sub(quorum);
     let holders = || said.clone().filter(|said| said.holder.is_some());
+    let names = || said.clone().filter_map(|said| said.holder.as_deref());
+    let holder = names().find(|one| names().filter(|other| other == one).count() >= quorum).map(Arc::from);
     let longest = holders().map(|said| said.remaining.unwrap_or(Duration::MAX)).max();
     let wanted = said.clone().any(|said| said.waiting > 0 || said.turn.is_some());
     let locked = holders().filter(|said| said.permits.is_none()).count() >= blocking;
-    Occupied { held: longest.filter(|_| holders().count() > spare), wanted, locked }
+    Occupied { holder, held: longest.filter(|_| holders().count() > spare), wanted, locked }
 }
 
 #[cfg(test)]
@@ -48,11 +60,19 @@ mod tests {
     fn a_name_is_free_where_enough_nodes_hold_it_for_nobody() {
         let held = Inspection::held("other".to_owned(), 1, Some(Duration::from_secs(7)), 1);
         let said = [held, Inspection::free(3), Inspection::free(3)];
-        assert_eq!(look(said.iter(), 1, 2), Occupied::default());
-        let two = look(said[..2].iter(), 0, 2);
-        assert_eq!(two, Occupied { held: Some(Duration::from_secs(7)), wanted: false, locked: false });
+        assert_eq!(look(said.iter(), 3, Size::of(3)), Occupied::default());
+        let two = look(said[..2].iter(), 2, Size::of(3));
+        assert_eq!(two, Occupied { held: Some(Duration::from_secs(7)), ..Occupied::default() });
         let waits = [Inspection::free(1).with_line(1, None), Inspection::free(1)];
-        assert!(look(waits.iter(), 0, 2).wanted);
+        assert!(look(waits.iter(), 2, Size::of(3)).wanted);
+    }
+
+    #[test]
+    fn a_holder_is_one_that_a_quorum_names() {
+        let held = |who: &str| Inspection::held(who.to_owned(), 1, None, 1);
+        let holder = |said: &[Inspection]| look(said.iter(), said.len(), Size::of(3)).holder;
+        assert_eq!(holder(&[held("one"), Inspection::free(1), held("one")]).as_deref(), Some("one"));
+        assert_eq!(holder(&[held("one"), Inspection::free(1), held("other")]), None);
     }
 
     #[test]
@@ -60,7 +80,7 @@ mod tests {
         let lock = || Inspection::held("other".to_owned(), 1, None, 1);
         let gate = || lock().with_permits(Some(3));
         for (said, locked) in [([lock(), lock()], true), ([lock(), gate()], false), ([gate(), gate()], false)] {
-            assert_eq!(look(said.iter(), 0, 2).locked, locked, "{said:?}");
+            assert_eq!(look(said.iter(), 2, Size::of(3)).locked, locked, "{said:?}");
         }
     }
 }

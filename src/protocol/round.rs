@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::in_the_way::in_the_way;
 use super::listening::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
@@ -162,7 +163,15 @@ impl Count for RenewalTally {
     }
 }
 
-/// Waits until it is known why a failed round of claims failed.
-pub(super) async fn cause(round: &Round<ClaimTally>) -> Cause {
-    round.until(|tally| Some(tally.cause()).filter(|&cause| cause != Cause::Undecided)).await
+/// Waits until it is known why a failed round of claims failed, and whether `quorum` nodes name one
+/// that is in the way.
+pub(super) async fn explained(round: &Round<ClaimTally>, quorum: u32) {
+    let is_explained = || match round.look(ClaimTally::cause) {
+        Cause::Undecided => false,
+        Cause::Unavailable => true,
+        Cause::Contended => round.replies(|replies| in_the_way(replies, quorum).is_some()),
+    };
+    while !is_explained() {
+        round.changed().await;
+    }
 }

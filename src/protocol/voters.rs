@@ -8,14 +8,17 @@ use super::hints::Hints;
 use super::leftovers::{Cleanups, Leftovers, Open};
 use super::members::Members;
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Host, before, sleep_until};
 use crate::metrics::Meters;
 use crate::node::{Listener, Mode, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
 use crate::rules::waiting::grace;
-use crate::rules::{Ballots, NodeSet, Size};
+use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
+
+/// How often it is looked whether a quorum votes, where a caller waits for that.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What is asked, as a part of what, and who takes the answers.
 pub(super) type Asked = (Spanned, Arc<Operation>, Arc<dyn Sink>);
@@ -107,6 +110,21 @@ impl Voters {
     pub(crate) fn can_vote(&self, ttl: Duration) -> bool {
         let up = (0..self.nodes.len()).filter(|&node| self.nodes[node].status().state == NodeState::Up);
         self.electorate(ttl).of(up.collect(), self.host.now()).len() >= self.size.quorum()
+    }
+
+    /// Waits until a quorum votes on claims of that ttl, until `end` at most; returns whether one
+    /// does. Nothing is claimed meanwhile.
+    pub(crate) async fn votes(&self, ttl: Duration, end: Tick) -> bool {
+        while !self.can_vote(ttl) {
+            if self.host.now() >= end {
+                return false;
+            }
+            let _ = before(&self.host, end, self.enrolled(ttl)).await;
+            if !self.can_vote(ttl) {
+                sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
+            }
+        }
+        true
     }
 
     /// An error where this client only looks.

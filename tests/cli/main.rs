@@ -39,6 +39,7 @@ mod status;
 mod teaching;
 mod terminal;
 mod transport;
+mod tries;
 mod unlisted;
 mod unwell;
 mod usage;

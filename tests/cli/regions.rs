@@ -14,7 +14,7 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 /// A relay at these ports, one before each server.
-fn far(servers: &[Server], ports: &[Port], round_trip: &str) -> Background {
+pub(super) fn far(servers: &[Server], ports: &[Port], round_trip: &str) -> Background {
     let routes = ports.iter().zip(servers).map(|(port, server)| {
         let (listens, leads_to) = (port.number(), server.port());
         format!("{listens}=localhost:{leads_to}@{round_trip}")

@@ -238,14 +238,27 @@ fn who_waits_for_nodes_that_are_down_is_told_which() {
 
 #[tokio::test]
 async fn an_explanation_that_several_nodes_share_is_given_once() {
-    let servers = servers(3).await;
-    let mut command = over(&servers);
-    command.env("QUORUMLOCK_MAX_TTL", "1h");
-    let (code, _, err) = done(command.args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let quarantined = |timeout: &str| {
+        let mut command = over(&servers);
+        command.env("QUORUMLOCK_MAX_TTL", "1h").args(["run", "job", "--timeout", timeout, "--", "true"]);
+        command
+    };
+    let explained = |said: &str| {
+        assert_eq!(said.matches("this server is new or has restarted").count(), 1, "{said}");
+        assert_eq!(said.matches("quarantined for").count(), 3, "{said}");
+    };
+    let (code, _, err) = done(&mut quarantined("1min"));
     assert_eq!(code, 69);
-    // Where it waits, and where it gives up.
-    assert_eq!(err.matches("this server is new or has restarted").count(), 2, "{err}");
-    assert_eq!(err.matches("quarantined for").count(), 6, "{err}");
+    explained(&err);
+    let file = folder.path().join("waits");
+    let _waits = Background::start(quarantined("2h").stderr(std::fs::File::create(&file).unwrap()));
+    let mut said = String::new();
+    until("it says what it waits for", || {
+        said = std::fs::read_to_string(&file).unwrap();
+        said.contains("which is no quorum") && said.ends_with('\n')
+    });
+    explained(&said);
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Rounds of claims: when another follows, how long they last, and what a failed one leaves to be
 //! released.
 
+use std::collections::HashSet;
 use std::error::Error as _;
 use std::time::Duration;
 
-use quorumlock::NodeCause;
 use quorumlock::node::{Fault, FaultKind, Outcome, Verb};
+use quorumlock::{LockGuard, NodeCause, Result};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::answers::{SILENCE, fault, granted, held, released, reserved, stale};
@@ -13,19 +15,19 @@ use crate::stage::{MS, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_round_whoever_may_have_granted_is_asked_to_release() {
-    let stage = Stage::new(10);
+    let stage = Stage::new(11);
     let trying = stage.try_acquire();
     let answer = |node, _: &_| match node {
-        0..=3 => held(60),
-        4 => reserved(60, false),
-        5 => stale(1),
-        6 => granted(),
-        7 => fault(FaultKind::Timeout),
-        8 => fault(FaultKind::Down),
+        0..=4 => held(60),
+        5 => reserved(60, false),
+        6 => stale(1),
+        7 => granted(),
+        8 => fault(FaultKind::Timeout),
+        9 => fault(FaultKind::Down),
         _ => SILENCE,
     };
     let claim = stage.round(Verb::Claim, answer).await;
-    let release = stage.only(&[6, 7, 9], Verb::Release, |_, _| released()).await;
+    let release = stage.only(&[7, 8, 10], Verb::Release, |_, _| released()).await;
     assert!(release.owner == claim.owner && release.ballot >= claim.ballot);
     assert!(trying.await.unwrap().unwrap().is_none());
 }
@@ -34,12 +36,16 @@ async fn after_a_failed_round_whoever_may_have_granted_is_asked_to_release() {
 async fn a_stale_ballot_is_lifted_at_once_three_times_and_no_more() {
     let stage = Stage::new(3);
     let trying = stage.try_acquire();
-    let mut fence = 0;
+    let (mut fence, mut owners) = (0, HashSet::new());
     for _ in 0..4 {
         let claim = stage.round(Verb::Claim, |_, claim| stale(claim.ballot + 1_000)).await;
         assert!(claim.ballot > fence);
         fence = claim.ballot + 1_000;
+        owners.insert(claim.owner);
     }
+    assert_eq!(owners.len(), 1);
+    let next = stage.round(Verb::Claim, |_, _| held(60)).await;
+    assert!(next.ballot > fence && !owners.contains(&next.owner), "another round");
     assert!(trying.await.unwrap().unwrap().is_none());
     stage.quiet_for(5 * SECOND).await;
 }
@@ -78,28 +84,58 @@ async fn the_next_round_waits_for_nobody_who_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_waits_until_it_is_known_why_it_failed() {
-    for (last, contended) in [(held(60), true), (fault(FaultKind::Timeout), false)] {
-        let stage = Stage::new(5);
-        let trying = stage.try_acquire();
-        // One granted, one refused, two do not answer: no quorum can be had, and the fifth says
-        // which it is.
-        let answer = |node, _: &_| match node {
-            0 => granted(),
-            1 => held(60),
-            4 => SILENCE,
-            _ => fault(FaultKind::Timeout),
-        };
-        stage.round(Verb::Claim, answer).await;
-        // What it was granted does not wait for that.
-        stage.only(&[0, 2, 3, 4], Verb::Release, |_, _| released()).await;
-        assert!(!trying.is_finished());
-        stage.answer(4, || last.clone());
-        match trying.await.unwrap() {
-            Ok(guard) => assert!(contended && guard.is_none()),
-            Err(error) => assert!(!contended && error.is_unavailable()),
-        }
-    }
+async fn a_try_waits_until_it_is_known_whether_nodes_are_silent() {
+    let stage = Stage::new(5);
+    let trying = stage.try_acquire();
+    // No quorum can be had, and the fifth says why.
+    let answer = |node, _: &_| match node {
+        0 => granted(),
+        1 => held(60),
+        4 => SILENCE,
+        _ => fault(FaultKind::Timeout),
+    };
+    stage.round(Verb::Claim, answer).await;
+    // What it was granted does not wait for that.
+    stage.only(&[0, 2, 3, 4], Verb::Release, |_, _| released()).await;
+    assert!(!trying.is_finished());
+    stage.answer(4, || fault(FaultKind::Timeout));
+    assert!(trying.await.unwrap().unwrap_err().is_unavailable());
+}
+
+/// A try of which one node grants the first round, two name one holder, one is silent, and the last
+/// answers later.
+async fn refused_by_two() -> (Stage, JoinHandle<Result<Option<LockGuard>>>) {
+    let stage = Stage::new(5);
+    let trying = stage.try_acquire();
+    let answer = |node, _: &_| match node {
+        0 => granted(),
+        1 | 2 => held(60),
+        3 => fault(FaultKind::Timeout),
+        _ => SILENCE,
+    };
+    stage.round(Verb::Claim, answer).await;
+    stage.only(&[0, 3, 4], Verb::Release, |_, _| released()).await;
+    assert!(!trying.is_finished());
+    (stage, trying)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_waits_for_the_node_that_makes_a_quorum_name_one() {
+    let (stage, trying) = refused_by_two().await;
+    stage.answer(4, || held(60));
+    assert!(trying.await.unwrap().unwrap().is_none());
+    stage.quiet_for(5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_votes_were_split_is_made_again_as_another_owner() {
+    let (stage, trying) = refused_by_two().await;
+    stage.pause_long();
+    stage.answer(4, granted);
+    assert!(stage.asked_after().await > MS, "after a pause");
+    let claim = stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(!claim.owner.ends_with(".0"), "{}", claim.owner);
+    assert!(trying.await.unwrap().unwrap().is_some_and(|guard| guard.is_held()));
 }
 
 #[tokio::test(start_paused = true)]

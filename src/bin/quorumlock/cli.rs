@@ -194,13 +194,15 @@ pub(crate) struct Run {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for nodes and lock together; with 0 it makes one try, once a quorum of
-    /// nodes is there, for which it waits as --connect-timeout says: 15s [default: 15s, or
+    /// How long to wait for nodes and lock together; with 0 it makes a try, once a quorum of
+    /// nodes is there, for which it waits as --connect-timeout says: 15s. Fails at once where no
+    /// quorum votes before that, as in the first minute of new servers [default: 15s, or
     /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
     /// Does not wait while somebody else holds the lock: the same as --timeout 0. Nodes are waited
-    /// for all the same, for --connect-timeout
+    /// for all the same, for --connect-timeout. Callers that split the votes try again, for 4s at
+    /// most
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
     /// The exit code where somebody else holds the lock, at once or until the timeout: 0 to 255

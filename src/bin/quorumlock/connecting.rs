@@ -5,12 +5,14 @@ use std::time::Duration;
 use quorumlock::{Doubt, Error, NodeState, NodeStatus, Quorum, QuorumBuilder};
 use tokio::time::sleep;
 
-use crate::duration::exact;
+use crate::duration::{exact, left};
 use crate::failure::{Failure, UNAVAILABLE, refuses_login};
 use crate::output;
 use crate::password::PasswordFile;
 use crate::settings::Settings;
 use crate::status::told;
+use crate::times::Wait;
+use crate::words::listed;
 
 /// What a first client waits for a silent node, and what a connection takes.
 const SILENT: Duration = Duration::from_secs(6);
@@ -18,6 +20,8 @@ const SILENT: Duration = Duration::from_secs(6);
 const STARTED: Duration = Duration::from_secs(11);
 /// How often it is looked whether all nodes refuse the login.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked whether a quorum can vote in time.
+const GLANCE: Duration = Duration::from_millis(100);
 /// What to do where nodes refuse the login.
 const LOGIN: &str = "give the right user and password: in the addresses (percent-encoded), in the file of --config, or \
      the password of all nodes by --password-file FILE";
@@ -52,6 +56,41 @@ pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, 
         ready = ready => ready.map_err(|error| no_quorum(error, quorum, patience, option)),
         () = all_refuse(quorum), if !rotates => Err(no_login(&quorum.nodes())),
     }
+}
+
+/// Resolves once it is clear that no quorum votes while the lock is waited for.
+pub(crate) async fn no_vote_in_time(quorum: &Quorum, names: &[String], wait: Wait) -> Failure {
+    loop {
+        let nodes = quorum.nodes();
+        let votes = votes_in(&nodes);
+        if votes > wait.left() {
+            return too_late(&nodes, names, left(votes), wait.timeout);
+        }
+        sleep(GLANCE).await;
+    }
+}
+
+fn too_late(nodes: &[NodeStatus], names: &[String], votes: String, timeout: Duration) -> Failure {
+    let (names, timeout) = (listed(names), exact(timeout));
+    let states = nodes.iter().map(|node| format!("\n  {}: {}", node.node, node.state));
+    let states: String = output::explained_once(states).concat();
+    let message =
+        format!("cannot acquire {names}: no quorum of nodes votes for {votes} more, and --timeout is {timeout}");
+    Failure::new(UNAVAILABLE, message + &states).and(&format!("--timeout above {votes} waits long enough"))
+}
+
+/// In what time a quorum votes at the earliest: where quarantines keep it from that, when so many
+/// have ended. All other nodes may vote at any moment.
+fn votes_in(nodes: &[NodeStatus]) -> Duration {
+    let waits = |node: &NodeStatus| match node.state {
+        // Another client of the list may vouch for it before.
+        NodeState::Quarantined { doubt: Doubt::Newcomer, .. } => Duration::ZERO,
+        NodeState::Quarantined { left, .. } => left,
+        _ => Duration::ZERO,
+    };
+    let mut waits: Vec<_> = nodes.iter().map(waits).collect();
+    waits.sort_unstable();
+    waits.get(nodes.len() / 2).copied().unwrap_or_default()
 }
 
 async fn all_refuse(quorum: &Quorum) {
@@ -103,4 +142,23 @@ fn no_quorum(error: Error, quorum: &Quorum, patience: Duration, option: &str) ->
 
 fn long_enough(option: &str, time: Duration) -> String {
     format!("{option} above {} waits long enough for that; each try waits anew", exact(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_votes_when_enough_quarantines_have_ended() {
+        let votes = |states: &[NodeState]| {
+            votes_in(&states.iter().map(|state| NodeStatus::new("a".into(), state.clone())).collect::<Vec<_>>())
+        };
+        let for_seconds = |seconds, doubt| NodeState::Quarantined { left: Duration::from_secs(seconds), doubt };
+        let (short, long) = (for_seconds(20, Doubt::Restarted), for_seconds(50, Doubt::ClockStepped));
+        let down = NodeState::Down { why: "gone".to_owned() };
+        assert_eq!(votes(&[short.clone(), NodeState::Up, long.clone()]), Duration::from_secs(20));
+        assert_eq!(votes(&[long.clone(), short.clone(), long.clone()]), Duration::from_secs(50));
+        assert_eq!(votes(&[down, NodeState::Connecting, long.clone()]), Duration::ZERO, "both may come back");
+        assert_eq!(votes(&[for_seconds(9, Doubt::Newcomer), NodeState::Up, long]), Duration::ZERO);
+    }
 }

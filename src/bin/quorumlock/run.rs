@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
-use crate::connecting::{a_quorum, with_password};
+use crate::connecting::{a_quorum, no_vote_in_time, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
@@ -161,11 +161,8 @@ async fn under_lock(
     grace: Duration,
     signals: &mut Signals,
 ) -> Result<ControlFlow<ExitCode>, Failure> {
-    let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
-    let held = match unless_told(signals, waiting).await {
-        // Of what is done once: it may not have been done.
-        Ok(held) if args.once_per.is_some() => held?,
-        Ok(held) => held.map_err(|error| not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)))?,
+    let held = match unless_told(signals, acquired(args, wait, (quorum, wanted))).await {
+        Ok(held) => held?,
         Err(signal) => return Ok(ControlFlow::Break(process::ended_by(signal))),
     };
     let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
@@ -192,6 +189,23 @@ async fn under_lock(
             Err(failure)
         }
     }
+}
+
+/// Waits for what is wanted; `None` where somebody has had it in this period.
+async fn acquired(args: &Run, wait: Wait, (quorum, wanted): (&Quorum, &Wanted)) -> Result<Option<Held>, Failure> {
+    let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
+    // A try ends by itself.
+    let waits = !wait.timeout.is_zero() && args.once_per.is_none();
+    let held = tokio::select! {
+        biased;
+        held = waiting => held,
+        failure = no_vote_in_time(quorum, &args.names, wait), if waits => return Err(failure),
+    };
+    held.map_err(|error| match args.once_per {
+        // It may not have been done.
+        Some(_) => error.into(),
+        None => not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)),
+    })
 }
 
 /// The command, as long as the lock is held.

@@ -1,51 +1,28 @@
 //! The waiting line: several clients contend over the same memory nodes, at chosen distances, on a
 //! clock that only moves when all wait.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "these are tests"
+)]
+
+mod tries;
+mod voting;
+mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorumlock::host::{Host, TokioTime};
-use quorumlock::node::fault::{Faults, FaultyNode};
-use quorumlock::node::{MemoryNode, Node};
-use quorumlock::{LockOptions, Quorum};
-use tokio::runtime::Handle;
+use quorumlock::LockOptions;
+use quorumlock::node::fault::Faults;
 
-const MS: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(600);
+use crate::world::{MS, PATIENCE, World, millis};
+
 /// How long contention lasts: forty sections for each of sixteen workers, or ten for each of 64.
 const LASTS: u64 = 10;
-
-/// Clients over shared nodes.
-struct World {
-    clients: Vec<(Quorum, Vec<Faults>)>,
-}
-
-impl World {
-    /// `clients` clients, each as far from node number i as `round_trips[i]` says.
-    fn new(clients: usize, round_trips: &[Duration], options: &LockOptions) -> Self {
-        let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
-        let label = |node| format!("memory://{node}");
-        let shared: Vec<Arc<MemoryNode>> =
-            (0..round_trips.len()).map(|node| Arc::new(MemoryNode::new(&label(node), host.clone()))).collect();
-        let client = |_| {
-            let (mut nodes, mut faults) = (Vec::<Arc<dyn Node>>::new(), Vec::new());
-            for (node, round_trip) in shared.iter().zip(round_trips) {
-                let (node, fault) = FaultyNode::new(node.clone(), host.clone());
-                fault.delay(*round_trip / 2, *round_trip / 2);
-                nodes.push(node);
-                faults.push(fault);
-            }
-            (Quorum::builder().options(options.clone()).over(host.clone(), nodes).unwrap(), faults)
-        };
-        Self { clients: (0..clients).map(client).collect() }
-    }
-
-    fn calls(&self) -> u64 {
-        self.clients.iter().flat_map(|(_, faults)| faults.iter().map(Faults::calls)).sum()
-    }
-}
 
 /// What a time of contention came to.
 #[derive(Debug)]
@@ -94,10 +71,6 @@ async fn contend(world: &World, workers: usize, hold: Duration, seconds: u64) ->
         calls: calls as f64 / f64::from(total),
         sections,
     }
-}
-
-fn millis(trips: [u32; 5]) -> [Duration; 5] {
-    trips.map(|ms| MS * ms)
 }
 
 const NEAR: [u32; 5] = [10; 5];

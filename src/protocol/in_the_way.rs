@@ -1,0 +1,90 @@
+//! Whether a quorum of nodes names one that is in the way of a claim.
+//!
+//! Votes of callers that ask at one moment may be split: each is refused because of others, and
+//! nobody has a quorum. So refusals alone do not tell that somebody has the name.
+
+use crate::node::{Operation, Outcome, Reply};
+
+/// Whether `quorum` of these answers name one that is in the way; `None` as long as that depends on
+/// answers that are to come.
+pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool> {
+    let named: Vec<_> = replies.iter().flatten().filter_map(named).collect();
+    let alike = |one: &&str| named.iter().filter(|other| is_same(one, other)).count();
+    let most = named.iter().map(alike).max().unwrap_or_default();
+    let open = replies.iter().filter(|reply| reply.is_none()).count();
+    let quorum = quorum as usize;
+    if most + open < quorum { Some(false) } else { (most >= quorum).then_some(true) }
+}
+
+/// Whom a node names that refuses a claim: who holds the name, or whose turn it is.
+fn named(reply: &Reply) -> Option<&str> {
+    match reply {
+        Ok(Outcome::Held { holder, .. }) => Some(holder),
+        Ok(Outcome::Reserved { turn, .. }) => Some(turn),
+        _ => None,
+    }
+}
+
+/// Whether both are the same in the way of others. Of all readers each node names one. Who has a
+/// turn takes the name as one of its owners.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let has_turn = |owner, turn| Operation::acquisition(owner) == turn;
+    one == other
+        || has_turn(one, other)
+        || has_turn(other, one)
+        || Operation::is_shared(one) && Operation::is_shared(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::node::{Fault, FaultKind};
+
+    fn held(holder: &str) -> Option<Reply> {
+        Some(Ok(Outcome::Held { holder: holder.to_owned(), remaining: None, fence: 1, queued: None }))
+    }
+
+    fn reserved(turn: &str) -> Option<Reply> {
+        Some(Ok(Outcome::Reserved { turn: turn.to_owned(), left: Duration::ZERO, fence: 1, queued: None }))
+    }
+
+    fn granted() -> Option<Reply> {
+        Some(Ok(Outcome::Granted { fence: 1 }))
+    }
+
+    fn silent() -> Option<Reply> {
+        Some(Err(Fault::new(FaultKind::Timeout, "no answer")))
+    }
+
+    #[test]
+    fn a_quorum_must_name_one_and_the_same() {
+        for (replies, expected) in [
+            (&[held("a/1.0"), held("a/1.0"), granted()][..], Some(true)),
+            (&[held("a/1.0"), held("b/1.0"), granted()], Some(false)),
+            (&[held("a/1.0"), held("b/1.0"), held("c/1.0")], Some(false)),
+            (&[held("a/1.0"), silent(), granted()], Some(false)),
+            (&[held("a/1.0"), held("a/1.1"), granted()], Some(false)),
+            (&[held("a/1.0"), None, granted()], None),
+            (&[held("a/1.0"), held("a/1.0"), None], Some(true)),
+            (&[held("a/1.0"), held("a/1.0"), None, held("b/1.0"), granted()], None),
+        ] {
+            let quorum = replies.len() as u32 / 2 + 1;
+            assert_eq!(in_the_way(replies, quorum), expected, "{replies:?}");
+        }
+    }
+
+    #[test]
+    fn readers_are_in_the_way_together() {
+        let readers = [held("a/s1.0"), held("b/s1.0"), granted()];
+        assert_eq!(in_the_way(&readers, 2), Some(true));
+        assert_eq!(in_the_way(&[held("a/s1.0"), held("a/1.0"), granted()], 2), Some(false));
+    }
+
+    #[test]
+    fn a_turn_is_its_acquisitions() {
+        assert_eq!(in_the_way(&[reserved("a/1"), held("a/1.3"), granted()], 2), Some(true));
+        assert_eq!(in_the_way(&[reserved("a/1"), held("a/2.1"), granted()], 2), Some(false));
+    }
+}
