@@ -61,6 +61,11 @@ impl Asks {
         self.answered(now, ask, processes, verdict);
     }
 
+    /// Whether a caller of that process waits for an answer.
+    pub fn waits(&self, process: u16) -> bool {
+        self.open.values().any(|ask| ask.process == process)
+    }
+
     pub fn cancelled(&mut self, ask: u32) {
         self.open.remove(&ask);
     }

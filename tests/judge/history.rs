@@ -196,6 +196,11 @@ pub enum What {
         /// Because clients of another list, or another protocol, have the nodes.
         kept_out: bool,
     },
+    /// A try was told that somebody else has the name.
+    Denied {
+        process: u16,
+        name: u8,
+    },
     /// It went away without waiting for the answer.
     Cancelled {
         process: u16,

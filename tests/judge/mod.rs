@@ -135,6 +135,9 @@ impl Judge {
                 self.keeps(lease, true);
             }
             What::Skipped { name, began, period, .. } => self.skipped(name, began, period),
+            // One that waits in the same process may be before it.
+            What::Denied { process, name } if !asks.waits(process) => self.denied(process, name),
+            What::Denied { .. } => {}
             What::Yields { lease, .. } => self.beliefs.ended(now, verdict.at, lease, false),
             What::Follows { lease, writer, .. } => self.beliefs.follows(lease, writer),
             What::Proclaims { lease, value, .. } => {
@@ -243,6 +246,12 @@ impl Judge {
         let since = began.saturating_sub(period + period / DRIFT);
         if self.rounds.as_ref().is_some_and(|rounds| !rounds.somebody_had(name, since)) {
             self.verdict.broken(Rule::SkippedPeriod, "no quorum has had anybody who was the first");
+        }
+    }
+
+    fn denied(&mut self, process: u16, name: u8) {
+        if self.rounds.as_ref().is_some_and(|rounds| !rounds.is_in_use(process, name)) {
+            self.verdict.broken(Rule::DeniedAmiss, "no quorum has ever had anybody for it, and nobody waited");
         }
     }
 

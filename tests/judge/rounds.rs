@@ -1,7 +1,7 @@
 //! What was asked of nodes for each owner and name, what a quorum of them allows it, and whether all
 //! of it was given back: of several names that one owner asked for, each by itself.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::Configured;
 use super::history::{Answer, Micros, Op, Owner, Verb};
@@ -88,6 +88,8 @@ pub struct Rounds {
     /// that have had some.
     had: HashMap<u8, Micros>,
     read: HashMap<u8, u64>,
+    /// The names that somebody has waited for.
+    waited: HashSet<u8>,
     /// Whether some node's clock was set back: it may have held for any time.
     set_back: bool,
 }
@@ -95,7 +97,16 @@ pub struct Rounds {
 impl Rounds {
     pub fn new(clients: Vec<Configured>) -> Self {
         let (tries, by_ballot, leaving) = (HashMap::new(), HashMap::new(), VecDeque::new());
-        Self { clients, tries, leaving, by_ballot, had: HashMap::new(), read: HashMap::new(), set_back: false }
+        Self {
+            clients,
+            tries,
+            leaving,
+            by_ballot,
+            had: HashMap::new(),
+            read: HashMap::new(),
+            waited: HashSet::new(),
+            set_back: false,
+        }
     }
 
     fn quorum(&self, process: u16) -> usize {
@@ -161,6 +172,7 @@ impl Rounds {
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
         if op.verb == Verb::Claim {
             self.asked_with(op, op.sent);
+            self.waited.extend(op.waits.then_some(op.name));
         }
         // Who takes a name away from an owner is another process.
         if op.verb == Verb::Revoke {
@@ -235,6 +247,14 @@ impl Rounds {
     /// Whether a quorum of nodes can have had the name for somebody at that time or later.
     pub fn somebody_had(&self, name: u8, since: Micros) -> bool {
         self.set_back || self.had.get(&name).is_some_and(|&last| last >= since)
+    }
+
+    /// Whether a quorum, as this process counts them, has ever had the name for somebody, or
+    /// somebody has waited for it.
+    pub fn is_in_use(&self, process: u16, name: u8) -> bool {
+        let quorum = self.quorum(process);
+        let had = |(of, claimed): (&Try, &Claimed)| of.1 == name && claimed.had.count_ones() as usize >= quorum;
+        self.waited.contains(&name) || self.had.contains_key(&name) || self.tries.iter().any(had)
     }
 
     /// Whether a quorum of nodes knows of its grants still, and has seen no less time pass since.

@@ -11,6 +11,8 @@ pub enum Rule {
     TwiceAPeriod,
     /// It was told that somebody had the period, and nobody could have had it.
     SkippedPeriod,
+    /// A try was told that somebody has the name, and nobody has ever had it, or waited for it.
+    DeniedAmiss,
     /// An observer saw an older leader, or an older value, after a newer one.
     SeenOutOfOrder,
     /// An observer saw a leader that no quorum has had, or a value that it had not proclaimed.
@@ -66,6 +68,7 @@ impl Rule {
             Self::TooMany => "too_many",
             Self::TwiceAPeriod => "twice_a_period",
             Self::SkippedPeriod => "skipped_period",
+            Self::DeniedAmiss => "denied_amiss",
             Self::SeenOutOfOrder => "seen_out_of_order",
             Self::SeenAmiss => "seen_amiss",
             Self::Unseen => "unseen",

@@ -52,6 +52,7 @@ impl fmt::Display for Line<'_> {
             What::Skipped { process, name: n, period, .. } => {
                 write!(f, "p{process}  is told that somebody was the first on {} in {period} us", name(n))
             }
+            What::Denied { process, name: n } => write!(f, "p{process}  is told that somebody has {}", name(n)),
             What::Yields { process, lease } => write!(f, "p{process}  lease {lease} is to be that of a reader"),
             What::Follows { process, lease, writer } => {
                 write!(f, "p{process}  lease {lease} is that of the reader which was the writer of lease {writer}")

@@ -354,6 +354,9 @@ fn of_periods() {
     finds(nodes(), &[&skipped(40)], Some(Rule::SkippedPeriod), "nobody was the first");
     finds(nodes(), &[&a, &skipped(40)], None, "somebody was");
     finds(nodes(), &[&a, &skipped(1_500_000)], Some(Rule::SkippedPeriod), "somebody was, in another period");
+    let denied = [event(50, What::Denied { process: 1, name: 0 })];
+    finds(nodes(), &[&denied], Some(Rule::DeniedAmiss), "nobody had it");
+    finds(nodes(), &[&a, &denied], None, "somebody had it");
     let back = [event(40, What::ClockStepped { node: 0, by_ms: -5_000 })];
     finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
 }

@@ -414,7 +414,7 @@ impl Client {
     async fn got(&mut self, ask: &Ask, guard: quorumlock::Result<Option<LockGuard>>) {
         match guard {
             Ok(Some(guard)) => self.hold(ask, guard).await,
-            Ok(None) => self.refused(ask),
+            Ok(None) => self.denied(ask),
             Err(error) => self.failed(ask, &error),
         }
     }
@@ -422,6 +422,14 @@ impl Client {
     /// It does not wait for the answer any more.
     pub fn went(&self, ask: &Ask) {
         self.record_each(ask, |process, name, ask| What::Cancelled { process, ask, name });
+    }
+
+    /// A try was told that others have it.
+    pub fn denied(&self, ask: &Ask) {
+        self.refused(ask);
+        if let [(name, _)] = ask.parts[..] {
+            self.record(|process| What::Denied { process, name });
+        }
     }
 
     /// Others have it.

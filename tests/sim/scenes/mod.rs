@@ -15,6 +15,7 @@ pub mod script;
 mod sessions;
 mod sets;
 mod tokens;
+mod tries;
 mod turns;
 
 use std::sync::{Arc, Mutex};
@@ -148,6 +149,7 @@ pub static SCENES: &[Scene] = &[
     scene!(once::many_claim_a_period_at_once),
     scene!(once::who_was_not_first_keeps_no_period),
     scene!(once::who_splits_the_votes_for_a_period_tries_again),
+    scene!(tries::tries_at_one_moment_split_the_votes),
     scene!(elections::a_node_that_knows_the_last_value_cannot_be_reached),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),

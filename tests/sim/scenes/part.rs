@@ -157,7 +157,7 @@ impl Client {
             false => ask.lock.acquire(part.timeout).await.map(Some),
         };
         match acquired {
-            Ok(None) => self.refused(&ask),
+            Ok(None) => self.denied(&ask),
             Ok(Some(guard)) => {
                 let watch = self.acquired(&ask, guard.lease());
                 self.keep(guard, watch, part).await;
