@@ -78,7 +78,8 @@
 //!   notifies the first waiter. A waiter that dies delays the next one by no more than a turn,
 //!   100 ms to 2 s.
 //! * **Loss is reported before the ttl ends**, by a timer in the client, and is final: a lost
-//!   lock never becomes held again.
+//!   lock never becomes held again. A lock that was [taken away](Quorum::revoke) keeps others out
+//!   until its guard is dropped, or until its deadline.
 //! * **A restarted node does not vote on claims** until every lock that it can have forgotten has
 //!   expired. Neither does a node whose clock was stepped.
 //! * **What may have been granted is released**, also when the answer never came or the caller's

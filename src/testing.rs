@@ -85,17 +85,20 @@
 //! # }
 //! ```
 //!
-//! A holder that goes on after a loss is caught by its token: the next one's is greater.
+//! What was lost keeps others out until its guard is dropped, or until its deadline: your code has
+//! that long to stop. A holder that goes on even then is caught by its token: the next one's is
+//! greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> quorumlock::Result<()> { // #[tokio::test(start_paused = true)]
 //! use quorumlock::{Quorum, testing};
+//! use std::time::Duration;
 //!
 //! let quorum = Quorum::in_memory(3)?;
 //! let late = quorum.lock("orders/42").acquire_default().await?;
 //! testing::lose(&quorum, "orders/42")?;
-//! let next = quorum.lock("orders/42").acquire_default().await?;
+//! let next = quorum.lock("orders/42").acquire(Duration::from_secs(60)).await?;
 //! // Your storage: it must refuse late.token() once it has seen next.token().
 //! assert!(late.token() < next.token());
 //! # Ok(())

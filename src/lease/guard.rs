@@ -23,7 +23,7 @@ pub enum Released {
     /// It was held until this moment. Where other guards of the same lock are left
     /// ([`reenter`](LockGuard::reenter)), it is held still.
     Released,
-    /// It had been lost before: others may have held it since.
+    /// It had been lost before. Others may have held it since its deadline.
     AlreadyExpired,
 }
 
@@ -93,6 +93,9 @@ impl Lease {
     }
 
     /// Waits until the lock is lost. Never ends if the lock is released first.
+    ///
+    /// A lock that was taken away keeps others out until its last guard is dropped, and until its
+    /// deadline at most. So end the work first, and drop the guard then.
     ///
     /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
     /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it
@@ -204,7 +207,8 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// A held lock. It is renewed as long as this lives, and released when it is dropped.
+/// A held lock. It is renewed as long as this lives, and released when it is dropped, also where it
+/// was lost: until then, or its deadline, nobody else enters because of a loss.
 ///
 /// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells
 /// whether the lock was held to the end. What can be asked of it, and awaited, it has from

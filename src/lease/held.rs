@@ -48,6 +48,8 @@ pub(super) struct Held {
 struct State {
     tenure: Tenure,
     holds: u32,
+    /// Whether it was given back, or left to the nodes.
+    gone: bool,
     timers: [Option<Key>; 2],
     /// Cancelled when it is over, however it ends, if anybody watches for that.
     over: Option<CancellationToken>,
@@ -79,7 +81,8 @@ impl Held {
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
         let (voters, won, now) = (&leases.voters, *grant.won(), leases.voters.host.now());
         let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, now);
-        let state = State { tenure, holds: 1, timers: [None; 2], over: None, failed: Vec::new(), spoken: None };
+        let (timers, failed) = ([None; 2], Vec::new());
+        let state = State { tenure, holds: 1, gone: false, timers, over: None, failed, spoken: None };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -164,7 +167,10 @@ impl Held {
                 self.time_is_over();
                 Dropped::Expired
             }
-            Phase::Released | Phase::Lost(_) => Dropped::Expired,
+            Phase::Released | Phase::Lost(_) => {
+                self.let_go(state);
+                Dropped::Expired
+            }
         }
     }
 
@@ -180,15 +186,18 @@ impl Held {
         drop(state);
         self.time_is_over();
         let state = self.state();
-        self.grant.kept_for().map(|_| self.end(state))
+        let kept = !state.gone || self.grant.kept_for().is_some();
+        kept.then(|| self.give_back(state))
     }
 
-    fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
+    fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         let since = state.tenure.since();
-        match self.grant.kept_for() {
-            Some(left) => self.leave(state, left),
-            None => drop(self.end(state)),
+        if let Some(key) = state.timers[RENEW].take() {
+            self.leases.schedule.remove(key);
         }
+        let over = state.over.take().map(CancellationToken::drop_guard);
+        self.let_go(state);
+        drop(over);
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
@@ -245,8 +254,8 @@ impl Held {
         renewed
     }
 
-    /// It ends now where its time is over, whether or not a timer has said so: whoever is told must find
-    /// it released.
+    /// It ends now if its time is over, whether or not a timer has said so: a caller that is told so
+    /// must find it released.
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.time_is_over().map_or("it was released", LostReason::explanation);
         let message = format!("the lock on {} is not held any more: {reason}", listed(self.grant.names()));
@@ -264,7 +273,7 @@ impl Held {
     /// Releases it everywhere.
     fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
         let since = state.tenure.since();
-        let cleanup = self.end(state);
+        let cleanup = self.give_back(state);
         self.freed(since);
         Dropped::Released(cleanup)
     }
@@ -288,14 +297,28 @@ impl Held {
         // Before the timers go, by which a shutdown finds this lease: it waits until a release was
         // sent.
         let open = self.leases.voters.open_cleanup();
+        state.gone = true;
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
             self.leases.schedule.remove(key);
         }
         Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
+    /// Lets go of what was lost, unless a guard keeps it until its deadline: the work under it may be
+    /// ending still.
+    fn let_go(&self, state: MutexGuard<'_, State>) {
+        let kept = state.holds > 0 && state.tenure.lingers(self.now());
+        if state.gone || kept {
+            return;
+        }
+        match self.grant.kept_for() {
+            Some(left) => self.leave(state, left),
+            None => drop(self.give_back(state)),
+        }
+    }
+
     /// Gives back on every node what has ended.
-    fn end(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
+    fn give_back(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
         let stopped = self.stop(&mut state);
         let returned = self.grant.give_back(state.tenure.may_hold());
         let cleanup = returned.cleanup.clone();
@@ -416,17 +439,22 @@ impl Timed for Held {
     /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
-        match state.tenure.deadline_reached(self.now()) {
-            Expiry::Over => {}
-            Expiry::Later(at) => {
-                self.expire_at(&mut state, at);
+        let expiry = state.tenure.deadline_reached(self.now());
+        let again = state.tenure.expires();
+        match expiry {
+            Expiry::Over => return self.let_go(state),
+            Expiry::Later(_) => {
+                self.expire_at(&mut state, again);
                 drop(state);
-                // Between two timers it is not found by whoever looks for all leases.
-                if self.leases.closed.load(Ordering::Acquire) {
-                    self.lose(LostReason::Closed);
-                }
             }
-            Expiry::Lost(reason) => self.ended_by(state, reason),
+            Expiry::Lost(reason) => {
+                self.expire_at(&mut state, again);
+                self.ended_by(state, reason);
+            }
+        }
+        // Between two timers it is not found by whoever looks for all leases.
+        if self.leases.closed.load(Ordering::Acquire) {
+            self.lose(LostReason::Closed);
         }
     }
 
@@ -436,12 +464,16 @@ impl Timed for Held {
         self.renew_at(&mut state, due);
     }
 
-    /// The lock is lost, once and for all: its users are told, it is released everywhere, and
-    /// nothing renews it again.
+    /// The lock is lost, once and for all: its users are told, and nothing renews it again. It is
+    /// released everywhere once no guard keeps it. After a shutdown none does.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
-        if state.tenure.lose(reason) {
-            self.ended_by(state, reason);
+        if reason == LostReason::Closed {
+            state.holds = 0;
+        }
+        match state.tenure.lose(reason) {
+            true => self.ended_by(state, reason),
+            false => self.let_go(state),
         }
     }
 }

@@ -24,15 +24,6 @@ pub(super) struct Taken {
     pub(super) since: Vec<Tick>,
 }
 
-impl Taken {
-    /// All names, in their order.
-    pub(super) fn names(&self) -> Vec<&Name> {
-        let mut names: Vec<_> = self.grants.iter().flat_map(|(grant, _)| grant.names()).collect();
-        names.sort_unstable();
-        names
-    }
-}
-
 impl Kept {
     pub(super) const fn new(tenancy: Tenancy) -> Self {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
@@ -43,6 +34,16 @@ impl Kept {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
         self.grants.insert(number, grant);
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
+    /// Since when each lock is held.
+    pub(super) fn since(&self) -> Vec<Tick> {
+        self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(Tenure::since).collect()
     }
 
     pub(super) fn grant(&self, number: u64) -> Option<&Grant> {
@@ -107,16 +108,29 @@ impl Kept {
         }
     }
 
-    /// Takes all out.
-    pub(super) fn take_all(&mut self) -> Taken {
+    /// It is over: no name is held any more, whatever is to be given back still.
+    pub(super) fn forget_names(&mut self) {
         self.names.clear();
-        let mut taken = Taken::default();
-        for (number, grant) in std::mem::take(&mut self.grants) {
-            if let Some(tenure) = self.tenancy.tenure(number) {
-                taken.since.push(tenure.since());
-                taken.grants.push((grant, tenure.may_hold()));
-            }
-        }
-        taken
+    }
+
+    /// Takes those out whose time is over at `now`, once it is lost.
+    pub(super) fn take_expired(&mut self, now: Tick) -> Vec<(Grant, NodeSet)> {
+        let expired = self.tenancy.expired(now);
+        self.take_whole(expired)
+    }
+
+    /// Takes all out, once it is over.
+    pub(super) fn take_all(&mut self) -> Vec<(Grant, NodeSet)> {
+        let all = self.grants.keys().copied().collect();
+        self.take_whole(all)
+    }
+
+    fn take_whole(&mut self, numbers: Vec<u64>) -> Vec<(Grant, NodeSet)> {
+        let take = |number| {
+            let may_hold = self.tenancy.tenure(number)?.may_hold();
+            self.tenancy.remove(number);
+            Some((self.grants.remove(&number)?, may_hold))
+        };
+        numbers.into_iter().filter_map(take).collect()
     }
 }

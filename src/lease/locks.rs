@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::batch::{Again, Batch};
 use super::freeing::Freeing;
 use super::held::Leases;
-use super::kept::{Kept, Taken};
+use super::kept::Kept;
 use super::schedule::{Event, Key, Timed};
 use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
-use crate::protocol::{Grant, Open, Renewing};
+use crate::protocol::{Grant, Renewing};
 use crate::rules::tenancy::{Sent, Timers};
 use crate::rules::{Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
 use crate::words::listed;
@@ -44,12 +44,6 @@ struct State {
     kept: Kept,
     timers: [Option<Key>; 2],
     failed: Vec<NodeReport>,
-}
-
-/// What has ended, until its releases were sent.
-struct Ending {
-    taken: Taken,
-    open: Open,
 }
 
 const RENEW: usize = 0;
@@ -160,11 +154,11 @@ impl Locks {
         let taken = state.kept.take_out(names);
         let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
         drop(state);
-        self.all_freed(&taken);
+        self.all_freed(&taken.since);
         Ok(Freeing::of(&returned))
     }
 
-    /// Gives up all, in time; `None` where it is over.
+    /// Gives up all, in time; `None` if it is over. What was lost before is given back now.
     pub(crate) fn release(&self) -> Option<Freeing> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {
@@ -172,6 +166,7 @@ impl Locks {
         }
         drop(state);
         self.time_is_over();
+        self.let_go(self.state(), true);
         None
     }
 
@@ -188,7 +183,7 @@ impl Locks {
 
     pub(crate) fn lost_error(&self) -> Error {
         let (what, reason) = (self.what, self.why_lost().map_or("it was revoked", LostReason::explanation));
-        let message = format!("the {what} has ended, and all its locks are free: {reason}");
+        let message = format!("the {what} has ended, and all its locks with it: {reason}");
         Error::new(ErrorKind::Lost, message).with_nodes(self.failed_renewal())
     }
 
@@ -273,47 +268,66 @@ impl Locks {
         }
     }
 
-    fn ended_by(&self, state: MutexGuard<'_, State>, reason: LostReason) {
-        let ending = self.take_all(state);
+    fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
+        let names = listed(&state.kept.names().keys().collect::<Vec<_>>());
+        let since = state.kept.since();
+        state.kept.forget_names();
+        if let Some(key) = state.timers[RENEW].take() {
+            self.leases.schedule.remove(key);
+        }
+        drop(state);
         // First: ten thousand releases take their time, and whoever holds these must stop now.
         self.ended.cancel();
-        self.give_back(&ending.taken, ending.open);
+        self.over.cancel();
+        self.let_go(self.state(), reason == LostReason::Closed);
         // Last, and outside of the lock: whatever a recorder or a log does, all were told.
-        self.all_freed(&ending.taken);
-        let (names, locks) = (ending.taken.names(), ending.taken.grants.len());
-        (0..locks).for_each(|_| self.leases.voters.meters.lost(self.rules.class, reason));
-        tracing::warn!(names = listed(&names), locks, reason = reason.as_str(), "{} lost", self.what);
+        self.all_freed(&since);
+        since.iter().for_each(|_| self.leases.voters.meters.lost(self.rules.class, reason));
+        tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
+    }
+
+    /// Gives back what was lost: all of it, or what is past its deadline. The rest stays until its
+    /// holder lets go, since the work under it may be ending still.
+    fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
+        let now = self.now();
+        if let Phase::Lost(_) = state.kept.tenancy.phase() {
+            self.give_back(state, |kept| if all { kept.take_all() } else { kept.take_expired(now) });
+        }
     }
 
     /// Gives back on every node what its holder has given up.
-    fn end(&self, state: MutexGuard<'_, State>) -> Freeing {
-        let ending = self.take_all(state);
-        let freeing = self.give_back(&ending.taken, ending.open);
-        self.all_freed(&ending.taken);
+    fn end(&self, mut state: MutexGuard<'_, State>) -> Freeing {
+        let since = state.kept.since();
+        state.kept.forget_names();
+        let freeing = self.give_back(state, Kept::take_all);
+        self.over.cancel();
+        self.all_freed(&since);
         freeing
     }
 
-    /// Takes out what has ended. No renewal of it is sent from now on: releases need no lock.
-    fn take_all(&self, mut state: MutexGuard<'_, State>) -> Ending {
+    /// Takes out what has ended, and sends its releases. No renewal of it is sent from now on:
+    /// releases need no lock.
+    fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> Freeing
+    where
+        T: FnOnce(&mut Kept) -> Vec<(Grant, NodeSet)>,
+    {
         // Before the timers go, by which a shutdown finds it: it waits until releases were sent.
         let open = self.leases.voters.open_cleanup();
-        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
-            self.leases.schedule.remove(key);
+        let taken = take(&mut state.kept);
+        if state.kept.is_empty() {
+            for key in std::mem::take(&mut state.timers).into_iter().flatten() {
+                self.leases.schedule.remove(key);
+            }
         }
-        Ending { taken: state.kept.take_all(), open }
-    }
-
-    /// Sends releases of all of it, and tells whoever watches for its end.
-    fn give_back(&self, taken: &Taken, open: Open) -> Freeing {
-        let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
+        drop(state);
+        let returned = Grant::give_back_all(&self.leases.voters, &taken);
         let freeing = Freeing::of(&returned);
         drop((returned, open));
-        self.over.cancel();
         freeing
     }
 
-    fn all_freed(&self, taken: &Taken) {
-        taken.since.iter().for_each(|since| self.freed(*since));
+    fn all_freed(&self, since: &[Tick]) {
+        since.iter().for_each(|since| self.freed(*since));
     }
 
     /// A lock is not held any more, for the metrics.
@@ -329,6 +343,15 @@ impl Locks {
             if let Some(at) = at {
                 self.set(state, timer, at);
             }
+        }
+    }
+
+    /// Sets the timer of the next deadline, if anything is left.
+    fn expire_next(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.timers[EXPIRE].is_some() {
+            let at = state.kept.tenancy.expires();
+            self.set(&mut state, EXPIRE, at);
         }
     }
 
@@ -432,16 +455,14 @@ impl Timed for Locks {
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
         match state.kept.tenancy.deadline_reached(self.now()) {
-            Expiry::Over => {}
-            Expiry::Later(at) => {
-                self.set(&mut state, EXPIRE, at);
-                drop(state);
-                // Between two timers it is not found by whoever looks for all leases.
-                if self.leases.closed.load(Ordering::Acquire) {
-                    self.lose(LostReason::Closed);
-                }
-            }
+            Expiry::Later(_) => drop(state),
             Expiry::Lost(reason) => self.ended_by(state, reason),
+            Expiry::Over => self.let_go(state, false),
+        }
+        self.expire_next();
+        // Between two timers it is not found by whoever looks for all leases.
+        if self.leases.closed.load(Ordering::Acquire) {
+            self.lose(LostReason::Closed);
         }
     }
 
@@ -453,8 +474,9 @@ impl Timed for Locks {
 
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
-        if state.kept.tenancy.lose(reason) {
-            self.ended_by(state, reason);
+        match state.kept.tenancy.lose(reason) {
+            true => self.ended_by(state, reason),
+            false => self.let_go(state, reason == LostReason::Closed),
         }
     }
 }

@@ -94,9 +94,9 @@ impl PermitsLease {
         Ok(())
     }
 
-    /// Waits until one of them is lost: with it all are, and the others are released. Never ends if
-    /// they are released first. It watches the deadline itself, as
-    /// [`Lease::lost`](crate::Lease::lost) does.
+    /// Waits until one of them is lost: with it all are. Never ends if they are released first. It
+    /// watches the deadline itself, as [`Lease::lost`](crate::Lease::lost) does. They keep others out
+    /// until their guard is dropped, and each until its own deadline at most.
     ///
     /// # Cancel safety
     /// Safe.
@@ -144,8 +144,7 @@ impl fmt::Debug for PermitsLease {
 /// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). They are renewed together as long
 /// as this lives, and released when it is dropped.
 ///
-/// **They are lost together:** as soon as one of them is, the others are released, and none comes
-/// back. What can be asked of them, and awaited, they have from [`PermitsLease`].
+/// **They are lost together:** as soon as one of them is, all are, and none comes back. What can be asked of them, and awaited, they have from [`PermitsLease`].
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard {
     lease: PermitsLease,
@@ -169,7 +168,8 @@ impl PermitsGuard {
     }
 
     /// Releases all of them on every node, and waits until a quorum has confirmed it.
-    /// `AlreadyExpired` if one of them had been lost before: others may have held that one since.
+    /// `AlreadyExpired` if one of them had been lost before: others may have held that one since its
+    /// deadline.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The releases go on in the background, and

@@ -153,8 +153,8 @@ impl Quorum {
     }
 
     /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the
-    /// hold any more, and nobody else enters before the holder has let go, which it does with its
-    /// next renewal, or its time is over. Tokens that were dealt before are below
+    /// hold any more, and nobody else enters before the holder has let go, or its time is over. The
+    /// holder learns of it with its next renewal, and lets go when it drops its last guard. Tokens that were dealt before are below
     /// [`Taken::fence`]: storage that is told it can refuse them from now on.
     ///
     /// Returns from whom it was taken, and for how long it may be held still.
@@ -227,6 +227,9 @@ impl Quorum {
 
     /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
     /// being released is waited for until `deadline` from now. Then all connections end.
+    ///
+    /// **End the work under locks first:** they are released at once, whoever has their guards, and
+    /// others may enter.
     ///
     /// # Cancel safety
     /// What was begun goes on in the background; connections then end with the last handle.

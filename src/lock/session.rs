@@ -32,8 +32,9 @@ tokio::task_local! {
 /// [`Quorum::lock_all`](crate::Quorum::lock_all) on the same names, and all other sessions.
 ///
 /// **It is lost as a whole.** As soon as one of its locks is lost (it was taken away, or no quorum
-/// of nodes renewed it in time), the session is: all other locks are released, and nothing brings
-/// it back. Take a new session then. Without locks, nothing of it can be lost, however long nodes
+/// of nodes renewed it in time), the session is, and nothing brings it back. Its locks keep others
+/// out until the last handle is dropped, or [`revoke`](Self::revoke), and each until its own deadline
+/// at most. Take a new session then. Without locks, nothing of it can be lost, however long nodes
 /// are away.
 ///
 /// A lock whose time is over before this process takes note of its grant is not added: it is given
@@ -141,7 +142,7 @@ impl Session {
     ///
     /// # Errors
     /// `Config` if the session does not hold one of them, or for none: then nothing was freed.
-    /// `Lost` if the session has ended: all were freed with it. `Unavailable` if too few nodes
+    /// `Lost` if the session has ended, and all its locks with it. `Unavailable` if too few nodes
     /// answered in time: they are not held any more, and the release goes on in the background.
     ///
     /// # Cancel safety
@@ -190,7 +191,7 @@ impl Session {
     /// quorum has confirmed that.
     ///
     /// `AlreadyExpired` if the session was lost before, or one of its locks was and nobody had
-    /// noticed yet: others may have held that name since.
+    /// noticed yet: others may have held that name since its deadline. What is left is freed.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The releases go on in the background, and

@@ -79,9 +79,9 @@ pub struct Heard<'a> {
 /// What the deadline's timer finds when it fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// The lease had ended before.
+    /// The lease had ended before: nothing of it lingers any more.
     Over,
-    /// The deadline has moved: the timer is to be set to this moment.
+    /// The deadline is later: the timer is to be set to this moment.
     Later(Tick),
     /// The lease has ended now.
     Lost(LostReason),
@@ -157,6 +157,13 @@ impl Tenure {
         self.phase == Phase::Held && now < self.deadline
     }
 
+    /// Whether it is lost, and its old deadline has not come at `now`: nodes keep others out until
+    /// then, unless its holder lets go before. The work under it may be ending still.
+    #[must_use]
+    pub fn lingers(&self, now: Tick) -> bool {
+        matches!(self.phase, Phase::Lost(_)) && now < self.deadline
+    }
+
     /// Why it is lost at `now`: also where its time is over and no timer has noticed. `None` where
     /// it is held or was released.
     #[must_use]
@@ -174,10 +181,14 @@ impl Tenure {
         self.is_held(now) && !self.still && within(self.max_hold, self.since, now)
     }
 
-    /// When the timer of its deadline is to fire.
+    /// When the timer of its deadline is to fire: a little before it, to tell of the loss in time; at
+    /// the deadline itself once it is lost.
     #[must_use]
     pub const fn expires(&self) -> Tick {
-        self.deadline.minus(EARLY)
+        match self.phase {
+            Phase::Held => self.deadline.minus(EARLY),
+            Phase::Released | Phase::Lost(_) => self.deadline,
+        }
     }
 
     /// When it is renewed first, if ever, as it begins with `won`.
@@ -291,11 +302,11 @@ impl Tenure {
 
     /// The timer of its deadline fired.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
+        if self.phase != Phase::Released && now < self.expires() {
+            return Expiry::Later(self.expires());
+        }
         if self.phase != Phase::Held {
             return Expiry::Over;
-        }
-        if now < self.expires() {
-            return Expiry::Later(self.expires());
         }
         let reason = self.expired(now);
         self.phase = Phase::Lost(reason);

@@ -88,9 +88,14 @@ impl Tenancy {
         self.dues.first().map_or(Tick::NEVER, |(due, _)| *due)
     }
 
-    /// When the timer of the first deadline is to fire; the end of time where nothing is held.
-    fn expires(&self) -> Tick {
-        self.ends.first().map_or(Tick::NEVER, |(end, _)| end.minus(EARLY))
+    /// When the timer of the first deadline is to fire, as that of a [`Tenure`]; the end of time where
+    /// nothing is held.
+    #[must_use]
+    pub fn expires(&self) -> Tick {
+        self.first().map_or(Tick::NEVER, |part| match self.phase {
+            Phase::Held => part.tenure.deadline().minus(EARLY),
+            Phase::Released | Phase::Lost(_) => part.tenure.deadline(),
+        })
     }
 
     /// What is to be set where the timers are set like this: what is due sooner.
@@ -102,17 +107,24 @@ impl Tenancy {
         Timers { renew: sooner(self.next_renewal(), set.renew), expire: sooner(self.expires(), set.expire) }
     }
 
-    /// The timer of the first deadline fired.
+    /// A timer of its deadlines fired.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
+        if now < self.expires() && self.phase != Phase::Released {
+            return Expiry::Later(self.expires());
+        }
         if self.phase != Phase::Held {
             return Expiry::Over;
-        }
-        if now < self.expires() {
-            return Expiry::Later(self.expires());
         }
         let reason = self.first().map_or(LostReason::Expired, |part| part.tenure.expired(now));
         self.phase = Phase::Lost(reason);
         Expiry::Lost(reason)
+    }
+
+    /// The locks whose deadline has come at `now`. Once it is lost, nodes keep others out of the rest,
+    /// each until its own deadline, unless the holder lets go before.
+    #[must_use]
+    pub fn expired(&self, now: Tick) -> Vec<u64> {
+        self.ends.range(..=(now, u64::MAX)).map(|(_, part)| *part).collect()
     }
 
     /// Until when to wait for renewals that began at `t0` and may take so long.

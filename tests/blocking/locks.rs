@@ -1,7 +1,7 @@
 //! Locks on a name, or on several.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use quorumlock::{Error, LockOptions, Owner, QuorumBuilder, Released};
 
 use crate::common::server::Server;
 use crate::common::{PATIENCE, unguarded};
-use crate::world::{SECOND, eventually, lasting, servers};
+use crate::world::{MS, SECOND, World, eventually, lasting, servers};
 
 #[test]
 fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
@@ -102,6 +102,25 @@ fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
     assert!(lock.acquire(10 * SECOND).unwrap().is_held());
 }
 
+fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let guard = client.lock_with("it", &client.options().ttl(1_500 * MS)).unwrap().acquire(SECOND).unwrap();
+    let (deadline, gone) = (Instant::now() + guard.remaining(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            let _next = other.lock("it").acquire(PATIENCE).unwrap();
+            gone.load(Ordering::SeqCst) || Instant::now() >= deadline
+        });
+        client.revoke("it").unwrap();
+        assert!(guard.lost(PATIENCE).unwrap().is_some());
+        // The next one had time to come in too early.
+        thread::sleep(300 * MS);
+        gone.store(true, Ordering::SeqCst);
+        drop(guard);
+        assert!(next.join().unwrap(), "it entered when the loss was told");
+    });
+}
+
 #[test]
 fn sets_owners_and_second_guards_are_as_with_async() {
     let quorum = Quorum::in_memory(3).unwrap();
@@ -134,3 +153,5 @@ fn bad_input_and_a_shutdown_are_told_as_with_async() {
     quorum.shutdown(PATIENCE).unwrap();
     assert!(!guard.is_held() && quorum.lock("it").acquire(SECOND).unwrap_err().is_closed());
 }
+
+both!(who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped);

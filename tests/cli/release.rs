@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::terminal::Asked;
-use super::{Background, IN_VAIN, bare, done, line_of, over, run, until};
+use super::{Background, IN_VAIN, bare, done, line_of, over, run, runs, until};
 use crate::common::clockwork::aged;
 use crate::common::servers;
 
@@ -38,6 +38,44 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     assert!(code == 76 && err.contains("was lost"), "{code}: {err}");
     let fence = servers[0].fence("job");
     assert!(fence > token, "the old token is dead");
+}
+
+/// The words of a command that holds, of the next one that waits for it, and the name that is revoked.
+const PAIRS: [(&[&str], &[&str], &str); 5] = [
+    (&["run", "lock"], &["run", "lock"], "lock"),
+    (&["run", "permit", "--permits", "1"], &["run", "permit", "--permits", "1"], "permit/0"),
+    (&["run", "read", "--shared"], &["run", "read"], "read"),
+    (&["run", "written"], &["run", "written", "--shared"], "written"),
+    (&["elect", "office"], &["elect", "office"], "office"),
+];
+
+/// It does not end by SIGTERM, so it is killed when its grace is over, and the next one waits for that.
+#[tokio::test]
+async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let start = |words: &[&str], script: &str| {
+        let folder = folder.path().join(words[1]);
+        std::fs::create_dir_all(&folder).unwrap();
+        let options = ["--ttl", "3s", "--timeout", "30s", "--", "sh", "-c", script];
+        Background::start(over(&servers).args(words).args(options).arg(folder))
+    };
+    let holders = PAIRS.map(|(holds, ..)| start(holds, "trap '' TERM; echo $$ > $0/pid; while :; do sleep 1; done"));
+    let pids = PAIRS.map(|(holds, ..)| line_of(&folder.path().join(holds[1]).join("pid")));
+    let alone = "if kill -0 $(cat $0/pid); then echo beside; else echo alone; fi > $0/next";
+    let nexts = PAIRS.map(|(_, waits, _)| start(waits, alone));
+    for (.., name) in PAIRS {
+        let (code, out, err) = done(over(&servers).args(["release", name, "--force", "--yes"]));
+        assert!(code == 0 && out.contains("revoked"), "{name}: {out}{err}");
+    }
+    for ((.., name), holder) in PAIRS.iter().zip(holders) {
+        assert_eq!(holder.done().0, 76, "{name}");
+    }
+    assert!(pids.iter().all(|pid| !runs(pid)));
+    for ((_, waits, _), next) in PAIRS.iter().zip(nexts) {
+        let (code, _, err) = next.done();
+        let entered = std::fs::read_to_string(folder.path().join(waits[1]).join("next")).unwrap_or_default();
+        assert_eq!((code, entered.as_str()), (0, "alone\n"), "{waits:?}: {err}");
+    }
 }
 
 #[tokio::test]

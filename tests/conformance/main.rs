@@ -49,6 +49,7 @@ mod closing;
 mod elections;
 mod forced;
 mod holding;
+mod losing;
 mod notes;
 mod once;
 mod operations;

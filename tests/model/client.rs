@@ -9,8 +9,8 @@ use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::rules::ballot::{dealt, lifted};
 use quorumlock::rules::handover::{Registered, Stamp};
 use quorumlock::rules::{
-    Acquisition, Ask, Backoff, ClaimTally, Decision, Drift, Due, Expiry, Handovers, Heard, NodeSet, Pace, Renewal,
-    RenewalTally, Renewed, RestartGuard, Size, Tenure, Terms, Tick, Validity, Won,
+    Acquisition, Ask, Backoff, ClaimTally, Decision, Drift, Due, Expiry, Handovers, Heard, NodeSet, Pace, Phase,
+    Renewal, RenewalTally, Renewed, RestartGuard, Size, Tenure, Terms, Tick, Validity, Won,
 };
 
 use crate::lessons::{Prepared, record};
@@ -414,7 +414,9 @@ impl Client {
                 in_time(&tenure, due);
             }
         }
-        if let Expiry::Later(_) = tenure.deadline_reached(tick(now)) {
+        let is_early = matches!(tenure.deadline_reached(tick(now)), Expiry::Later(_));
+        // One that is told of a loss drops its guard at once: nobody lets go sooner.
+        if is_early && tenure.phase() == Phase::Held {
             self.state = State::Holding { tenure, token, renewal: None };
             return Vec::new();
         }

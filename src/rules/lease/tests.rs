@@ -201,13 +201,24 @@ fn what_has_ended_sets_no_timer() {
 }
 
 #[test]
+fn what_is_lost_lingers_until_its_old_deadline() {
+    let mut tenure = tenure(None);
+    assert!(!tenure.lingers(at(320)), "it is held");
+    tenure.lose(LostReason::Refused);
+    assert_eq!(tenure.deadline_reached(at(986)), Expiry::Later(at(988)));
+    assert!(tenure.lingers(at(988).minus(Duration::from_nanos(1))) && !tenure.lingers(at(988)));
+    assert_eq!(tenure.deadline_reached(at(988)), Expiry::Over);
+    assert_eq!(tenure.phase(), Phase::Lost(LostReason::Refused));
+}
+
+#[test]
 fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner() {
     let mut tenure = tenure(None);
     assert_eq!(tenure.expires(), at(986));
     assert_eq!(tenure.deadline_reached(at(986).minus(Duration::from_nanos(1))), Expiry::Later(at(986)));
     assert!(tenure.is_held(at(985)));
     assert_eq!(tenure.deadline_reached(at(986)), Expiry::Lost(LostReason::Expired));
-    assert!(!tenure.is_held(at(985)) && tenure.deadline_reached(at(986)) == Expiry::Over, "lost is final");
+    assert!(!tenure.is_held(at(985)) && tenure.deadline_reached(at(988)) == Expiry::Over, "lost is final");
 }
 
 #[test]

@@ -131,8 +131,20 @@ fn its_deadlines_timer_ends_it_a_little_before_the_first_deadline_and_is_set_aga
     tenancy.remove(first);
     assert_eq!(tenancy.deadline_reached(at(986)), Expiry::Later(at(1_086)));
     assert_eq!(tenancy.deadline_reached(at(1_086)), Expiry::Lost(LostReason::Expired));
-    assert_eq!(tenancy.deadline_reached(at(1_086)), Expiry::Over);
+    assert_eq!(tenancy.deadline_reached(at(1_088)), Expiry::Over);
     assert_eq!(tenancy.phase(), Phase::Lost(LostReason::Expired));
+}
+
+#[test]
+fn of_what_is_lost_each_lock_lingers_until_its_own_deadline() {
+    let (mut tenancy, first, second) = two();
+    tenancy.lose(LostReason::Refused);
+    assert_eq!(tenancy.deadline_reached(at(986)), Expiry::Later(at(988)));
+    assert!(tenancy.expired(at(987)).is_empty());
+    assert_eq!((tenancy.expired(at(988)), tenancy.deadline_reached(at(988))), (vec![first], Expiry::Over));
+    tenancy.remove(first);
+    assert_eq!(tenancy.deadline_reached(at(988)), Expiry::Later(at(1_088)));
+    assert_eq!(tenancy.expired(at(2_000)), [second]);
 }
 
 #[test]

@@ -1,0 +1,208 @@
+//! What is lost keeps others out until its last guard is dropped, or until its old deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use quorumlock::{LostReason, Owner, Quorum, QuorumBuilder, Released};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::common::PATIENCE;
+use crate::world::World;
+
+const MS: Duration = Duration::from_millis(1);
+/// Short, since it passes in real time.
+const TTL: Duration = Duration::from_millis(1_500);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Lock,
+    /// The next is a caller of the same client.
+    Beside,
+    /// One of its names is revoked, and the next wants the other.
+    Set,
+    Reentered,
+    /// The next is the same owner.
+    Owned,
+    Reader,
+    Writer,
+    Permit,
+    Office,
+    /// One of its locks is revoked, and the next wants the other.
+    Session,
+}
+
+const KINDS: [Kind; 10] = [
+    Kind::Lock,
+    Kind::Beside,
+    Kind::Set,
+    Kind::Reentered,
+    Kind::Owned,
+    Kind::Reader,
+    Kind::Writer,
+    Kind::Permit,
+    Kind::Office,
+    Kind::Session,
+];
+
+/// What is held.
+struct Hold {
+    lost: BoxFuture<'static, ()>,
+    /// Releases it, or drops it where this is dropped.
+    guard: Box<dyn FnOnce() -> BoxFuture<'static, Released> + Send>,
+    /// Its deadline as it began: renewals move it to later.
+    deadline: Instant,
+}
+
+fn told(lost: impl Future<Output = LostReason> + Send + 'static) -> BoxFuture<'static, ()> {
+    lost.map(|reason| assert_eq!(reason, LostReason::Refused)).boxed()
+}
+
+/// A hold of a guard that has a lease.
+macro_rules! hold {
+    ($guard:expr, $release:ident) => {{
+        let guard = $guard;
+        let (lease, deadline) = (guard.lease(), Instant::now() + guard.remaining());
+        let lost = told(async move { lease.lost().await });
+        Hold { lost, guard: Box::new(move || async move { guard.$release().await.unwrap() }.boxed()), deadline }
+    }};
+}
+
+impl Kind {
+    fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn revoked(self) -> String {
+        match self {
+            Self::Set | Self::Session => self.name() + "/b",
+            Self::Permit => self.name() + "/0",
+            _ => self.name(),
+        }
+    }
+
+    /// The name that the next one wants.
+    fn wanted(self) -> String {
+        if matches!(self, Self::Set | Self::Session) { self.name() + "/a" } else { self.name() }
+    }
+
+    async fn hold(self, client: &Quorum, owner: &Owner) -> Hold {
+        let (name, names) = (self.name(), [self.wanted(), self.revoked()]);
+        match self {
+            Self::Lock | Self::Beside => hold!(client.lock(name).acquire(PATIENCE).await.unwrap(), release),
+            Self::Set => hold!(client.lock_all(names).acquire(PATIENCE).await.unwrap(), release),
+            Self::Reentered => {
+                let first = client.lock(name).acquire(PATIENCE).await.unwrap();
+                let Hold { lost, guard: second, deadline } = hold!(first.reenter().await.unwrap(), release);
+                let both = async move |first: quorumlock::LockGuard| {
+                    first.release().await.unwrap();
+                    second().await
+                };
+                Hold { lost, guard: Box::new(move || both(first).boxed()), deadline }
+            }
+            Self::Owned => hold!(client.lock(name).owned_by(owner).acquire(PATIENCE).await.unwrap(), release),
+            Self::Reader => hold!(client.rw_lock(name).read(PATIENCE).await.unwrap(), release),
+            Self::Writer => hold!(client.rw_lock(name).write(PATIENCE).await.unwrap(), release),
+            Self::Permit => hold!(client.semaphore(name, 1).acquire(1, PATIENCE).await.unwrap(), release),
+            Self::Office => hold!(client.election(name).campaign(PATIENCE).await.unwrap(), resign),
+            Self::Session => {
+                let session = client.session().grant(PATIENCE).await.unwrap();
+                for name in names {
+                    session.lock([name], PATIENCE).await.unwrap();
+                }
+                let (handle, deadline) = (session.clone(), Instant::now() + session.remaining());
+                let lost = told(async move { handle.lost().await });
+                Hold { lost, guard: Box::new(|| async move { session.revoke().await.unwrap() }.boxed()), deadline }
+            }
+        }
+    }
+
+    /// Enters as the next one does, and leaves at once. When it has entered.
+    async fn enter(self, holder: &Quorum, other: &Quorum, owner: &Owner) -> Instant {
+        let (name, wait) = (self.wanted(), 6 * PATIENCE);
+        match self {
+            Self::Lock | Self::Set | Self::Reentered | Self::Session => {
+                drop(other.lock(name).acquire(wait).await.unwrap())
+            }
+            Self::Beside => drop(holder.lock(name).acquire(wait).await.unwrap()),
+            Self::Owned => drop(holder.lock(name).owned_by(owner).acquire(wait).await.unwrap()),
+            Self::Reader => drop(other.rw_lock(name).write(wait).await.unwrap()),
+            Self::Writer => drop(other.rw_lock(name).read(wait).await.unwrap()),
+            Self::Permit => drop(other.semaphore(name, 1).acquire(1, wait).await.unwrap()),
+            Self::Office => drop(other.election(name).campaign(wait).await.unwrap()),
+        }
+        Instant::now()
+    }
+}
+
+/// How a holder goes on that was told of its loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Drops,
+    Releases,
+    Stays,
+}
+
+/// Holds, is revoked while the next one waits, and ends. The next one enters behind that, or behind
+/// the deadline.
+async fn revoked<W: World>(kind: Kind, end: End, (holder, other): (&Quorum, &Quorum)) {
+    let owner = Owner::new();
+    let Hold { lost, guard, deadline } = kind.hold(holder, &owner).await;
+    let (gone, told) = (Arc::new(AtomicBool::new(false)), Notify::new());
+    let next = async {
+        if let Kind::Owned = kind {
+            // Until then it would hold it once more.
+            told.notified().await;
+        }
+        let entered = kind.enter(holder, other, &owner).await;
+        let after = if gone.load(Ordering::SeqCst) || entered >= deadline { "the end" } else { "the loss" };
+        assert_eq!(after, "the end", "when {kind:?} let the next one in");
+        entered
+    };
+    let ends = async {
+        other.revoke(&kind.revoked()).await.unwrap();
+        timeout(PATIENCE, lost).await.expect("the loss is told");
+        told.notify_one();
+        // The next one had time to come in too early.
+        sleep(300 * MS).await;
+        gone.store(end != End::Stays, Ordering::SeqCst);
+        match end {
+            End::Drops => drop(guard),
+            End::Releases => assert_eq!(guard().await, Released::AlreadyExpired, "{kind:?}"),
+            End::Stays => return Some(guard),
+        }
+        None
+    };
+    let (entered, _guard) = tokio::join!(next, ends);
+    if W::SLACK.is_zero() && end != End::Stays {
+        assert!(entered < deadline, "{kind:?} that {end:?} lets the next one in at once");
+    }
+    assert!(entered < deadline + TTL + W::SLACK || !W::SLACK.is_zero(), "{kind:?} that {end:?}");
+}
+
+async fn all_revoked<W: World>(world: W, end: End) {
+    let brief = |builder: QuorumBuilder| builder.ttl(TTL);
+    let clients = (world.client_with(brief).await, world.client().await);
+    join_all(KINDS.map(|kind| revoked::<W>(kind, end, (&clients.0, &clients.1)))).await;
+}
+
+async fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: impl World) {
+    all_revoked(world, End::Drops).await;
+}
+
+async fn who_was_revoked_and_releases_lets_the_next_in_at_once(world: impl World) {
+    all_revoked(world, End::Releases).await;
+}
+
+async fn who_was_revoked_and_stays_keeps_the_next_out_until_its_deadline(world: impl World) {
+    all_revoked(world, End::Stays).await;
+}
+
+both! {
+    3 nodes: who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped,
+        who_was_revoked_and_releases_lets_the_next_in_at_once,
+        who_was_revoked_and_stays_keeps_the_next_out_until_its_deadline;
+}
