@@ -52,13 +52,15 @@ async fn whoever_holds_the_lock_loses_it_now() {
     assert!(!testing::lose(&quorum, "it").unwrap());
     let guard = quorum.lock("it").acquire_default().await.unwrap();
     let other = quorum.lock("other").acquire_default().await.unwrap();
-    let token = guard.cancellation();
+    let cancelled = guard.cancellation();
     assert!(testing::lose(&quorum.clone(), "it").unwrap());
-    assert!(!guard.is_held() && token.is_cancelled() && other.is_held());
+    assert!(!guard.is_held() && cancelled.is_cancelled() && other.is_held());
     assert_eq!(guard.lost().now_or_never(), Some(LostReason::Refused));
     assert!(!testing::lose(&quorum, "it").unwrap(), "it is lost already");
-    let next = quorum.lock("it").acquire_default().await.unwrap();
-    assert!(next.token() > guard.token());
+    assert!(quorum.lock("it").try_acquire().await.unwrap().is_none(), "its guard keeps others out");
+    let token = guard.token();
+    drop(guard);
+    assert!(quorum.lock("it").acquire_default().await.unwrap().token() > token);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,6 +70,7 @@ async fn who_loses_one_name_of_a_set_loses_all_and_an_owner_all_its_guards() {
     let (first, second) = (set.acquire_default().await.unwrap(), set.acquire_default().await.unwrap());
     assert!(testing::lose(&quorum, "b").unwrap());
     assert!(!first.is_held() && !second.is_held());
+    drop((first, second));
     assert!(quorum.lock("a").acquire_default().await.unwrap().is_held());
 }
 

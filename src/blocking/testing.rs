@@ -50,9 +50,12 @@
 //! assert!(testing::lose(&quorum, "orders/42")?);
 //! assert!(!late.is_held());
 //! assert_eq!(late.lost(Duration::from_secs(1))?, Some(LostReason::Refused));
-//! // Your storage: it must refuse late.token() once it has seen next.token().
+//! // What was lost keeps others out until its guard is dropped, or until its deadline.
+//! let token = late.token();
+//! drop(late);
+//! // Your storage: it must refuse that token once it has seen next.token().
 //! let next = quorum.lock("orders/42").acquire_default()?;
-//! assert!(late.token() < next.token());
+//! assert!(token < next.token());
 //! # Ok(())
 //! # }
 //! ```

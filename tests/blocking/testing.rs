@@ -41,7 +41,10 @@ fn whoever_holds_the_lock_loses_it_at_once() {
     assert!(!guard.is_held() && other.is_held());
     assert_eq!(told.join().unwrap().unwrap(), Some(LostReason::Refused));
     assert!(!lose(&quorum, "it").unwrap(), "it is lost already");
-    assert!(quorum.lock("it").acquire(PATIENCE).unwrap().token() > guard.token());
+    assert!(quorum.lock("it").try_acquire().unwrap().is_none(), "its guard keeps others out");
+    let token = guard.token();
+    drop(guard);
+    assert!(quorum.lock("it").acquire(PATIENCE).unwrap().token() > token);
 }
 
 #[test]

@@ -111,6 +111,7 @@ async fn loss_is_told_with_the_next_renewal_when_others_hold_a_majority(world: i
         }
     }
     assert_eq!(lost(&world, &guard).await, LostReason::Refused, "one healed and two taken count together");
+    drop(guard);
     client.quiet().await;
     assert_eq!(world.holders("taken").await, 2, "the foreigner's two; ours are released");
 }
