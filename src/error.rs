@@ -114,6 +114,13 @@ pub(crate) fn no_runtime() -> Error {
     )
 }
 
+/// The runtime that the quorum was connected on has ended.
+pub(crate) fn runtime_ended() -> Error {
+    Error::config(
+        "this quorum was connected on a runtime that has ended; connect once per runtime, or use quorumlock::blocking",
+    )
+}
+
 /// What most functions here return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -20,12 +20,16 @@
 //!     .connect()
 //!     .await?;
 //! let lock = quorum.lock("orders/42");
-//! let guard = lock.acquire(Duration::from_secs(5)).await?;
-//! // Give guard.token() to the storage with every write. It must refuse a token that is lower than
-//! // the highest it has seen. (New servers let nobody acquire for `max_ttl`, a minute by default.)
-//! guard.ensure(Duration::from_secs(1))?;
-//! guard.release().await?;
-//! # Ok(())
+//! let done = lock.try_run(Duration::from_secs(5), |lease| async move {
+//!     // Give lease.token() to the storage with every write. It must refuse a token that is lower
+//!     // than the highest it has seen. (New servers let nobody acquire for `max_ttl`, a minute by
+//!     // default.)
+//!     lease.ensure(Duration::from_secs(1))
+//! });
+//! let done = done.await;
+//! // Waits until what was released is released.
+//! quorum.shutdown(Duration::from_secs(1)).await;
+//! done
 //! # }
 //! ```
 //!

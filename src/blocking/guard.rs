@@ -11,8 +11,8 @@ use crate::lease::{LockGuard as Guard, Released};
 
 /// A held lock. It is renewed as long as this lives, and released when it is dropped.
 ///
-/// Drop waits for nothing, and where the program ends right after it the lock may be held until its
-/// ttl ends: prefer [`release`](Self::release). What can be asked of it, it has from [`Lease`]: how
+/// Drop waits for nothing, but the last drop of all handles and guards waits for releases, for up to
+/// 250 ms. Prefer [`release`](Self::release), which tells what came of it. What can be asked of it, it has from [`Lease`]: how
 /// it is [`lost`](Lease::lost), its [`token`](crate::Lease::token),
 /// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
 ///

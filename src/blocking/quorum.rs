@@ -16,7 +16,8 @@ use crate::protocol::{Inspected, Taken};
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// When the last handle, lock and guard are dropped, its thread ends, as soon as what was released
-/// has been sent. Leases, sessions and iterators keep it too.
+/// has been sent. Except within a Tokio runtime that drop waits for it, for up to 250 ms, so that a
+/// guard that is dropped as `main` returns is released. Leases, sessions and iterators keep it too.
 ///
 /// # Examples
 /// ```

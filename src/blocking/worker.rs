@@ -9,7 +9,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Quorum;
 
-/// How long releases may go on after the last handle and guard were dropped. Nobody waits for that.
+/// How long the last drop waits for releases: where `main` returns, they would not be sent after it.
+const FLUSH: Duration = Duration::from_millis(250);
+
+/// How long releases may go on after that. Nobody waits for it.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
@@ -54,11 +57,14 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Where this is dropped nobody waits: the runtime ends itself when what was released has been
-    /// sent.
+    /// Waits for releases a little, except within a runtime, where nobody may wait. The runtime ends
+    /// itself when they have been confirmed.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let quorum = self.quorum.clone();
+            if refuse_within_a_runtime().is_ok() {
+                runtime.block_on(quorum.settled(FLUSH));
+            }
             runtime.handle().clone().spawn(async move {
                 quorum.settled(FAREWELL).await;
                 drop(quorum);

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::held::{Dropped, Held, Leases};
 use super::watch::{self, Watched};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeReport, Result, no_runtime};
-use crate::host::{before, can_wait};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::before;
 use crate::protocol::{Cleanup, Grant};
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Tick, Verdict};
@@ -145,9 +145,7 @@ impl Lease {
 
     /// Says something else of its holder from now on, and waits until a quorum has stored it.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
+        self.0.home().can_wait()?;
         let held = &self.0;
         let until = held.round_timeout();
         let telling = held.say(says)?;
@@ -168,9 +166,7 @@ impl Lease {
 
     /// See [`LockGuard::reenter`].
     pub(crate) async fn reenter(&self) -> Result<LockGuard> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
+        self.0.home().can_wait()?;
         let until = self.0.round_timeout();
         let setting = self.0.add_hold()?;
         let guard = LockGuard { lease: self.clone(), holds: true };
@@ -211,7 +207,14 @@ impl fmt::Debug for Lease {
 /// was lost: until then, or its deadline, nobody else enters because of a loss.
 ///
 /// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells
-/// whether the lock was held to the end. What can be asked of it, and awaited, it has from
+/// whether the lock was held to the end.
+///
+/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that, and
+/// nodes hold the lock until its ttl ends, which is a warning. Use
+/// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
+/// before `main` returns. (With the transport redis-rs the release is sent before the drop returns.)
+///
+/// What can be asked of it, and awaited, it has from
 /// [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and so
 /// on.
 #[derive(Debug)]
@@ -301,9 +304,7 @@ impl LockGuard {
     }
 
     async fn confirmed(&self, cleanup: &Cleanup, until: Tick) -> Result<Released> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
+        self.lease.0.home().can_wait()?;
         match before(self.lease.0.host(), until, cleanup.freed()).await {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),

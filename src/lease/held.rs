@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::home::Home;
 use super::schedule::{Event, Key, Schedule, Timed};
 use super::spoken::Spoken;
 use super::watch::Watched;
@@ -24,6 +25,7 @@ use crate::words::listed;
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
+    pub(crate) home: Arc<Home>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
     /// Whether all leases were lost, and those are too that were not found then.
     pub(super) closed: AtomicBool,
@@ -264,6 +266,10 @@ impl Held {
 
     pub(super) fn failed_renewal(&self) -> Vec<NodeReport> {
         self.state().failed.clone()
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.leases.home
     }
 
     pub(super) fn round_timeout(&self) -> Tick {

@@ -5,6 +5,7 @@ mod batch;
 mod freeing;
 mod guard;
 mod held;
+mod home;
 mod kept;
 mod locks;
 mod monitor;

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::held::Leases;
+use super::home::Home;
 use super::reaper;
 use super::schedule::{Event, Schedule, Timed};
 use super::turns::Turns;
@@ -44,13 +45,19 @@ impl Leases {
         let closing = CancellationToken::new();
         let host = voters.host.clone();
         let (doubts, cleanups) = (voters.hints.doubts(), voters.cleanups());
-        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
+        let home = Arc::<Home>::default();
+        let (resident, work) = (
+            Home::resident(home.clone()),
+            run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone()),
+        );
+        host.spawn(Box::pin(work.map(|()| resident.leaves())));
         let (pupils, teaching) = (voters.hints.pupils(), Arc::downgrade(&voters));
         host.spawn(Box::pin(teach::run(host.clone(), teaching, pupils, closing.clone())));
         let (members, enrolling) = (voters.hints.members(), Arc::downgrade(&voters));
         host.spawn(Box::pin(enrol::run(host.clone(), enrolling, members, closing.clone())));
         let phase = host.random();
-        Arc::new(Self { voters, schedule, closed: AtomicBool::new(false), phase, _closing: closing.drop_guard() })
+        let closed = AtomicBool::new(false);
+        Arc::new(Self { voters, home, schedule, closed, phase, _closing: closing.drop_guard() })
     }
 
     /// How many timers are set, for tests that look for leaks.

@@ -7,7 +7,7 @@ use tracing::{Instrument, Span};
 
 use super::inner::Inner;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::metrics::{Class, Ended};
 use crate::node::Name;
 use crate::protocol::{Claimant, Grant, Open, Patience, Who};
@@ -58,8 +58,8 @@ impl Inner {
         let mut timing = Timing { inner: self, class, span, since: self.host.now(), outcome: Ended::Cancelled };
         let acquired = tokio::select! {
             biased;
-            () = self.shut.cancelled() => Err(Error::closed()),
-            acquired = work => acquired,
+            () = self.shut.cancelled() => Err(self.closed()),
+            acquired = work => acquired.map_err(|error| if error.is_closed() { self.closed() } else { error }),
         };
         timing.outcome = match &acquired {
             Ok(_) => Ended::Acquired,

@@ -214,6 +214,9 @@ impl QuorumBuilder {
     ///
     /// Metrics are described to the installed recorder, so install yours first.
     ///
+    /// The quorum lives on the runtime that this is called on. When that has ended, every call is
+    /// refused with `Config`: connect once per runtime.
+    ///
     /// A process that forks connects after it has forked, each child for itself: a child has none of
     /// the tasks that a quorum of its parent lives by, but its sockets and its identity, so that a
     /// lock of the one could end or look like that of the other.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
 use crate::config::{LockOptions, Rules, Settings};
-use crate::error::{Error, ErrorKind, Result, no_runtime};
-use crate::host::{Host, can_wait};
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::Host;
 use crate::lease::{Freeing, Leases, Released};
 use crate::node::Name;
 use crate::node::redis::Registry;
@@ -47,7 +47,7 @@ impl Inner {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let queue = Queue::new(settings.max_waiters);
         leases.voters.meters.register(rules.class);
-        let shut = CancellationToken::new();
+        let shut = leases.home.shut.clone();
         let sessions = Arc::default();
         Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
     }
@@ -106,9 +106,7 @@ impl Inner {
         until: Tick,
         what: impl FnOnce() -> String,
     ) -> Result<Released> {
-        if !can_wait() {
-            return Err(no_runtime());
-        }
+        self.leases.home.can_wait()?;
         match freeing.freed(&self.host, until).await {
             Freed::Held => Ok(Released::Released),
             Freed::Gone => Ok(Released::AlreadyExpired),
@@ -124,9 +122,11 @@ impl Inner {
 
     /// Whether calls can be made here and now.
     pub(super) fn usable(&self) -> Result<()> {
-        if self.shut.is_cancelled() {
-            return Err(Error::closed());
-        }
-        if can_wait() { Ok(()) } else { Err(no_runtime()) }
+        self.leases.home.usable()
+    }
+
+    /// Why nothing is acquired any more.
+    pub(super) fn closed(&self) -> Error {
+        self.leases.home.closed()
     }
 }

@@ -60,13 +60,13 @@ impl Session {
         if self.inner.shut.is_cancelled() {
             self.core.locks.close();
             drop(open);
-            return Err(Error::closed());
+            return Err(self.inner.closed());
         }
         Ok(())
     }
 
     fn ended(&self) -> Error {
-        if self.inner.shut.is_cancelled() { Error::closed() } else { self.core.locks.lost_error() }
+        if self.inner.shut.is_cancelled() { self.inner.closed() } else { self.core.locks.lost_error() }
     }
 }
 

@@ -382,7 +382,7 @@ impl QuorumLock {
     ) -> Result<tokio::sync::MutexGuard<'a, WeakLease>> {
         tokio::select! {
             biased;
-            () = self.inner.shut.cancelled() => Err(Error::closed()),
+            () = self.inner.shut.cancelled() => Err(self.inner.closed()),
             seated = before(&self.inner.host, end, seat.lock()) => seated.ok_or_else(|| self.outwaited(patience)),
         }
     }
@@ -411,7 +411,7 @@ impl QuorumLock {
         if self.inner.shut.is_cancelled() {
             guard.give_back();
             drop(open);
-            return Err(Error::closed());
+            return Err(self.inner.closed());
         }
         Ok(guard)
     }

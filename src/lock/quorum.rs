@@ -154,8 +154,9 @@ impl Quorum {
 
     /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the
     /// hold any more, and nobody else enters before the holder has let go, or its time is over. The
-    /// holder learns of it with its next renewal, and lets go when it drops its last guard. Tokens that were dealt before are below
-    /// [`Taken::fence`]: storage that is told it can refuse them from now on.
+    /// holder learns of it with its next renewal, and lets go when it drops its last guard. Tokens
+    /// that were dealt before are below [`Taken::fence`]: storage that is told it can refuse them from
+    /// now on.
     ///
     /// Returns from whom it was taken, and for how long it may be held still.
     ///
@@ -236,6 +237,9 @@ impl Quorum {
     pub async fn shutdown(&self, deadline: Duration) {
         self.0.shut.cancel();
         self.0.leases.lose_all();
+        if self.0.leases.home.has_ended() {
+            return;
+        }
         let until = self.0.host.now() + deadline;
         if can_wait() && before(&self.0.host, until, self.0.leases.voters.cleaned()).await.is_none() {
             tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");

@@ -61,7 +61,7 @@ impl SessionBuilder {
         let rules = inner.rules_of(&options)?;
         tokio::select! {
             biased;
-            () = inner.shut.cancelled() => return Err(Error::closed()),
+            () = inner.shut.cancelled() => return Err(inner.closed()),
             votes = votes(&inner, rules.validity.ttl(), timeout) => votes?,
         }
         let locks = Locks::begin("session", &inner.leases, &rules);

@@ -150,7 +150,7 @@ impl Taking<'_> {
         if self.inner.shut.is_cancelled() {
             drop(gate);
             drop(open);
-            return Err(Error::closed());
+            return Err(self.inner.closed());
         }
         Ok(gate)
     }
@@ -280,7 +280,7 @@ impl Taking<'_> {
         if self.inner.shut.is_cancelled() {
             holding.locks.close();
             drop(open);
-            return Err(Error::closed());
+            return Err(self.inner.closed());
         }
         added
     }

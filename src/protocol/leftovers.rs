@@ -51,9 +51,9 @@ impl Leftovers {
         (Self { sender, brief, kept }, receiver)
     }
 
-    /// Hands one on. Returns whether there was room for it.
-    pub(super) fn leave(&self, leftover: Arc<dyn Leftover>) -> bool {
-        self.sender.try_send(leftover).is_ok()
+    /// Hands one on that has a permit. Nobody takes it when the quorum or its runtime has ended.
+    pub(super) fn leave(&self, leftover: Arc<dyn Leftover>) {
+        let _ = self.sender.try_send(leftover);
     }
 
     /// A place among those that are tried again: of what nodes hold for a ttl, or of what they keep

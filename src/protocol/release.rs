@@ -1,6 +1,6 @@
 //! Releasing: on every node that may hold something, whoever waits for it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -11,7 +11,7 @@ use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
 use super::voters::{Asked, Voters};
 use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
-use crate::rules::tally::Freed;
+use crate::rules::tally::{Freed, Size};
 use crate::rules::{NodeSet, ReleaseTally, Tick};
 use crate::spans::Spanned;
 
@@ -56,6 +56,7 @@ impl From<Release> for Undoing {
 pub(crate) struct Cleanup {
     release: Release,
     voters: Weak<Voters>,
+    size: Size,
     whom: Whom,
     /// Whoever keeps its place in line, until it has gone or has the lock.
     waits: Weak<InLine>,
@@ -76,6 +77,8 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
+    /// Whether nodes can hold it no more, or a warning was given: then nothing is to be said of it.
+    over: bool,
     /// Keeps the ear of whoever it is for until all nodes have answered once.
     listening: Option<Listening>,
     /// From its second try on, it is one of so many that are tried again.
@@ -124,11 +127,13 @@ impl Cleanup {
             waiting: whom.ask,
             unconfirmed: NodeSet::default(),
             tries: 1,
+            over: false,
             listening: None,
             permit: None,
         };
         Arc::new(Self {
             voters: Arc::downgrade(voters),
+            size: voters.size,
             whom,
             waits,
             began: now,
@@ -216,11 +221,31 @@ impl Cleanup {
         }
         let permitted = state.permit.is_some();
         drop(state);
-        permitted && voters.leftovers.leave(self)
+        if permitted {
+            voters.leftovers.leave(self);
+        }
+        permitted
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Cleanup {
+    /// Nobody tries it again: the quorum or its runtime has ended. What too few nodes confirmed is
+    /// held by the others until its time is over, so the next caller waits for that.
+    fn drop(&mut self) {
+        static WARNED: Once = Once::new();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !state.over && state.unconfirmed.len() > self.size.nodes() - self.size.quorum() {
+            WARNED.call_once(|| {
+                tracing::warn!(
+                    "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until \
+                     its ttl ends: wait for `release` or `Quorum::shutdown` before that, or use `try_run`"
+                );
+            });
+        }
     }
 }
 
@@ -257,8 +282,12 @@ impl Sink for Cleanup {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let again = self.note(node, &reply);
         let voters = self.voters.upgrade();
-        let again = voters.as_ref().filter(|voters| again && voters.host.now() < self.until);
-        let has_room = again.is_none_or(|voters| self.clone().try_later(voters));
+        let again = voters.as_ref().filter(|_| again);
+        let expired = again.is_some_and(|voters| voters.host.now() >= self.until);
+        let has_room = expired || again.is_none_or(|voters| self.clone().try_later(voters));
+        if expired || !has_room {
+            self.state().over = true;
+        }
         // From here on others' code runs, which may panic.
         self.decided.notify_one();
         self.traced();

@@ -1,9 +1,16 @@
 //! Calls without a Tokio runtime.
 
-use futures::FutureExt;
-use quorumlock::{Error, Quorum};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, servers, unguarded};
+use futures::FutureExt;
+use quorumlock::{Error, Quorum, Released, Transport};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::common::logs::Logs;
+use crate::common::program::command;
+use crate::common::server::Server;
+use crate::common::{PATIENCE, eventually, servers, unguarded};
 use crate::{SECOND, builder};
 
 #[test]
@@ -14,7 +21,7 @@ fn without_a_tokio_runtime_there_is_an_error_and_no_panic() {
     said(builder(&["redis://127.0.0.1:1".to_owned()]).connect().now_or_never().unwrap().unwrap_err());
     said(builder(&["redis://127.0.0.1:1".to_owned()]).open().unwrap_err());
     said(Quorum::in_memory(3).unwrap_err());
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
     let (quorum, guard) = runtime.block_on(async {
         let quorum = Quorum::in_memory(3).unwrap();
         let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
@@ -29,7 +36,7 @@ fn without_a_tokio_runtime_there_is_an_error_and_no_panic() {
 
 #[test]
 fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
     let (quorum, guard) = runtime.block_on(async {
         let servers = servers(1).await;
         let quorum = unguarded(&servers).connect().await.unwrap();
@@ -40,4 +47,121 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     assert!(guard.token() > 0);
     drop(guard);
     drop(quorum);
+}
+
+/// What was connected on a runtime that has ended since.
+fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::Session) {
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let quorum = unguarded(servers).wait(PATIENCE).connect().await.unwrap();
+        let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
+        let session = quorum.session().grant(SECOND).await.unwrap();
+        (quorum, guard, session)
+    })
+}
+
+#[test]
+fn a_quorum_whose_runtime_has_ended_says_so_at_once() {
+    let runtime = Runtime::new().unwrap();
+    let servers = runtime.block_on(servers(3));
+    let (quorum, guard, session) = orphaned(&servers);
+    let said = |error: Error| {
+        assert!(error.is_config() && error.to_string().contains("a runtime that has ended"), "{error}");
+    };
+    let began = Instant::now();
+    said(quorum.lock("a").try_acquire().now_or_never().unwrap().unwrap_err());
+    runtime.block_on(async {
+        said(quorum.lock("a").acquire(PATIENCE).await.unwrap_err());
+        said(quorum.lock("a").acquire_default().await.unwrap_err());
+        said(quorum.lock("a").try_acquire().await.unwrap_err());
+        said(quorum.lock_all(["a", "b"]).run(PATIENCE, |_| async {}).await.unwrap_err());
+        said(quorum.rw_lock("a").read(PATIENCE).await.unwrap_err());
+        said(quorum.semaphore("a", 2).acquire(1, PATIENCE).await.unwrap_err());
+        said(quorum.semaphore("a", 2).try_acquire(1).await.unwrap_err());
+        said(quorum.election("a").campaign(PATIENCE).await.unwrap_err());
+        said(quorum.election("a").observe().map(drop).unwrap_err());
+        said(quorum.once("a", PATIENCE).claim().await.unwrap_err());
+        said(quorum.session().grant(PATIENCE).await.unwrap_err());
+        said(session.lock(["a"], PATIENCE).await.unwrap_err());
+        said(session.try_lock(["a"]).await.unwrap_err());
+        said(quorum.inspect("a").await.unwrap_err());
+        said(quorum.revoke("a").await.unwrap_err());
+        said(quorum.force_release("a").await.unwrap_err());
+        said(quorum.ready(PATIENCE).await.unwrap_err());
+        said(quorum.members().await.unwrap_err());
+        said(quorum.held_names().next().await.map(drop).unwrap_err());
+        said(guard.reenter().await.unwrap_err());
+        said(guard.release().await.unwrap_err());
+        quorum.shutdown(SECOND).await;
+    });
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_caller_that_waits_when_the_quorums_runtime_ends_is_told_so() {
+    let (runtime, home) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let servers = runtime.block_on(servers(3));
+    let other = runtime.block_on(unguarded(&servers).connect()).unwrap();
+    let _held = runtime.block_on(other.lock("it").acquire(SECOND)).unwrap();
+    let quorum = home.block_on(unguarded(&servers).connect()).unwrap();
+    let waits = runtime.spawn(async move { quorum.lock("it").acquire(10 * PATIENCE).await.unwrap_err() });
+    let waiting = async || {
+        let seen = other.inspect("it").await.unwrap();
+        seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting > 0))
+    };
+    runtime.block_on(eventually("it waits", waiting));
+    drop(home);
+    let error = runtime.block_on(async { tokio::time::timeout(PATIENCE, waits).await }).expect("at once").unwrap();
+    assert!(error.is_config() && error.to_string().contains("a runtime that has ended"), "{error}");
+}
+
+/// The names of the variables that tell a child its nodes, its transport and its kind of runtime.
+const TOLD: [&str; 3] = ["RUNTIMES_NODES", "RUNTIMES_TRANSPORT", "RUNTIMES_THREADS"];
+
+/// As a program whose `main` returns with a guard in scope, below `#[tokio::main]`.
+#[test]
+#[ignore = "run by the tests below, in a process of its own"]
+fn main_returns() {
+    let [nodes, transport, threads] = TOLD.map(|name| std::env::var(name).unwrap());
+    let mut builder = if threads == "one" { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let runtime = builder.enable_all().build().unwrap();
+    let logs = Logs::capture();
+    let main = async {
+        let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
+        let quorum = builder.max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
+        let guard = quorum.lock("it").acquire(PATIENCE).await?;
+        guard.ensure(SECOND)
+    };
+    runtime.block_on(main).unwrap();
+    drop(runtime);
+    eprint!("{}", logs.text());
+    std::process::exit(0);
+}
+
+/// What such a program logs.
+fn main_of(servers: &[Server], transport: Transport, threads: &str) -> String {
+    let nodes: Vec<_> = servers.iter().map(Server::url).collect();
+    let mut child = command(std::env::current_exe().unwrap());
+    child.args(["--exact", "runtimes::main_returns", "--ignored", "--nocapture", "--test-threads=1"]);
+    child.envs(TOLD.into_iter().zip([&*nodes.join(","), transport.name(), threads]));
+    let output = child.stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+#[test]
+fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
+    let runtime = Runtime::new().unwrap();
+    let servers = runtime.block_on(servers(3));
+    let other = runtime.block_on(unguarded(&servers).connect()).unwrap();
+    for threads in ["one", "many"] {
+        main_of(&servers, Transport::RedisRs, threads);
+        let next = runtime.block_on(other.lock("it").acquire(PATIENCE));
+        assert_eq!(runtime.block_on(next.unwrap().release()).unwrap(), Released::Released, "{threads}");
+    }
+    // fred writes in a task of its own, which does not run any more.
+    let told = main_of(&servers, Transport::Fred, "one");
+    let warned = told.lines().any(|line| line.starts_with("WARN") && line.contains("not confirmed before"));
+    assert!(warned, "{told}");
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use quorumlock::LostReason;
 use quorumlock::blocking::{Quorum, Session};
 
-use crate::common::PATIENCE;
 use crate::common::program::command;
-use crate::world::{HOUR, World, eventually, freed, is_free, lasting, servers};
+use crate::common::server::Server;
+use crate::common::{self, PATIENCE};
+use crate::world::{HOUR, SECOND, World, eventually, freed, is_free, lasting, servers};
 
 /// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
 type Kept = (&'static str, Box<dyn Send>);
@@ -136,5 +137,34 @@ fn what_is_dropped_last_of_all_is_released() {
             drop(held);
             freed(&other, name);
         }
+    }
+}
+
+/// As a program whose `main` returns with a guard in scope.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn main_returns() {
+    let nodes = std::env::var("ENDING_NODES").unwrap();
+    let main = || {
+        let quorum = Quorum::connect(common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO))?;
+        let lock = quorum.lock_with("it", &quorum.options().ttl(600 * SECOND))?;
+        let guard = lock.acquire(PATIENCE)?;
+        guard.ensure(SECOND)
+    };
+    main().unwrap();
+    std::process::exit(0);
+}
+
+#[test]
+fn a_guard_dropped_as_main_returns_is_released() {
+    let servers = servers(3);
+    let other = Quorum::connect(lasting(&servers)).unwrap();
+    let nodes: Vec<_> = servers.iter().map(Server::url).collect();
+    for _ in 0..3 {
+        let mut child = command(std::env::current_exe().unwrap());
+        child.args(["--exact", "ending::main_returns", "--ignored", "--nocapture", "--test-threads=1"]);
+        let output = child.env("ENDING_NODES", nodes.join(",")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        freed(&other, "it");
     }
 }

@@ -1,0 +1,69 @@
+//! The runtime that a quorum was connected on: without it nothing is renewed, sent or answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result, no_runtime, runtime_ended};
+use crate::host::can_wait;
+
+/// Whether the quorum goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// Cancelled by a shutdown, and at the runtime's end.
+    pub(crate) shut: CancellationToken,
+    ended: AtomicBool,
+}
+
+/// A task of that runtime holds this. The runtime drops both at its end.
+pub(super) struct Resident(Option<Arc<Home>>);
+
+impl Home {
+    pub(super) const fn resident(home: Arc<Self>) -> Resident {
+        Resident(Some(home))
+    }
+
+    /// Whether the runtime ended before the quorum was shut down.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether calls can be made here and now.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.shut.is_cancelled() {
+            return Err(self.closed());
+        }
+        self.can_wait()
+    }
+
+    /// Whether answers can be waited for here and now.
+    pub(crate) fn can_wait(&self) -> Result<()> {
+        match can_wait() {
+            _ if self.has_ended() => Err(runtime_ended()),
+            true => Ok(()),
+            false => Err(no_runtime()),
+        }
+    }
+
+    /// Why nothing is acquired any more.
+    pub(crate) fn closed(&self) -> Error {
+        if self.has_ended() { runtime_ended() } else { Error::closed() }
+    }
+}
+
+impl Resident {
+    /// The task has ended by itself.
+    pub(super) fn leaves(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        if let Some(home) = &self.0 {
+            home.ended.store(!home.shut.is_cancelled(), Ordering::Release);
+            home.shut.cancel();
+        }
+    }
+}
