@@ -158,6 +158,12 @@ impl Grant {
         self.line.lock().unwrap_or_else(PoisonError::into_inner).take().map(Left)
     }
 
+    /// From now on nothing is taken that a node offers after all.
+    pub(crate) fn ask_no_more(&self) {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.iter().for_each(Line::ask_no_more);
+    }
+
     /// Tells these nodes what the holder says of itself.
     pub(crate) fn tell(&self, words: &Words, whom: NodeSet) -> Telling {
         Telling::start(&self.voters, &self.claim, self.token(), words, whom)
@@ -202,10 +208,14 @@ impl Grant {
 }
 
 impl Line {
+    fn ask_no_more(&self) {
+        self.listening.iter().for_each(|listening| listening.hold(None));
+    }
+
     /// The places in those lines that `leave`. The others stay, and nothing is taken any more that
     /// a node offers after all: that would be all names.
     fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
-        self.listening.iter().for_each(|listening| listening.hold(None));
+        self.ask_no_more();
         let places = self.places.split_off(leave)?;
         Some(Self { places, listening: None })
     }

@@ -174,7 +174,7 @@ impl Judge {
                 asks.cancelled(ask);
             }
             What::Sample { lease, held: true, until, .. } => self.held(now, lease, until),
-            What::Released { lease, .. } => self.ended(now, lease, false),
+            What::Released { lease, .. } => self.ended(now, lease),
             What::Freed { lease, .. } => {
                 if let (Some(rounds), Some(of)) = (&self.rounds, self.beliefs.of_nodes(lease)) {
                     rounds.freed(of, verdict);
@@ -182,7 +182,7 @@ impl Judge {
             }
             What::LostTold { lease, expired, .. } => {
                 tally.losses += 1;
-                self.ended(now, lease, expired);
+                self.lost(now, lease, expired);
             }
             What::Revoked { process, name, began, by } => {
                 let unknown = self.newcomers.unknown_step(process, began);
@@ -291,8 +291,15 @@ impl Judge {
         }
     }
 
-    fn ended(&mut self, now: Micros, number: u32, expired: bool) {
+    fn lost(&mut self, now: Micros, number: u32, expired: bool) {
         self.beliefs.ended(now, self.verdict.at, number, expired);
+        if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
+            rounds.lost(of);
+        }
+    }
+
+    fn ended(&mut self, now: Micros, number: u32) {
+        self.beliefs.ended(now, self.verdict.at, number, false);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
             rounds.ended(now, of);
         }

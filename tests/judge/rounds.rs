@@ -11,8 +11,7 @@ use super::rule::{Rule, Verdict};
 /// One try to hold a name: whose, and which name.
 pub type Try = (Owner, u8);
 
-/// How much later than its holder gave it up, or was told that it is lost, all nodes have been asked
-/// to release it.
+/// How much later than its holder gave it up all nodes have been asked to release it.
 const SOON: Micros = 1_000;
 
 /// What is known of one try to hold a name.
@@ -133,6 +132,14 @@ impl Rounds {
         }
     }
 
+    /// Its holder was told that it is lost. It keeps others out until its guard is dropped, or until
+    /// its deadline: nodes need not be asked to release it now.
+    pub fn lost(&mut self, of: Try) {
+        if let Some(claimed) = self.tries.get_mut(&of) {
+            claimed.ended = true;
+        }
+    }
+
     pub fn ended(&mut self, now: Micros, of: Try) {
         if let Some(claimed) = self.tries.get_mut(&of).filter(|claimed| !claimed.ended) {
             claimed.ended = true;
@@ -184,7 +191,7 @@ impl Rounds {
             Verb::Claim => {
                 claimed.first.get_or_insert(op.sent);
                 if claimed.ended {
-                    verdict.broken(Rule::NotFinal, "it claims what it had given up");
+                    verdict.broken(Rule::NotFinal, "it claims what it had lost or given up");
                 }
             }
             // For no longer than its period.
