@@ -28,17 +28,26 @@ enum Home {
     Still,
 }
 
-/// A quorum whose runtime has ended or stands still.
-fn quorum(home: Home, ttl: Duration) -> (Quorum, Option<Runtime>) {
+/// A quorum whose runtime stands still.
+fn quorum(ttl: Duration) -> (Quorum, Runtime) {
     let runtime = runtime();
     let quorum = runtime.block_on(async { Quorum::builder().ttl(ttl).in_memory(3) }).unwrap();
-    (quorum, matches!(home, Home::Still).then_some(runtime))
+    (quorum, runtime)
+}
+
+/// Something was acquired, and this becomes of the runtime.
+fn becomes(home: Home, runtime: Runtime) -> Option<Runtime> {
+    match home {
+        Home::Ended => thread::spawn(move || drop(runtime)).join().map(|()| None).unwrap(),
+        Home::Still => Some(runtime),
+    }
 }
 
 /// A lock of such a quorum.
 async fn orphan(home: Home) -> (LockGuard, Option<Runtime>) {
-    let (quorum, home) = thread::spawn(move || quorum(home, TTL)).join().unwrap();
-    (quorum.lock("it").acquire(PATIENCE).await.unwrap(), home)
+    let (quorum, runtime) = thread::spawn(|| quorum(TTL)).join().unwrap();
+    let guard = quorum.lock("it").acquire(PATIENCE).await.unwrap();
+    (guard, becomes(home, runtime))
 }
 
 /// Runs it on a runtime of its own, once for each fate of the runtime that connected.
@@ -66,12 +75,16 @@ fn lost_tells_by_the_deadline() {
 #[test]
 fn run_drops_its_body_by_the_deadline() {
     each(async |home| {
-        let (quorum, home) = thread::spawn(move || quorum(home, TTL)).join().unwrap();
-        let began = Instant::now();
-        let ran = quorum.lock("it").run(PATIENCE, |_| pending::<()>()).await;
+        let (quorum, runtime) = thread::spawn(|| quorum(TTL)).join().unwrap();
+        let (mut kept, began) = (None, Instant::now());
+        let body = |_| {
+            kept = becomes(home, runtime);
+            pending::<()>()
+        };
+        let ran = quorum.lock("it").run(PATIENCE, body).await;
         assert!(ran.unwrap_err().is_lost());
         assert!(began.elapsed() < TTL + SLACK, "{:?}", began.elapsed());
-        home
+        kept
     });
 }
 
@@ -91,7 +104,7 @@ fn a_cancellation_token_is_cancelled_by_the_deadline() {
 /// The tasks of this runtime when all tokens of one lock were given out and `end` has been done
 /// with its guard. Nobody renews it.
 fn watchers_left(ttl: Duration, end: impl AsyncFnOnce(LockGuard)) {
-    let (quorum, home) = quorum(Home::Still, ttl);
+    let (quorum, home) = quorum(ttl);
     let here = runtime();
     let all = async {
         let tasks = || here.metrics().num_alive_tasks();
