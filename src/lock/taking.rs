@@ -61,7 +61,8 @@ impl Taking<'_> {
                 return Err(Error::config(Who::Seated(self.gate()).misuse(&self.pool.gate, 0)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
-            let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.at_gate_for());
+            // A caller that has what it wants goes on within some round trips.
+            let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.rules.round_timeout);
             if waits || self.leaves_too_few(held) {
                 return Ok(None);
             }
@@ -73,12 +74,6 @@ impl Taking<'_> {
             }
             tries += 1;
         }
-    }
-
-    /// For how long one must be seen at the gate that waits there. Others go on at once, when they
-    /// have what they want.
-    fn at_gate_for(&self) -> Duration {
-        GLANCE.min(self.rules.round_timeout)
     }
 
     fn leaves_too_few(&self, held: usize) -> bool {

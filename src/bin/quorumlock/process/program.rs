@@ -133,18 +133,30 @@ impl Program {
 
     /// Sends a signal to all of it. Returns what it cannot be sent to, since that is another user's.
     fn signal(&self, signal: Signal) -> Vec<Pid> {
+        // First, and without a look at all processes: that takes its time where there are many.
+        let lives = self.ended.is_none();
+        let sent = lives.then(|| self.signal_command(signal));
         let family = self.family();
         let in_group = |member: &Member| self.leads && member.group == Some(self.pid);
-        if family.iter().any(in_group) {
+        if !lives && family.iter().any(in_group) {
             // All at once, so that none starts another meanwhile.
             let _ = kill_process_group(self.pid, signal);
         }
         let refuses = |member: &Member| {
-            let was_sent = in_group(member);
-            let sent = if was_sent { test_kill_process(member.pid) } else { kill_process(member.pid, signal) };
-            sent == Err(Errno::PERM)
+            let answer = match sent {
+                Some(answer) if member.pid == self.pid && !self.leads => answer,
+                _ if in_group(member) => test_kill_process(member.pid),
+                _ => kill_process(member.pid, signal),
+            };
+            answer == Err(Errno::PERM)
         };
         family.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
+    }
+
+    /// Sends a signal to the command, and to the group that it leads: all at once, so that none
+    /// starts another meanwhile. It was not reaped, so both are still its own.
+    fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
+        if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
 
     /// What lives of it; where that cannot be seen, itself.
