@@ -115,14 +115,15 @@ impl Voters {
     /// Waits until a quorum votes on claims of that ttl, until `end` at most; returns whether one
     /// does. Nothing is claimed meanwhile.
     pub(crate) async fn votes(&self, ttl: Duration, end: Tick) -> bool {
+        if !self.can_vote(ttl) {
+            // Once: an enrolment that failed is made again by itself.
+            let _ = before(&self.host, end, self.enrolled(ttl)).await;
+        }
         while !self.can_vote(ttl) {
             if self.host.now() >= end {
                 return false;
             }
-            let _ = before(&self.host, end, self.enrolled(ttl)).await;
-            if !self.can_vote(ttl) {
-                sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
-            }
+            sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
         }
         true
     }

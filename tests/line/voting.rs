@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::LockOptions;
 use quorumlock::host::{Host, TokioTime};
-use quorumlock::node::fault::Faults;
-use quorumlock::node::{MemoryNode, Verb};
+use quorumlock::node::fault::{Faults, FaultyNode};
+use quorumlock::node::{Listener, Member, MemoryNode, Node, NodeStatus, Request, Verb};
+use quorumlock::{LockOptions, Quorum};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -75,4 +75,73 @@ async fn a_waiter_that_no_quorum_answers_in_time_says_how_nodes_are() {
     assert_eq!(began.elapsed().as_secs(), 10);
     let said = error.to_string();
     assert!(error.is_unavailable() && said.contains("48 s"), "{said}");
+}
+
+/// A node whose votes count once it is enrolled, as a server's do.
+#[derive(Debug)]
+struct Enrolling(Arc<FaultyNode>);
+
+impl Node for Enrolling {
+    fn label(&self) -> &Arc<str> {
+        self.0.label()
+    }
+
+    fn submit(&self, request: Request) {
+        self.0.submit(request);
+    }
+
+    fn hints(&self) -> bool {
+        self.0.hints()
+    }
+
+    fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
+        self.0.listen(index, listener.clone());
+        listener.connected(index);
+    }
+
+    fn enrols(&self) -> bool {
+        true
+    }
+
+    fn member(&self) -> Option<Member> {
+        Some(Member { run: self.label().to_string(), age: 2 * QUARANTINE })
+    }
+
+    fn status(&self) -> NodeStatus {
+        self.0.status()
+    }
+}
+
+/// A client whose list is these nodes.
+fn enrolling(host: &Arc<dyn Host>, nodes: &[Arc<MemoryNode>]) -> (Quorum, Vec<Faults>) {
+    let (nodes, faults): (Vec<_>, Vec<_>) =
+        nodes.iter().map(|node| FaultyNode::new(node.clone(), host.clone())).unzip();
+    let nodes = nodes.into_iter().map(|node| Arc::new(Enrolling(node)) as Arc<dyn Node>).collect();
+    (Quorum::builder().max_ttl(Duration::ZERO).over(host.clone(), nodes).unwrap(), faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_on_unlisted_nodes_ask_no_more_than_an_idle_client() {
+    let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+    let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));
+    let nodes: Vec<_> = (0..5).map(node).collect();
+    let (listed, _) = enrolling(&host, &nodes[..3]);
+    let _held = listed.lock("held").acquire(10_000 * MS).await.unwrap();
+    let (quorum, faults) = enrolling(&host, &nodes);
+    let calls = async || {
+        let before: u64 = faults.iter().map(Faults::calls).sum();
+        tokio::time::sleep(5_000 * MS).await;
+        faults.iter().map(Faults::calls).sum::<u64>() - before
+    };
+    calls().await;
+    let idle = calls().await;
+    let locks = (0..20).map(|number| quorum.lock(format!("job-{number}")));
+    let waits = |lock: quorumlock::QuorumLock| tokio::spawn(async move { lock.acquire(10_000 * MS).await.map(drop) });
+    let waiters: Vec<_> = locks.map(waits).collect();
+    let busy = calls().await;
+    for waiter in waiters {
+        assert!(waiter.await.unwrap().unwrap_err().is_unavailable());
+    }
+    // They have the nodes enrolled anew together, and claim nothing.
+    assert!(busy <= idle + 10 * 5, "{busy} calls, {idle} of an idle client");
 }
