@@ -165,3 +165,27 @@ fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
     let warned = told.lines().any(|line| line.starts_with("WARN") && line.contains("not confirmed before"));
     assert!(warned, "{told}");
 }
+
+/// Acquires five locks and a session of five, and returns as `main` does: they are dropped last.
+async fn holds_many(servers: &[Server]) {
+    let builder = unguarded(servers).transport(Transport::RedisRs).ttl(600 * SECOND);
+    let quorum = builder.wait(PATIENCE).connect().await.unwrap();
+    let session = quorum.session().grant(PATIENCE).await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..5 {
+        guards.push(quorum.lock(format!("lock-{number}")).acquire(PATIENCE).await.unwrap());
+        session.lock([format!("session-{number}")], PATIENCE).await.unwrap();
+    }
+}
+
+#[test]
+fn many_guards_dropped_as_main_returns_are_all_released() {
+    let runtime = Runtime::new().unwrap();
+    let servers = runtime.block_on(servers(3));
+    let names: Vec<_> = (0..5).flat_map(|number| [format!("lock-{number}"), format!("session-{number}")]).collect();
+    for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+        builder.enable_all().build().unwrap().block_on(holds_many(&servers));
+        let free = async || servers.iter().all(|server| names.iter().all(|name| server.holder(name).is_none()));
+        runtime.block_on(eventually("nothing is held", free));
+    }
+}

@@ -294,8 +294,14 @@ impl Batcher {
 }
 
 impl Drop for Batcher {
-    /// Also where it panicked: whoever has sent something is told, and the connection ends.
+    /// Sends what is queued if its runtime ends: nothing polls it any more, and a release may be
+    /// queued as `main` returns. After a panic it only ends the connection, and answers all
+    /// requests.
     fn drop(&mut self) {
+        let mut batch = Vec::new();
+        while self.answered && !std::thread::panicking() && self.wire.take(&mut batch) {
+            self.take_off(&mut batch);
+        }
         drop(self.wire.end());
     }
 }
