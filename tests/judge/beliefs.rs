@@ -28,9 +28,9 @@ pub struct Lease {
     /// Since when it keeps writers out: of a reader that was the writer, from when it was that
     /// last.
     alone: (Micros, usize),
-    /// When its holder certainly believed in it last.
+    /// When its holder certainly believed in it last, or worked under it still though it was lost.
     certain: Micros,
-    /// What it said last of when it ends.
+    /// Until when it keeps others out: what it said last of when it ends, or when its holder let go.
     pub until: Micros,
     /// When it ended, and which event that was.
     over: Option<(Micros, usize)>,
@@ -182,6 +182,22 @@ impl Beliefs {
     pub fn revoked(&mut self, process: u16, name: u8, began: Micros, by: Micros, unknown: Option<Micros>) {
         let below = self.revoking.get(&(process, name)).copied().unwrap_or(0);
         self.revoked.push(Revoked { name, began, below, by, unknown });
+    }
+
+    /// Nothing works under it any more, be it that it was lost. Until now, or its deadline, nobody
+    /// else was to enter.
+    pub fn let_go(&mut self, now: Micros, number: u32) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        lease.until = lease.until.min(now);
+        lease.certain = lease.certain.max(lease.until);
+    }
+
+    /// A node is asked to release it.
+    pub fn given_back(&self, now: Micros, number: u32, verdict: &mut Verdict) {
+        if let Some(lease) = self.leases.get(&number).filter(|lease| lease.until > now + ROUNDING) {
+            let early = lease.until - now;
+            verdict.broken(Rule::LetInEarly, format!("lease {number} is released {early} us early"));
+        }
     }
 
     /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was

@@ -235,6 +235,12 @@ pub enum What {
         /// Because its time ran out; else something else ended it before.
         expired: bool,
     },
+    /// Nothing works any more under what was lost: its guard is dropped now.
+    LetGo {
+        process: u16,
+        name: u8,
+        lease: u32,
+    },
     /// A quorum of nodes has taken the name away from whoever held it when that `began`, and from
     /// whoever has a token below the ballot of that: it is over `by` then.
     Revoked {

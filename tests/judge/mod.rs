@@ -138,7 +138,10 @@ impl Judge {
             // One that waits in the same process may be before it.
             What::Denied { process, name } if !asks.waits(process) => self.denied(process, name),
             What::Denied { .. } => {}
-            What::Yields { lease, .. } => self.beliefs.ended(now, verdict.at, lease, false),
+            What::Yields { lease, .. } => {
+                self.beliefs.ended(now, verdict.at, lease, false);
+                self.beliefs.let_go(now, lease);
+            }
             What::Follows { lease, writer, .. } => self.beliefs.follows(lease, writer),
             What::Proclaims { lease, value, .. } => {
                 if let Some(office) = self.beliefs.get(lease) {
@@ -153,6 +156,7 @@ impl Judge {
                 verdict.broken(Rule::Unseen, format!("observer {observer} has not seen what was proclaimed last"));
             }
             What::Undone { lease, .. } => {
+                self.beliefs.let_go(now, lease);
                 // What is undone when its period is over is with no node any more.
                 if self.periods.undone(now, lease) {
                     self.keeps(lease, false);
@@ -174,7 +178,10 @@ impl Judge {
                 asks.cancelled(ask);
             }
             What::Sample { lease, held: true, until, .. } => self.held(now, lease, until),
-            What::Released { lease, .. } => self.ended(now, lease),
+            What::Released { lease, .. } => {
+                self.beliefs.ended(now, verdict.at, lease, false);
+                self.let_go(now, lease);
+            }
             What::Freed { lease, .. } => {
                 if let (Some(rounds), Some(of)) = (&self.rounds, self.beliefs.of_nodes(lease)) {
                     rounds.freed(of, verdict);
@@ -184,6 +191,7 @@ impl Judge {
                 tally.losses += 1;
                 self.lost(now, lease, expired);
             }
+            What::LetGo { lease, .. } => self.let_go(now, lease),
             What::Revoked { process, name, began, by } => {
                 let unknown = self.newcomers.unknown_step(process, began);
                 self.beliefs.revoked(process, name, began, by, unknown);
@@ -228,7 +236,7 @@ impl Judge {
         let asked = rounds.and_then(|rounds| rounds.dealt(lease.process, lease.name, lease.token)).unwrap_or(now);
         self.beliefs.acquired(number, lease, asked, &mut self.verdict);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
-            rounds.acquired(of);
+            rounds.acquired(of, number);
         }
         self.bounded(now, number);
     }
@@ -298,10 +306,10 @@ impl Judge {
         }
     }
 
-    fn ended(&mut self, now: Micros, number: u32) {
-        self.beliefs.ended(now, self.verdict.at, number, false);
+    fn let_go(&mut self, now: Micros, number: u32) {
+        self.beliefs.let_go(now, number);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
-            rounds.ended(now, of);
+            rounds.let_go(now, of);
         }
     }
 
@@ -316,6 +324,8 @@ impl Judge {
         if op.verb == Verb::Revoke {
             self.beliefs.revoking(op.process, op.name, op.ballot);
         }
+        let released = self.rounds.as_ref().filter(|_| op.verb == Verb::Release).and_then(|rounds| rounds.lease(op));
+        released.into_iter().for_each(|lease| self.beliefs.given_back(op.sent, lease, &mut self.verdict));
         self.line.submitted(op);
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }

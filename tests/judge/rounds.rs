@@ -34,8 +34,8 @@ struct Claimed {
     handed: BTreeMap<u8, usize>,
     /// Until when its quorum lets it believe.
     deadline: Option<Micros>,
-    /// It holds the lock, or has: only renewals let it believe for longer.
-    acquired: bool,
+    /// The lease by which it holds the lock, or has: only renewals let it believe for longer.
+    lease: Option<u32>,
     granted: u64,
     released: u64,
     /// The nodes that have carried a release out.
@@ -126,10 +126,15 @@ impl Rounds {
         self.tries.get(&of)?.deadline
     }
 
-    pub fn acquired(&mut self, of: Try) {
+    pub fn acquired(&mut self, of: Try, lease: u32) {
         if let Some(claimed) = self.tries.get_mut(&of) {
-            claimed.acquired = true;
+            claimed.lease = Some(lease);
         }
+    }
+
+    /// The lease of whose claims an operation is, if they came to one.
+    pub fn lease(&self, op: Op) -> Option<u32> {
+        self.tries.get(&of(op))?.lease
     }
 
     /// Its holder was told that it is lost. It keeps others out until its guard is dropped, or until
@@ -140,8 +145,9 @@ impl Rounds {
         }
     }
 
-    pub fn ended(&mut self, now: Micros, of: Try) {
-        if let Some(claimed) = self.tries.get_mut(&of).filter(|claimed| !claimed.ended) {
+    /// Its holder lets go of it, be it that it was lost.
+    pub fn let_go(&mut self, now: Micros, of: Try) {
+        if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.ended = true;
             self.leaving.push_back((now, of));
         }
@@ -346,7 +352,7 @@ impl Rounds {
         let mut ends: Vec<_> =
             claimed.votes.values().filter(|vote| vote.ballot == last.ballot).map(|vote| vote.ends).collect();
         ends.sort_unstable_by(|one, other| other.cmp(one));
-        if let Some(&deadline) = ends.get(quorum - 1).filter(|&&deadline| now < deadline && !claimed.acquired) {
+        if let Some(&deadline) = ends.get(quorum - 1).filter(|&&deadline| now < deadline && claimed.lease.is_none()) {
             claimed.deadline = claimed.deadline.max(Some(deadline));
         }
     }

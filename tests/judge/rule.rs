@@ -39,6 +39,9 @@ pub enum Rule {
     NotFinal,
     /// What a node had granted was never released, or not as soon as its holder gave it up.
     NeverReleased,
+    /// What its holder had still, or was told to have lost and had not let go of, was released
+    /// before its deadline.
+    LetInEarly,
     /// Its holder was told that it is free, and no quorum of nodes had freed it.
     NotFreed,
     /// A session does not hold what it locked, or holds what it did not.
@@ -80,6 +83,7 @@ impl Rule {
             Self::ToldLate => "told_late",
             Self::NotFinal => "not_final",
             Self::NeverReleased => "never_released",
+            Self::LetInEarly => "let_in_early",
             Self::NotFreed => "not_freed",
             Self::HeldAmiss => "held_amiss",
             Self::RenewedApart => "renewed_apart",

@@ -100,6 +100,9 @@ impl fmt::Display for Line<'_> {
                 let why = if expired { "LOST by its deadline" } else { "LOST" };
                 write!(f, "p{process}  is told that lease {lease} on {} is {why}", name(n))
             }
+            What::LetGo { process, name: n, lease } => {
+                write!(f, "p{process}  LETS GO of lease {lease} on {}, which it lost", name(n))
+            }
             What::Revoked { process, name: n, by, .. } => {
                 write!(f, "p{process}  REVOKED {}, which is over by {}", name(n), seconds(by))
             }

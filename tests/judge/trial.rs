@@ -29,6 +29,10 @@ impl Holder {
         event(at, What::LostTold { process: self.0, name: 0, lease: self.0.into(), expired })
     }
 
+    fn let_go(self, at: Micros) -> Event {
+        event(at, What::LetGo { process: self.0, name: 0, lease: self.0.into() })
+    }
+
     fn wrote(self, at: Micros, taken: bool) -> Event {
         let (process, lease) = (self.0, u32::from(self.0));
         event(at, What::Wrote { process, name: 0, lease, token: lease.into(), taken, checked: true })
@@ -86,6 +90,11 @@ fn of_holders() {
     finds(&and(&[b.acquired(2, 60), a.lost(151, true)]), Some(Rule::TwoBelievers), "held to its deadline");
     finds(&and(&[a.lost(150, true), b.acquired(2, 160)]), None, "after the deadline");
     finds(&and(&[b.acquired(2, 60), a.lost(61, false)]), None, "told lost, and not known to have been held by then");
+    let lost = and(&[a.lost(55, false)]);
+    let goes_on = |more: [Event; 2]| [&lost[..], &more].concat();
+    finds(&goes_on([a.let_go(59), b.acquired(2, 60)]), None, "it had let go");
+    finds(&goes_on([b.acquired(2, 60), a.let_go(61)]), Some(Rule::TwoBelievers), "it works on under what it lost");
+    finds(&goes_on([b.acquired(2, 151), a.let_go(200)]), None, "the same past its deadline");
     finds(&and(&[a.released(50), b.acquired(1, 60)]), Some(Rule::TokenOrder), "the same token again");
     finds(&and(&[a.released(50), a.held(60)]), Some(Rule::NotFinal), "held after its release");
     finds(&and(&[a.lost(50, false), a.held(60)]), Some(Rule::NotFinal), "held after its loss");
@@ -117,7 +126,7 @@ fn of_forgotten_tokens() {
     let (later, last) = granted(b, 500, 70);
     let ends = |quarantine: Option<Micros>, events: &[Event], rule: Option<Rule>, why: &str| {
         let clocks = quarantine.map(|quarantine| Clocks { zero: 400, quarantine, ahead: 10 });
-        finds(Some(Watched { clocks, ..watched([0, 0]) }), &[events, &[last]].concat(), rule, why);
+        finds(Some(Watched { clocks, ..watched([0, 0]) }), &[events, &[b.released(119), last]].concat(), rule, why);
     };
     let before = |first, wrote: bool| {
         let (begin, end) = granted(a, first, 1);
@@ -182,6 +191,14 @@ fn of_nodes() {
     let told = [Holder(0).lost(98_000, true), asked(op(Verb::Release, 0, 98_000))];
     finds(&[&held, &told], Some(Rule::ToldLate), "a millisecond past its deadline");
     finds(&[&held, &given_up, &[asked(op(Verb::Renew, 0, 2_000))]], Some(Rule::NotFinal), "renewed after its release");
+
+    let (told, lets_go) = (Holder(0).lost(500, false), Holder(0).let_go(1_000));
+    let early = Some(Rule::LetInEarly);
+    finds(&[&held, &[asked(release), Holder(0).released(1_001)]], early, "released while it is held");
+    finds(&[&held, &[told, asked(release)]], early, "released when its loss was told");
+    finds(&[&held, &[told, lets_go, asked(release)]], None, "released when its holder had let go");
+    finds(&[&held, &[told, asked(op(Verb::Release, 0, 97_010))]], None, "released at its deadline");
+    finds(&[&held, &[told, lets_go]], Some(Rule::NeverReleased), "kept though its holder had let go");
 
     let first = [asked(claim), asked(release)];
     let late = [&did(1_010, release, Answer::Released(false))[..], &did(1_020, claim, Answer::Granted)].concat();

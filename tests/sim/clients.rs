@@ -138,6 +138,12 @@ impl Watch {
         }
     }
 
+    fn lets_go(&self, world: &World) {
+        for &(name, lease) in &self.parts {
+            world.record(What::LetGo { process: self.process as u16, name, lease });
+        }
+    }
+
     /// Until when it believes.
     pub fn until(&self, world: &World) -> Micros {
         let rate = world.core.lock().unwrap().processes[self.process].rate;
@@ -146,6 +152,20 @@ impl Watch {
 
     pub fn is_on(&self, names: &[(u8, u32)]) -> bool {
         self.parts.iter().any(|(name, _)| names.iter().any(|(other, _)| other == name))
+    }
+}
+
+/// A body that runs under a lock.
+struct Inside {
+    world: Arc<World>,
+    watch: Watch,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if self.watch.lease.lost().is_some() {
+            self.watch.lets_go(&self.world);
+        }
     }
 }
 
@@ -478,6 +498,7 @@ impl Client {
         let pause = self.dice.log(MS, 2 * ttl);
         self.world.sleep(pause).await;
         self.sample(watch);
+        self.lets_go(watch);
         drop(guard);
         self.world.leases.remove(watch.number);
     }
@@ -519,6 +540,7 @@ impl Client {
                 let watch = self.acquired(ask, lease);
                 *seen.lock().unwrap() = Some(watch.clone());
                 async move {
+                    let _inside = Inside { world: inner.world.clone(), watch: watch.clone() };
                     inner.work(&watch).await;
                     inner.sample(&watch);
                     let held = watch.lease.is_held();
@@ -646,6 +668,11 @@ impl Client {
             self.record(|process| What::LostTold { process, name, lease, expired });
         }
         self.sample(watch);
+    }
+
+    /// Nothing works any more under what was lost.
+    pub fn lets_go(&self, watch: &Watch) {
+        watch.lets_go(&self.world);
     }
 
     fn record_each(&self, ask: &Ask, what: impl Fn(u16, u8, u32) -> What) {

@@ -47,7 +47,9 @@ impl Client {
         let watch = self.is_first(ask, name, &permit);
         let mut inner = self.another();
         let told = watched(inner.work(&watch), permit.lost(), || self.lost(&watch)).await;
-        if !told {
+        if told {
+            self.lets_go(&watch);
+        } else {
             self.sample(&watch);
             self.released(&watch);
         }

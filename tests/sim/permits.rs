@@ -106,6 +106,8 @@ impl Client {
                 if part.must_keep {
                     self.world.record(What::Unfinished { clients: 1 });
                 }
+                self.world.sleep(part.lingers).await;
+                self.lets_go(&watch);
                 return self.world.leases.remove(watch.number);
             }
             self.sample(&watch);

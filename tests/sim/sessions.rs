@@ -363,20 +363,28 @@ impl Client {
         let ttl = self.ttl();
         let pause = self.dice.log(MS, 2 * ttl);
         self.world.sleep(pause).await;
-        self.lets_go(hand);
+        self.leaves(hand);
     }
 
     async fn gives_up(&self, hand: Hand, end: End) {
         if end != End::Drop {
             let ended = self.give(&hand, |_| true);
+            self.lets_go_of_lost(&hand.book);
             let freed = begun(hand.session.revoke(), end == End::Revoke).await;
             self.freed(&hand, &ended, freed);
         }
-        self.lets_go(hand);
+        self.leaves(hand);
+    }
+
+    /// Nothing works any more under a session that was lost.
+    fn lets_go_of_lost(&self, book: &Book) {
+        if book.lost.load(Ordering::Relaxed) {
+            book.gone.lock().unwrap().iter().for_each(|watch| self.lets_go(watch));
+        }
     }
 
     /// With the last handle, all is given up.
-    fn lets_go(&self, hand: Hand) {
+    fn leaves(&self, hand: Hand) {
         let last = hand.book.handles.fetch_sub(1, Ordering::Relaxed) == 1;
         let Hand { session, book } = hand;
         if !last {
@@ -386,6 +394,7 @@ impl Client {
         book.over.cancel();
         book.held().iter().for_each(|watch| self.sample(watch));
         book.end(|_| true).iter().for_each(|watch| self.released(watch));
+        self.lets_go_of_lost(&book);
         drop(session);
         for watch in std::mem::take(&mut *book.gone.lock().unwrap()) {
             self.sample(&watch);

@@ -66,6 +66,7 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::revoked_while_another_raises_the_fence),
     scene!(turns::revoked_while_one_node_hands_it_over),
     scene!(turns::revoked_and_asked_for),
+    scene!(turns::who_was_revoked_lingers),
     scene!(turns::revoked_on_a_quorum_where_a_renewal_comes_late),
     scene!(handover::handed_over_a_while_after_it_asked),
     scene!(handover::handed_over_with_ballots_that_differ),

@@ -25,6 +25,8 @@ pub struct Part {
     /// For how long; until it is lost or all faults have ended where this is longer.
     pub hold: Duration,
     pub dropped: bool,
+    /// For how long it keeps the guard of what it lost.
+    pub lingers: Duration,
     /// Whether it is broken a promise if this ask fails.
     pub must: bool,
     /// Which names it asks for.
@@ -55,6 +57,7 @@ impl Default for Part {
             must_keep: false,
             hold: minute,
             dropped: false,
+            lingers: Duration::ZERO,
             must: false,
             names: &[0],
             shared: false,
@@ -181,6 +184,8 @@ impl Client {
                 if part.must_keep {
                     self.world.record(What::Unfinished { clients: 1 });
                 }
+                self.world.sleep(part.lingers).await;
+                self.lets_go(&watch);
                 drop(guard);
                 return self.world.leases.remove(watch.number);
             }

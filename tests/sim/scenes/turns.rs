@@ -270,3 +270,14 @@ pub fn revoked_and_asked_for(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.asks(at + 30, 1, Part { hold: millis(300), timeout: millis(2_000), must: true, ..Part::default() });
 }
+
+/// A name is taken away from a holder that goes on for a while after it was told. The next one,
+/// in its process or in another, enters when it lets go, or at its deadline.
+pub fn who_was_revoked_lingers(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    let lingers = script.about(0, 3_000);
+    script.asks(0, 0, Part { lingers: millis(lingers), ..Part::default() });
+    let (at, next) = (script.about(300, 1_500), script.dice.index(2));
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
+    script.asks(at + 30, next, Part { hold: millis(300), timeout: millis(4_000), must: true, ..Part::default() });
+}
