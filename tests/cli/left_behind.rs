@@ -74,6 +74,62 @@ async fn a_lost_lock_ends_all_of_it_on_a_terminal_too() {
     robbed.ends();
 }
 
+/// Asks a worker to end, which needs a second for it. Its shell ends at once.
+const CLEARS_UP: &str = r#"
+    sh -c 'trap "sleep 1; echo > $0/cleared; exit" TERM; echo $$ > $0/worker; while :; do sleep 0.02; done' $0
+    true"#;
+
+#[tokio::test]
+async fn nobody_enters_while_what_a_signal_ended_clears_up() {
+    let servers = servers(3).await;
+    let held: [(&str, &[&str], &[&str]); 4] = [
+        ("plain", &["--ttl", "60s"], &[]),
+        ("job", &["--ttl", "60s"], &[]),
+        ("permits", &["--ttl", "60s", "--permits", "1"], &["--permits", "1"]),
+        ("shared", &["--ttl", "60s", "--shared"], &[]),
+    ];
+    at_once(held, |(name, options, later)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut own = match name {
+            "job" => elect(&servers, options, CLEARS_UP, folder.path()),
+            _ => run(&servers, name, options, CLEARS_UP, folder.path()),
+        };
+        // Its grace is 12 s.
+        let mut told = Background::start(&mut own);
+        line_of(&folder.path().join("worker"));
+        let later = [later, &["--timeout", "1h"]].concat();
+        let next = Background::start(&mut run(&servers, name, &later, "cat $0/cleared", folder.path()));
+        told.send(Signal::TERM);
+        assert_eq!(told.done().0, 143);
+        let (code, _, err) = next.done();
+        assert_eq!(code, 0, "{name}: it entered before that: {err}");
+    });
+}
+
+#[tokio::test]
+async fn what_does_not_clear_up_in_its_grace_is_killed() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "60s", "--kill-grace", "500ms"];
+    let mut told = Background::start(&mut run(&servers, "job", &options, FAMILY, folder.path()));
+    let pids = family(folder.path());
+    told.send(Signal::TERM);
+    let (code, _, err) = told.done();
+    assert!(code == 143 && !pids.iter().any(|pid| runs(pid)), "{code}: {err}");
+    assert_eq!(servers[0].holder("job"), None);
+}
+
+#[tokio::test]
+async fn what_a_lost_command_started_has_its_grace() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "18s", "--kill-grace", "8s"];
+    let robbed = Background::start(&mut run(&servers, "job", &options, CLEARS_UP, folder.path()));
+    line_of(&folder.path().join("worker"));
+    take_away(&servers, "job");
+    let (code, _, err) = robbed.done();
+    assert_eq!(code, 76, "{err}");
+    assert!(folder.path().join("cleared").exists(), "{err}");
+}
+
 #[tokio::test]
 async fn what_goes_on_after_the_commands_end_is_left_alone() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());

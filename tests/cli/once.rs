@@ -90,6 +90,18 @@ async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
 }
 
 #[tokio::test]
+async fn a_signal_that_ended_the_command_ends_at_least_too() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let begun = folder.path().join("begun");
+    let script = format!("touch {}; while :; do sleep 0.02; done", begun.display());
+    let mut told = Background::start(&mut run(&servers, &["job", "--at-least", "1h"], &script));
+    until("the command has begun", || begun.exists());
+    told.send(Signal::TERM);
+    assert_eq!(told.done().0, 143);
+    assert_eq!(servers[0].holder("job"), None);
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let servers = servers(1).await;
     for (options, told) in [

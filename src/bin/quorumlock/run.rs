@@ -167,15 +167,17 @@ async fn under_lock(
     };
     let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
     match command_under(args, held.view(), grace, signals).await {
-        Ok(Ended::Itself(status)) => match kept(args.at_least, &held.view(), signals).await {
-            Ok(()) => released(held, status).await.map(ControlFlow::Break),
-            Err(lost) => {
-                if !status.success() {
-                    given_back(held).await;
+        Ok(Ended::Itself { status, asked }) => {
+            match kept(args.at_least.filter(|_| !asked), &held.view(), signals).await {
+                Ok(()) => released(held, status).await.map(ControlFlow::Break),
+                Err(lost) => {
+                    if !status.success() {
+                        given_back(held).await;
+                    }
+                    Err(lost)
                 }
-                Err(lost)
             }
-        },
+        }
         Ok(Ended::Stopped { how, for_good }) => {
             given_back(held).await;
             if for_good || !args.again {
@@ -320,7 +322,11 @@ async fn released(held: Held, status: ExitStatus) -> Outcome {
 
 /// How a command under a lock ended.
 enum Ended {
-    Itself(ExitStatus),
+    Itself {
+        status: ExitStatus,
+        /// Somebody had asked for the end.
+        asked: bool,
+    },
     /// Since the lock was lost.
     Stopped {
         how: String,
@@ -342,8 +348,13 @@ impl Watch {
     /// Waits for the command's end, and sees to it that it comes before the lock's.
     async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
         let mut asked = false;
+        let mut due = None;
         let (why, deadline, end) = loop {
             let now = Instant::now();
+            // What it started is clearing up.
+            if program.has_ended() && now >= *due.get_or_insert(now + self.grace) {
+                program.kill_rest();
+            }
             let left = self.lease.remaining();
             let end = now + left;
             if left <= self.grace {
@@ -352,17 +363,18 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                status = program.wait() => return Ok(Ended::Itself(status?)),
-                reason = self.lease.lost() => {
-                    let why = format!("the lock on {} was lost: {reason}", self.names());
-                    break (why, end.min(Instant::now() + self.grace), end);
-                }
+                // First: it may have been sent to the command too, which has ended by it.
                 signal = signals.next() => {
                     asked |= [Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
                     // After a stop the lock may have ended: then the command must not go on.
                     if signal != Signal::CONT || self.lease.remaining() > self.grace {
                         program.pass_on(signal);
                     }
+                }
+                status = program.over() => return Ok(Ended::Itself { status: status?, asked }),
+                reason = self.lease.lost() => {
+                    let why = format!("the lock on {} was lost: {reason}", self.names());
+                    break (why, end.min(Instant::now() + self.grace), end);
                 }
                 () = sleep((left - self.grace).min(LOOK)) => {}
             }
@@ -381,7 +393,10 @@ impl Watch {
         let asked = !time.is_zero() && program.terminate();
         let what = if asked { "; the command got SIGTERM" } else { "" };
         output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
-        let in_time = !time.is_zero() && timeout(time, program.wait()).await.is_ok();
+        if !time.is_zero() {
+            let _ = timeout(time, program.gone()).await;
+        }
+        let in_time = program.has_ended();
         let mut left = program.kill().await;
         let mut how = match (in_time, asked) {
             _ if !program.has_ended() => "the command could not be stopped",

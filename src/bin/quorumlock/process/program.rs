@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, test_kill_process, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process, kill_process_group, test_kill_process, waitid,
 };
 use tokio::time::timeout;
 
@@ -34,6 +34,9 @@ pub(crate) struct Program {
     /// How it ended, once it was reaped.
     ended: Option<ExitStatus>,
     told_to_stop: Option<Instant>,
+    told_to_end: bool,
+    /// The key of the terminal that asked for its end. What has left our group did not hear of it.
+    key: Option<Signal>,
 }
 
 impl Program {
@@ -56,7 +59,7 @@ impl Program {
             command.process_group(0);
         }
         let pid = Pid::from_child(&command.spawn().map_err(cannot)?);
-        Ok(Self { pid, leads, changed, others, ended: None, told_to_stop: None })
+        Ok(Self { pid, leads, changed, others, ended: None, told_to_stop: None, told_to_end: false, key: None })
     }
 
     /// Waits until it has ended. Stops with it, if it was told to stop.
@@ -76,6 +79,37 @@ impl Program {
             }
             self.change().await;
         }
+    }
+
+    /// Waits until it has ended; if a signal asked for that, until all that it started has gone too. A
+    /// shell ends at once by the signal, and what it started may still clear up.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn over(&mut self) -> io::Result<ExitStatus> {
+        if self.told_to_end { self.gone().await } else { self.wait().await }
+    }
+
+    /// Waits until all of it has gone.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn gone(&mut self) -> io::Result<ExitStatus> {
+        let status = self.wait().await?;
+        if let Some(key) = self.key.take() {
+            let unreached = |member: &&Member| member.group != Some(getpgrp());
+            self.family().iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, key));
+        }
+        while !self.family().is_empty() {
+            self.change().await;
+            let _ = self.look();
+        }
+        Ok(status)
+    }
+
+    /// Kills what lives of it, and does not wait.
+    pub(crate) fn kill_rest(&self) {
+        self.signal(Signal::KILL);
     }
 
     /// Whether the command itself has ended. What it started may go on.
@@ -107,8 +141,11 @@ impl Program {
         let by_terminal = by_key || [Signal::TTIN, Signal::TTOU].contains(&signal);
         if self.leads || !by_terminal {
             self.signal_telling(signal);
+        } else if ends(signal) {
+            self.key = Some(signal);
         }
         if ends(signal) {
+            self.told_to_end = true;
             self.signal(Signal::CONT);
         }
     }
