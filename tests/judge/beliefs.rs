@@ -216,6 +216,12 @@ impl Beliefs {
         self.live.retain(|lease| leases[lease].process != process);
     }
 
+    /// It keeps nobody out any more.
+    pub fn shut_down(&mut self, now: Micros, process: u16) {
+        let held = self.leases.values_mut().filter(|lease| lease.process == process);
+        held.for_each(|lease| lease.until = lease.until.min(now));
+    }
+
     /// Says that a lease is believed in for longer than the round allows from which it has its
     /// time.
     pub fn bounded(&self, now: Micros, number: u32, deadline: Option<Micros>, verdict: &mut Verdict) {

@@ -280,6 +280,10 @@ pub enum What {
     Killed {
         process: u16,
     },
+    /// It shuts its quorum down, with all that it holds.
+    ShutDown {
+        process: u16,
+    },
     NodeDown {
         node: u8,
         memory: Memory,

@@ -122,6 +122,7 @@ impl Judge {
                 asks.killed(process);
                 self.beliefs.killed(process);
             }
+            What::ShutDown { process } => self.beliefs.shut_down(now, process),
             What::Asked { process, ask, by, must, .. } => {
                 tally.asked += 1;
                 asks.asked(process, ask, by, must, processes);

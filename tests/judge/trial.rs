@@ -198,6 +198,8 @@ fn of_nodes() {
     finds(&[&held, &[told, asked(release)]], early, "released when its loss was told");
     finds(&[&held, &[told, lets_go, asked(release)]], None, "released when its holder had let go");
     finds(&[&held, &[told, asked(op(Verb::Release, 0, 97_010))]], None, "released at its deadline");
+    let closes = event(999, What::ShutDown { process: 0 });
+    finds(&[&held, &[closes, asked(release), lets_go]], None, "released at a shutdown");
     finds(&[&held, &[told, lets_go]], Some(Rule::NeverReleased), "kept though its holder had let go");
 
     let first = [asked(claim), asked(release)];

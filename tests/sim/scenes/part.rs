@@ -119,6 +119,7 @@ pub fn shut_down(world: &Arc<World>, process: usize) {
     world.clone().exec.spawn(
         process,
         Box::pin(async move {
+            world.record(What::ShutDown { process: process as u16 });
             quorum.shutdown(Duration::from_secs(1)).await;
             world.parts.ended(number);
         }),
