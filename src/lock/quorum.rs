@@ -241,10 +241,12 @@ impl Quorum {
             return;
         }
         let until = self.0.host.now() + deadline;
-        if can_wait() && before(&self.0.host, until, self.0.leases.voters.cleaned()).await.is_none() {
+        let voters = &self.0.leases.voters;
+        let late = can_wait() && before(&self.0.host, until, voters.cleaned()).await.is_none();
+        if late && voters.cleanups().warns() {
             tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");
         }
-        self.0.leases.voters.nodes.iter().for_each(|node| node.close());
+        voters.nodes.iter().for_each(|node| node.close());
         if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {
             let mut changes = registry.subscribe();
             let ended = self.changed_until(&mut changes, |nodes| !nodes.iter().any(connected));

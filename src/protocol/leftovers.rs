@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -69,6 +69,8 @@ impl Leftovers {
 pub(crate) struct Cleanups {
     open: AtomicUsize,
     none: Notify,
+    /// Whether a warning was given that some are unconfirmed at the end.
+    warned: AtomicBool,
 }
 
 /// One of them.
@@ -82,6 +84,12 @@ impl Cleanups {
         Open(self.clone())
     }
 
+    /// Whether to warn that some are unconfirmed at the end: once. A `Once` would be poisoned by a
+    /// log that panics.
+    pub(crate) fn warns(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
+    }
+
     /// Waits until there is none.
     pub(super) async fn ended(&self) {
         loop {
@@ -93,6 +101,13 @@ impl Cleanups {
             }
             none.await;
         }
+    }
+}
+
+impl Open {
+    /// As [`Cleanups::warns`].
+    pub(super) fn warns(&self) -> bool {
+        self.0.warns()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Releasing: on every node that may hold something, whoever waits for it.
 
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -68,7 +68,7 @@ pub(crate) struct Cleanup {
     state: Mutex<State>,
     decided: Notify,
     span: Spanned,
-    _open: Open,
+    open: Open,
 }
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Cleanup {
             state: Mutex::new(state),
             decided: Notify::new(),
             span,
-            _open: voters.open_cleanup(),
+            open: voters.open_cleanup(),
         })
     }
 
@@ -236,15 +236,13 @@ impl Drop for Cleanup {
     /// Nobody tries it again: the quorum or its runtime has ended. What too few nodes confirmed is
     /// held by the others until its time is over, so the next caller waits for that.
     fn drop(&mut self) {
-        static WARNED: Once = Once::new();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !state.over && state.unconfirmed.len() > self.size.nodes() - self.size.quorum() {
-            WARNED.call_once(|| {
-                tracing::warn!(
-                    "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until \
-                     its ttl ends: wait for `release` or `Quorum::shutdown` before that, or use `try_run`"
-                );
-            });
+        let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
+        if !state.over && too_few && self.open.warns() {
+            tracing::warn!(
+                "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until its \
+                 ttl ends: wait for `release` or `Quorum::shutdown` before that, or use `try_run`"
+            );
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Calls without a Tokio runtime.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use quorumlock::{Error, Quorum, Released, Transport};
 use tokio::runtime::{Builder, Runtime};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
+use crate::common::beside::listens;
 use crate::common::logs::Logs;
 use crate::common::program::command;
 use crate::common::server::Server;
@@ -126,23 +130,75 @@ fn main_returns() {
     let mut builder = if threads == "one" { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     let runtime = builder.enable_all().build().unwrap();
     let logs = Logs::capture();
-    let main = async {
-        let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
-        let quorum = builder.max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
-        let guard = quorum.lock("it").acquire(PATIENCE).await?;
-        guard.ensure(SECOND)
-    };
-    runtime.block_on(main).unwrap();
+    runtime.block_on(main_on(&nodes, &transport)).unwrap();
     drop(runtime);
     eprint!("{}", logs.text());
     std::process::exit(0);
 }
 
+/// Such a `main`.
+async fn main_on(nodes: &str, transport: &str) -> quorumlock::Result<()> {
+    let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
+    let quorum = builder.max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
+    let also = quorum.lock("also").acquire(PATIENCE).await?;
+    let guard = quorum.lock("it").acquire(PATIENCE).await?;
+    also.ensure(SECOND).and(guard.ensure(SECOND))
+}
+
+/// A log that cannot be written, and panics.
+struct Panics;
+
+impl Subscriber for Panics {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().ends_with("protocol::release")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("the log is full");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn main_returns_and_its_log_panics() {
+    let [nodes, transport, _] = TOLD.map(|name| std::env::var(name).unwrap());
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let _log = listens(Panics);
+    runtime.block_on(main_on(&nodes, &transport)).unwrap();
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
+    std::process::exit(0);
+}
+
+#[test]
+fn a_log_that_panics_as_main_returns_aborts_nothing() {
+    let runtime = Runtime::new().unwrap();
+    let servers = runtime.block_on(servers(3));
+    let told = child_of("main_returns_and_its_log_panics", &servers, Transport::Fred, "one");
+    assert!(told.contains("the log is full"), "{told}");
+}
+
 /// What such a program logs.
 fn main_of(servers: &[Server], transport: Transport, threads: &str) -> String {
+    child_of("main_returns", servers, transport, threads)
+}
+
+/// What the test of that name writes in a process of its own, which is to end well.
+fn child_of(test: &str, servers: &[Server], transport: Transport, threads: &str) -> String {
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
     let mut child = command(std::env::current_exe().unwrap());
-    child.args(["--exact", "runtimes::main_returns", "--ignored", "--nocapture", "--test-threads=1"]);
+    child.args(["--exact", &format!("runtimes::{test}"), "--ignored", "--nocapture", "--test-threads=1"]);
     child.envs(TOLD.into_iter().zip([&*nodes.join(","), transport.name(), threads]));
     let output = child.stdin(Stdio::null()).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
