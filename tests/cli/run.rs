@@ -321,6 +321,17 @@ async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
 }
 
 #[tokio::test]
+async fn a_run_that_loses_its_quorum_says_nothing_of_the_library() {
+    let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "2s", "--kill-grace", "100ms"];
+    let lost = Background::start(&mut run(&servers, "job", &options, FOR_EVER, folder.path()));
+    line_of(&folder.path().join("pid"));
+    servers[..2].iter_mut().for_each(Server::kill);
+    let (code, _, err) = lost.done();
+    assert!(code == 76 && !err.contains("try_run"), "{code}: {err}");
+}
+
+#[tokio::test]
 async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
