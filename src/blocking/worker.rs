@@ -59,17 +59,23 @@ impl Worker {
 impl Drop for Worker {
     /// Waits for releases a little, except within a runtime, where nobody may wait. The runtime ends
     /// itself when they have been confirmed.
+    ///
+    /// This does not call `block_on`, which panics in the destructor of a thread-local, and does not
+    /// return while the quorum's thread writes to a log that is blocked.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let quorum = self.quorum.clone();
-            if refuse_within_a_runtime().is_ok() {
-                runtime.block_on(quorum.settled(FLUSH));
-            }
+            let (sends, settled) = std::sync::mpsc::channel::<()>();
             runtime.handle().clone().spawn(async move {
+                quorum.settled(FLUSH).await;
+                drop(sends);
                 quorum.settled(FAREWELL).await;
                 drop(quorum);
                 runtime.shutdown_background();
             });
+            if refuse_within_a_runtime().is_ok() {
+                let _ = settled.recv_timeout(FLUSH);
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! With the last handle the thread ends.
 #![cfg(target_os = "linux")]
 
+use std::cell::RefCell;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use quorumlock::LostReason;
-use quorumlock::blocking::{Quorum, Session};
+use quorumlock::blocking::{LockGuard, Quorum, Session};
 
 use crate::common::program::command;
 use crate::common::server::Server;
@@ -100,12 +101,48 @@ fn alone() {
 
 #[test]
 fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
+    let told = child_of("alone", "");
+    assert!(told.contains("no thread stayed"), "{told}");
+}
+
+/// What the test of that name writes in a process of its own, which is to end well.
+fn child_of(test: &str, nodes: &str) -> String {
     let mut child = command(std::env::current_exe().unwrap());
-    child.args(["--exact", "ending::alone", "--ignored", "--nocapture", "--test-threads=1"]);
-    let output = child.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("no thread stayed"), "{told}\n{failed}");
+    child.args(["--exact", &format!("ending::{test}"), "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = child.env("ENDING_NODES", nodes).output().unwrap();
+    let told = [output.stdout, output.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    assert!(output.status.success(), "{}: {told}", output.status);
+    told
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<(Quorum, LockGuard)>> = const { RefCell::new(None) };
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn kept_in_a_thread_local() {
+    let nodes = std::env::var("ENDING_NODES").unwrap();
+    let keep = move || {
+        // First: what is used first ends last, so Tokio's own are gone by then.
+        KEPT.with_borrow_mut(Option::take);
+        let quorum = Quorum::connect(common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO)).unwrap();
+        let lock = quorum.lock_with("it", &quorum.options().ttl(600 * SECOND)).unwrap();
+        let guard = lock.acquire(PATIENCE).unwrap();
+        KEPT.with_borrow_mut(|kept| *kept = Some((quorum, guard)));
+    };
+    thread::spawn(keep).join().unwrap();
+    println!("the thread has ended");
+    std::process::exit(0);
+}
+
+#[test]
+fn a_guard_in_a_thread_local_is_released_as_its_thread_ends() {
+    let servers = servers(3);
+    let nodes: Vec<_> = servers.iter().map(Server::url).collect();
+    let told = child_of("kept_in_a_thread_local", &nodes.join(","));
+    assert!(told.contains("the thread has ended"), "{told}");
+    freed(&Quorum::connect(lasting(&servers)).unwrap(), "it");
 }
 
 /// What holds a name: the name, and what acquires it.
@@ -161,10 +198,7 @@ fn a_guard_dropped_as_main_returns_is_released() {
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
     for _ in 0..3 {
-        let mut child = command(std::env::current_exe().unwrap());
-        child.args(["--exact", "ending::main_returns", "--ignored", "--nocapture", "--test-threads=1"]);
-        let output = child.env("ENDING_NODES", nodes.join(",")).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        child_of("main_returns", &nodes.join(","));
         freed(&other, "it");
     }
 }
