@@ -24,6 +24,9 @@ use crate::rules::roster::Standing;
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
 /// How long a connection lasts at least that is made again without a pause when it ends.
 const STEADY: Duration = Duration::from_secs(5);
+/// How long a connection that was confirmed lasts at least, so that the server is well: one that is
+/// at its limit of clients may end each at once.
+const USEFUL: Duration = Duration::from_millis(250);
 /// How many times a command's time dialing and greeting may take at most. Each of their steps has
 /// its own limit, by which it is known which one was slow; this one is for a transport without.
 const PATIENCE: u32 = 12;
@@ -32,14 +35,15 @@ const PATIENCE: u32 = 12;
 pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     let mut failures = 0;
     while !closing.is_cancelled() {
-        let steady = shared.host.now() + STEADY;
+        let began = shared.host.now();
         let (ended, answered) = unwound(generation(&shared, &closing)).await;
         lower(&shared, ended, closing.is_cancelled());
         let now = shared.host.now();
-        if answered || now >= steady {
+        let lasted = now.since(began);
+        if lasted >= STEADY || (answered && lasted >= USEFUL) {
             failures = 0;
         }
-        if now >= steady {
+        if lasted >= STEADY {
             continue;
         }
         let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random());

@@ -128,6 +128,25 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     }
 }
 
+/// As a server or a proxy does that is at its limit of clients.
+#[tokio::test(start_paused = true)]
+async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
+    let mut stage = Stage::new();
+    stage.admit().await;
+    let mut longest = Duration::ZERO;
+    for _ in 0..12 {
+        stage.confirm("run").await;
+        settled().await;
+        let (dial, paused) = stage.redialed().await;
+        longest = longest.max(paused);
+        dial.reply("");
+        stage.greeted().await;
+        stage.next("SUBSCRIBE").await.reply("");
+        stage.is_up().await;
+    }
+    assert!(longest > SECOND / 2, "{longest:?}");
+}
+
 /// Where another answers each time, it is in trouble.
 #[tokio::test(start_paused = true)]
 async fn connections_that_were_not_confirmed_are_made_again_after_growing_pauses() {
