@@ -18,6 +18,8 @@ use crate::protocol::{Inspected, Taken};
 /// When the last handle, lock and guard are dropped, its thread ends, as soon as what was released
 /// has been sent. Except within a Tokio runtime that drop waits for it, for up to 250 ms, so that a
 /// guard that is dropped as `main` returns is released. Leases, sessions and iterators keep it too.
+/// A `static` is never dropped, so nothing waits for what its quorum releases last: call
+/// [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
 /// ```

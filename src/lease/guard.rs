@@ -95,7 +95,8 @@ impl Lease {
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
     /// A lock that was taken away keeps others out until its last guard is dropped, and until its
-    /// deadline at most. So end the work first, and drop the guard then.
+    /// deadline at most. So end the work first, and drop the guard then. Drop it before you acquire
+    /// the lock again: that call would wait for this guard.
     ///
     /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
     /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it

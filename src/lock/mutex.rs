@@ -124,9 +124,12 @@ impl QuorumLock {
     ///
     /// It holds the lock once, with the options and the token with which it was acquired first. So
     /// if the lock is lost, all guards are, and the next acquisition is a new one, with a token of
-    /// its own; guards from before stay lost. Of several callers of one owner that acquire at the
-    /// same time one asks the nodes, and the others wait until it has the lock or gives up; a
-    /// [`try_acquire`](Self::try_acquire) does so for a round's time at most.
+    /// its own; guards from before stay lost. It waits until they are dropped, or until their
+    /// deadline: an inner call below a lost outer guard waits for that guard.
+    ///
+    /// Of several callers of one owner that acquire at the same time one asks the nodes, and the
+    /// others wait until it has the lock or gives up; a [`try_acquire`](Self::try_acquire) does so
+    /// for a round's time at most.
     ///
     /// It is the same lock if its names are the same. A set that shares only some of them is
     /// another lock: an owner that holds one of two such sets waits for itself if it acquires the

@@ -64,7 +64,7 @@ async fn a_run_that_ends_before_a_quorum_votes_fails_at_once() {
         let (code, _, err) = done(&mut quarantined(words));
         assert!(began.elapsed() < Duration::from_secs(40), "{words:?} took {:?}", began.elapsed());
         assert_eq!(code, 69, "{err}");
-        assert!(err.contains("no quorum of nodes votes for 60 min more, and --timeout is 50 s"), "{err}");
+        assert!(err.contains("no quorum of nodes votes within 60 min, and --timeout is 50 s"), "{err}");
         assert!(err.contains("--timeout above 60 min waits long enough"), "{err}");
     }
 }

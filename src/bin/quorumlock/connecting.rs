@@ -75,7 +75,7 @@ fn too_late(nodes: &[NodeStatus], names: &[String], votes: String, timeout: Dura
     let states = nodes.iter().map(|node| format!("\n  {}: {}", node.node, node.state));
     let states: String = output::explained_once(states).concat();
     let message =
-        format!("cannot acquire {names}: no quorum of nodes votes for {votes} more, and --timeout is {timeout}");
+        format!("cannot acquire {names}: no quorum of nodes votes within {votes}, and --timeout is {timeout}");
     Failure::new(UNAVAILABLE, message + &states).and(&format!("--timeout above {votes} waits long enough"))
 }
 
