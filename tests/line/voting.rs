@@ -1,11 +1,12 @@
 //! Waiting while no quorum votes: no node is asked for what it cannot grant.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::node::fault::{Faults, FaultyNode};
-use quorumlock::node::{Listener, Member, MemoryNode, Node, NodeStatus, Request, Verb};
+use quorumlock::node::{Listener, Member, MemoryNode, Node, NodeState, NodeStatus, Request, Verb};
+use quorumlock::rules::roster::{Roster, Standing};
 use quorumlock::{LockOptions, Quorum};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -79,23 +80,26 @@ async fn a_waiter_that_no_quorum_answers_in_time_says_how_nodes_are() {
 
 /// A node whose votes count once it is enrolled, as a server's do.
 #[derive(Debug)]
-struct Enrolling(Arc<FaultyNode>);
+struct Enrolling {
+    node: Arc<FaultyNode>,
+    standing: Mutex<Standing>,
+}
 
 impl Node for Enrolling {
     fn label(&self) -> &Arc<str> {
-        self.0.label()
+        self.node.label()
     }
 
     fn submit(&self, request: Request) {
-        self.0.submit(request);
+        self.node.submit(request);
     }
 
     fn hints(&self) -> bool {
-        self.0.hints()
+        self.node.hints()
     }
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
-        self.0.listen(index, listener.clone());
+        self.node.listen(index, listener.clone());
         listener.connected(index);
     }
 
@@ -107,8 +111,16 @@ impl Node for Enrolling {
         Some(Member { run: self.label().to_string(), age: 2 * QUARANTINE })
     }
 
+    fn enrolled(&self, _: &str, standing: Standing, _: Option<Roster>) {
+        *self.standing.lock().unwrap() = standing;
+    }
+
     fn status(&self) -> NodeStatus {
-        self.0.status()
+        let mut status = self.node.status();
+        if let Standing::Unlisted(why) = &*self.standing.lock().unwrap() {
+            status.state = NodeState::Unlisted { why: why.clone() };
+        }
+        status
     }
 }
 
@@ -116,18 +128,38 @@ impl Node for Enrolling {
 fn enrolling(host: &Arc<dyn Host>, nodes: &[Arc<MemoryNode>]) -> (Quorum, Vec<Faults>) {
     let (nodes, faults): (Vec<_>, Vec<_>) =
         nodes.iter().map(|node| FaultyNode::new(node.clone(), host.clone())).unzip();
-    let nodes = nodes.into_iter().map(|node| Arc::new(Enrolling(node)) as Arc<dyn Node>).collect();
+    let enrolling = |node| Arc::new(Enrolling { node, standing: Mutex::default() }) as Arc<dyn Node>;
+    let nodes = nodes.into_iter().map(enrolling).collect();
     (Quorum::builder().max_ttl(Duration::ZERO).over(host.clone(), nodes).unwrap(), faults)
 }
 
-#[tokio::test(start_paused = true)]
-async fn waiters_on_unlisted_nodes_ask_no_more_than_an_idle_client() {
+/// A client of three nodes that has a lock, and one of these and two more.
+async fn kept_out() -> (Quorum, Quorum, Vec<Faults>) {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));
     let nodes: Vec<_> = (0..5).map(node).collect();
     let (listed, _) = enrolling(&host, &nodes[..3]);
-    let _held = listed.lock("held").acquire(10_000 * MS).await.unwrap();
+    drop(listed.lock("held").acquire(10_000 * MS).await.unwrap());
     let (quorum, faults) = enrolling(&host, &nodes);
+    (listed, quorum, faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_kept_out_is_told_so_in_the_end() {
+    let (_listed, quorum, faults) = kept_out().await;
+    // Its last round is one that no node answers.
+    faults.iter().for_each(Faults::kill);
+    let waits = tokio::spawn(async move { quorum.lock("job").acquire(10_000 * MS).await.map(drop) });
+    tokio::time::sleep(5_000 * MS).await;
+    faults.iter().for_each(Faults::reconnect);
+    let error = waits.await.unwrap().unwrap_err();
+    let unlisted = error.nodes().iter().filter(|node| node.said.starts_with("unlisted: ")).count();
+    assert!(error.is_unavailable() && unlisted >= 3, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_on_unlisted_nodes_ask_no_more_than_an_idle_client() {
+    let (_listed, quorum, faults) = kept_out().await;
     let calls = async || {
         let before: u64 = faults.iter().map(Faults::calls).sum();
         tokio::time::sleep(5_000 * MS).await;
