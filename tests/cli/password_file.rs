@@ -119,9 +119,10 @@ async fn in_a_rotation(text: Option<&str>) -> (Server, PathBuf, Background, impl
 
 #[tokio::test]
 async fn missing_or_empty_file_is_read_again_until_the_timeout() {
-    for text in [None, Some(""), Some("\n")] {
+    for (text, why) in [(None, "No such file"), (Some(""), "it is empty"), (Some("\n"), "its first line is empty")] {
         let (_server, file, run, mut said, _folder) = in_a_rotation(text).await;
-        assert!(said.any(|line| line.contains("waiting for the file with the password, for 60 s at most")));
+        let told = said.find(|line| line.contains("waiting for the file with the password, for 60 s at most")).unwrap();
+        assert!(told.contains(&format!("{}: {why}", file.display())), "{told}");
         std::fs::write(&file, PASSWORD).unwrap();
         let said = std::thread::spawn(move || said.collect::<Vec<_>>().join("\n"));
         assert_eq!(run.done().0, 0, "{text:?}: {}", said.join().unwrap());

@@ -1,6 +1,6 @@
 //! Waiting for a quorum of nodes, before a lock can be asked for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorumlock::{Doubt, Error, NodeState, NodeStatus, Quorum, QuorumBuilder};
 use tokio::time::sleep;
@@ -33,18 +33,23 @@ pub(crate) async fn with_password(
     secret: Option<&PasswordFile>,
     patience: Duration,
 ) -> Result<(QuorumBuilder, Duration), Failure> {
-    let waiting = format!("waiting for the file with the password, for {} at most", exact(patience));
+    // What reading and a busy machine take counts too.
+    let began = Instant::now();
+    let left = || patience.saturating_sub(began.elapsed());
     let read = || settings.clone().with_password_of(secret)?.builder();
     let reading = async {
-        let (mut builder, mut left) = (read(), patience);
-        while builder.is_err() && secret.is_some_and(PasswordFile::may_change) && !left.is_zero() {
-            let pause = LOOK.min(left);
-            sleep(pause).await;
-            (builder, left) = (read(), left - pause);
+        let mut builder = read();
+        while builder.is_err() && secret.is_some_and(PasswordFile::may_change) && !left().is_zero() {
+            sleep(LOOK.min(left())).await;
+            builder = read();
         }
-        builder.map(|builder| (builder, left))
+        builder.map(|builder| (builder, left()))
     };
-    output::telling(reading, async { waiting }).await
+    let waiting = async {
+        let why = secret.and_then(|secret| secret.line().err()).unwrap_or_default();
+        format!("waiting for the file with the password, for {} at most; {why}", exact(patience))
+    };
+    output::telling(reading, waiting).await
 }
 
 /// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. If all of
