@@ -120,6 +120,42 @@ async fn run_goes_on_while_its_command_does_not_stop() {
 }
 
 #[tokio::test]
+async fn run_stops_with_a_command_that_stops_itself() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo $PPID > $0/run; kill -TSTP $$; exit 7";
+    let mut terminal = shell(&run(&servers, "job", &[], script, folder.path()), JOB, folder.path());
+    let run = line_of(&folder.path().join("run"));
+    assert_eq!(line_of(&folder.path().join("suspended")), "147", "128 + SIGSTOP");
+    assert!(is_stopped(&run));
+    terminal.types("\n");
+    assert_eq!(line_of(&folder.path().join("code")), "7");
+    terminal.ends();
+    assert_eq!(servers[0].holder("job"), None);
+}
+
+#[tokio::test]
+async fn what_is_started_during_a_suspension_stops_too() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let starts = "echo $$ > $0/pid; for one in $(seq 200); do sleep 100 & done; wait";
+    let script = format!("setsid sh -c '{starts}' $0 & echo $PPID > $0/run; wait");
+    let own = run(&servers, "job", &["--ttl", "60s"], &script, folder.path());
+    let mut session = command("setsid");
+    session.arg(own.get_program()).args(own.get_args());
+    session.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut told = Background::start(&mut session);
+    let [run, pid] = ["run", "pid"].map(|name| line_of(&folder.path().join(name)));
+    told.send(Signal::TSTP);
+    until("run is stopped", || is_stopped(&run));
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    for child in children.split_whitespace().chain([pid.as_str()]) {
+        until("all are stopped", || is_stopped(child));
+    }
+    told.send(Signal::CONT);
+    told.send(Signal::TERM);
+    assert_eq!(told.done().0, 143);
+}
+
+#[tokio::test]
 async fn a_background_job_that_reads_the_terminal_stops_as_a_whole() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $$ > $0/pid; echo $PPID > $0/run; read line < /dev/tty; echo $line > $0/line";

@@ -69,3 +69,11 @@ async fn what_makes_no_sense_is_refused() {
     let (code, _, err) = done(over(&servers).args(["elect", "a", "--permits", "2", "--", "true"]));
     assert!(code == 64 && err.contains("an election has no --permits"), "{code}: {err}");
 }
+
+#[tokio::test]
+async fn a_command_without_a_permit_is_told_none() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = format!("{} run job -- sh -c 'echo ${{QUORUMLOCK_PERMIT-none}}'", env!("CARGO_BIN_EXE_quorumlock"));
+    let (code, out, err) = done(&mut run(&servers, &["pool", "--permits", "3"], &script, folder.path()));
+    assert_eq!((code, out.as_str()), (0, "none\n"), "{err}");
+}

@@ -1,6 +1,7 @@
 //! `quorumlock run`.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
@@ -391,4 +392,22 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (asked, last) = (asked.first().unwrap(), alive.last().unwrap());
     assert!(asked < last && *last < end, "asked to end at {asked}, alive at {last}, the key ended at {end}");
     assert!(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() >= *last);
+}
+
+#[tokio::test]
+async fn without_proc_what_cannot_be_started_is_named() {
+    let namespace = ["--user", "--map-root-user", "--mount"];
+    let hides = "mount -t tmpfs none /proc && exec \"$@\"";
+    if !command("unshare").args(namespace).args(["sh", "-c", hides, "sh", "true"]).status().is_ok_and(|it| it.success())
+    {
+        eprintln!("skipped: nothing can be mounted here (unshare)");
+        return;
+    }
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let own = run(&servers, "job", &[], "true", folder.path());
+    let mut hidden = command("unshare");
+    hidden.args(namespace).args(["sh", "-c", hides, "sh"]).arg(own.get_program()).args(own.get_args());
+    hidden.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (code, _, err) = done(hidden.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert!(code == 126 && err.contains("cannot run /proc/self/exe: No such file"), "{code}: {err}");
 }

@@ -49,10 +49,14 @@ impl Outlet {
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
-    /// Waits until everything is written, for a second at most.
+    /// Waits until everything is written, for a second at most. Writes it where no thread could be
+    /// started for that.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
-        drop(waited);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        while !queue.has_writer && !queue.waiting.is_empty() {
+            let _ = (self.write)(&queue.pop());
+        }
     }
 
     fn write_for_ever(&self) {
@@ -125,6 +129,8 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -135,6 +141,17 @@ mod tests {
         queue.push(b"larger than that".to_vec());
         assert_eq!((queue.dropped, queue.take()), (3, b"larger than that".to_vec()));
         assert!(queue.waiting.is_empty() && queue.bytes == 0);
+    }
+
+    #[test]
+    fn what_no_thread_writes_is_written_at_the_end() {
+        static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        let write = |bytes: &[u8]| WRITTEN.lock().unwrap().write_all(bytes);
+        let outlet = Outlet::new(100, write, |_| ());
+        ["one ", "two"].into_iter().for_each(|message| outlet.lock().push(message.into()));
+        outlet.wait();
+        assert_eq!(*WRITTEN.lock().unwrap(), b"one two");
+        assert!(outlet.is_written().unwrap());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use quorumlock::{Error, ErrorKind, Inspected, LockOptions, NodeState, Quorum, Released};
 use rustix::process::Signal;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
@@ -166,6 +167,11 @@ async fn under_lock(
         Err(signal) => return Ok(ControlFlow::Break(process::ended_by(signal))),
     };
     let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
+    // One that came meanwhile: the keys of a terminal do not reach a command that is not there.
+    if let Err(signal) = unless_told(signals, yield_now()).await {
+        given_back(held).await;
+        return Ok(ControlFlow::Break(process::ended_by(signal)));
+    }
     match command_under(args, held.view(), grace, signals).await {
         Ok(Ended::Itself { status, asked }) => {
             match kept(args.at_least.filter(|_| !asked), &held.view(), signals).await {
@@ -421,8 +427,9 @@ impl Watch {
 /// What comes of `future`, unless a signal to end comes first.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
-        output = future => Ok(output),
+        biased;
         signal = signals.end() => Err(signal),
+        output = future => Ok(output),
     }
 }
 

@@ -16,6 +16,13 @@ pub(super) struct Member {
     pub(super) state: char,
 }
 
+impl Member {
+    /// By a signal, or by a debugger.
+    pub(super) fn is_stopped(&self) -> bool {
+        ['T', 't'].contains(&self.state)
+    }
+}
+
 /// The children of a process; elsewhere than on Linux none can be seen.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     living().filter(|member| member.parent == parent).map(|member| member.pid).collect()

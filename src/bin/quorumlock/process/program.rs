@@ -1,6 +1,6 @@
 //! A command of the user's, with everything that it started.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::ExitStatus;
@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long it may take to stop after it was told to.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
+/// How often it is told to stop, at most. What starts others must run between two looks for that.
+const STOPS: u32 = 50;
+
 /// A command of the user's, with everything that it started.
 pub(crate) struct Program {
     pid: Pid,
@@ -34,9 +37,13 @@ pub(crate) struct Program {
     /// How it ended, once it was reaped.
     ended: Option<ExitStatus>,
     told_to_stop: Option<Instant>,
+    /// Since when it has stopped itself as a key would.
+    stopped: Option<Instant>,
+    /// Whether we have stopped with it since.
+    followed: bool,
     told_to_end: bool,
-    /// The key of the terminal that asked for its end. What has left our group did not hear of it.
-    key: Option<Signal>,
+    /// Whether a key of the terminal did. What has left our group did not hear of it.
+    by_key: bool,
 }
 
 impl Program {
@@ -47,19 +54,34 @@ impl Program {
     /// it leaves behind becomes ours, and is found by descent.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)]) -> Result<Self, Failure> {
         let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
-        let cannot = |error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
+        let cannot =
+            |program: &OsStr, error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
         // Listening begins before there is anything to hear.
         let changed = Signals::children()?;
         orphans::adopt();
         let others = family::children(getpid());
         let leads = !terminal::exists();
-        let mut command = tied(program).map_err(cannot)?;
-        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        let mut command = tied(program).map_err(|error| cannot(program, error))?;
+        // That of an outer `run`, perhaps.
+        command.args(arguments).env_remove("QUORUMLOCK_PERMIT");
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         if leads {
             command.process_group(0);
         }
-        let pid = Pid::from_child(&command.spawn().map_err(cannot)?);
-        Ok(Self { pid, leads, changed, others, ended: None, told_to_stop: None, told_to_end: false, key: None })
+        let child = command.spawn().map_err(|error| cannot(command.get_program(), error))?;
+        let pid = Pid::from_child(&child);
+        Ok(Self {
+            pid,
+            leads,
+            changed,
+            others,
+            ended: None,
+            told_to_stop: None,
+            stopped: None,
+            followed: false,
+            told_to_end: false,
+            by_key: false,
+        })
     }
 
     /// Waits until it has ended. Stops with it, if it was told to stop.
@@ -71,10 +93,12 @@ impl Program {
             if let Some(status) = self.look()? {
                 return Ok(status);
             }
-            if self.told_to_stop.is_some_and(|at| at.elapsed() < STOPS_WITHIN) && self.is_stopped() {
+            let told = self.told_to_stop.is_some_and(|at| at.elapsed() < STOPS_WITHIN);
+            if self.stops_by_itself() || told && self.is_stopped() {
                 self.told_to_stop = None;
+                self.followed = true;
                 // What the terminal does not reach, too.
-                self.signal(Signal::STOP);
+                self.stop();
                 stop_this_process();
             }
             self.change().await;
@@ -96,9 +120,9 @@ impl Program {
     /// Safe.
     pub(crate) async fn gone(&mut self) -> io::Result<ExitStatus> {
         let status = self.wait().await?;
-        if let Some(key) = self.key.take() {
+        if std::mem::take(&mut self.by_key) {
             let unreached = |member: &&Member| member.group != Some(getpgrp());
-            self.family().iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, key));
+            self.family().iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, Signal::TERM));
         }
         while !self.family().is_empty() {
             self.change().await;
@@ -141,10 +165,9 @@ impl Program {
         let by_terminal = by_key || [Signal::TTIN, Signal::TTOU].contains(&signal);
         if self.leads || !by_terminal {
             self.signal_telling(signal);
-        } else if ends(signal) {
-            self.key = Some(signal);
         }
         if ends(signal) {
+            self.by_key |= !self.leads && by_terminal;
             self.told_to_end = true;
             self.signal(Signal::CONT);
         }
@@ -185,7 +208,7 @@ impl Program {
                 _ if in_group(member) => test_kill_process(member.pid),
                 _ => kill_process(member.pid, signal),
             };
-            answer == Err(Errno::PERM)
+            matches!(answer, Err(Errno::PERM | Errno::ACCESS))
         };
         family.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
@@ -214,10 +237,36 @@ impl Program {
         Ok(self.ended)
     }
 
+    /// Stops all of it: what was started between two looks, too.
+    fn stop(&self) {
+        for _ in 0..STOPS {
+            let refused = self.signal(Signal::STOP);
+            let rests = |member: &Member| member.is_stopped() || member.state == 'D' || refused.contains(&member.pid);
+            if self.family().iter().all(rests) {
+                return;
+            }
+        }
+    }
+
     /// Whether it has stopped, and was not continued.
     fn is_stopped(&self) -> bool {
+        self.stopped_by().is_some() || self.waits_for_a_stopped_child()
+    }
+
+    fn stopped_by(&self) -> Option<i32> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(self.pid), options).is_ok_and(|status| status.is_some()) || self.waits_for_a_stopped_child()
+        waitid(WaitId::Pid(self.pid), options).ok()??.stopping_signal()
+    }
+
+    /// Whether it has stopped itself on a terminal, whose shell waits for us. A key would have told us
+    /// too by now; SIGSTOP is another's, who may continue it alone.
+    fn stops_by_itself(&mut self) -> bool {
+        if self.leads || !self.stopped_by().and_then(Signal::from_named_raw).is_some_and(stops) {
+            (self.stopped, self.followed) = (None, false);
+            return false;
+        }
+        let since = *self.stopped.get_or_insert_with(Instant::now);
+        !self.followed && since.elapsed() >= LOOK
     }
 
     /// A shell that has just started a program by vfork cannot stop before that has: the program may
