@@ -450,13 +450,13 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// What each node said, or how it is by now if it does not vote: while no quorum does, none is
+    /// What each node said, or why its votes do not count by now: while no quorum votes, none is
     /// asked.
     fn reports(&self, defeat: &Defeat) -> Vec<NodeReport> {
         let mut reports = defeat.reports(self.voters);
         if defeat.cause() == Cause::Unavailable {
             let now = self.voters.nodes.iter().map(|node| node.status());
-            let tells = |state: &NodeState| !matches!(state, NodeState::Up | NodeState::Connecting);
+            let tells = |state: &NodeState| matches!(state, NodeState::Quarantined { .. } | NodeState::Unlisted { .. });
             let stale = reports.iter_mut().zip(now).filter(|(_, now)| tells(&now.state));
             stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
         }
