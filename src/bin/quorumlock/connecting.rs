@@ -38,12 +38,12 @@ pub(crate) async fn with_password(
     let left = || patience.saturating_sub(began.elapsed());
     let read = || settings.clone().with_password_of(secret)?.builder();
     let reading = async {
-        let mut builder = read();
-        while builder.is_err() && secret.is_some_and(PasswordFile::may_change) && !left().is_zero() {
-            sleep(LOOK.min(left())).await;
-            builder = read();
+        let (mut builder, mut rest) = (read(), patience);
+        while builder.is_err() && secret.is_some_and(PasswordFile::may_change) && !rest.is_zero() {
+            sleep(LOOK.min(rest)).await;
+            (builder, rest) = (read(), left());
         }
-        builder.map(|builder| (builder, left()))
+        builder.map(|builder| (builder, rest))
     };
     let waiting = async {
         let why = secret.and_then(|secret| secret.line().err()).unwrap_or_default();
