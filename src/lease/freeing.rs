@@ -16,6 +16,11 @@ impl Freeing {
         Self(returned.iter().map(|returned| returned.cleanup.clone()).collect())
     }
 
+    /// Their caller is told that no quorum has confirmed one of them.
+    pub(crate) fn told(&self) {
+        self.0.iter().for_each(|cleanup| cleanup.told());
+    }
+
     /// What they came to by `until`: that of the worst.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut worst = Freed::Held;

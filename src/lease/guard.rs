@@ -309,7 +309,10 @@ impl LockGuard {
         match before(self.lease.0.host(), until, cleanup.freed()).await {
             Some(Freed::Held) => Ok(Released::Released),
             Some(Freed::Gone) => Ok(Released::AlreadyExpired),
-            Some(Freed::Unknown) | None => Err(self.unconfirmed()),
+            Some(Freed::Unknown) | None => {
+                cleanup.told();
+                Err(self.unconfirmed())
+            }
         }
     }
 

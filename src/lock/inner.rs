@@ -111,6 +111,7 @@ impl Inner {
             Freed::Held => Ok(Released::Released),
             Freed::Gone => Ok(Released::AlreadyExpired),
             Freed::Unknown => {
+                freeing.told();
                 let message = format!(
                     "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
                     what()

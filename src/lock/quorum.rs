@@ -242,9 +242,8 @@ impl Quorum {
         }
         let until = self.0.host.now() + deadline;
         let voters = &self.0.leases.voters;
-        let late = can_wait() && before(&self.0.host, until, voters.cleaned()).await.is_none();
-        if late && voters.cleanups().warns() {
-            tracing::warn!("some releases are unconfirmed at shutdown; what is left behind expires by itself");
+        if can_wait() && before(&self.0.host, until, voters.cleaned()).await.is_none() {
+            voters.cleanups().are_late();
         }
         voters.nodes.iter().for_each(|node| node.close());
         if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {

@@ -193,7 +193,7 @@ impl Grant {
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { ballot, next, ttl, ..Release::of(claim) };
-        let undoing = Undoing { lease: claim.ttl, ..release.into() };
+        let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
         self.describe(&undoing.span);
         undoing
     }

@@ -69,8 +69,10 @@ impl Leftovers {
 pub(crate) struct Cleanups {
     open: AtomicUsize,
     none: Notify,
-    /// Whether a warning was given that some are unconfirmed at the end.
+    /// Whether a warning was given that one is unconfirmed at the end.
     warned: AtomicBool,
+    /// Whether a shutdown waited for them in vain.
+    late: AtomicBool,
 }
 
 /// One of them.
@@ -84,10 +86,9 @@ impl Cleanups {
         Open(self.clone())
     }
 
-    /// Whether to warn that some are unconfirmed at the end: once. A `Once` would be poisoned by a
-    /// log that panics.
-    pub(crate) fn warns(&self) -> bool {
-        !self.warned.swap(true, Ordering::Relaxed)
+    /// A shutdown has waited for them in vain.
+    pub(crate) fn are_late(&self) {
+        self.late.store(true, Ordering::Relaxed);
     }
 
     /// Waits until there is none.
@@ -105,9 +106,15 @@ impl Cleanups {
 }
 
 impl Open {
-    /// As [`Cleanups::warns`].
+    /// Whether to warn that it is unconfirmed at the end: once for all. A `Once` would be poisoned by
+    /// a log that panics.
     pub(super) fn warns(&self) -> bool {
-        self.0.warns()
+        !self.0.warned.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a shutdown has waited for it in vain.
+    pub(super) fn is_late(&self) -> bool {
+        self.0.late.load(Ordering::Relaxed)
     }
 }
 

@@ -41,13 +41,15 @@ impl Whom {
 pub(super) struct Undoing {
     pub(super) release: Release,
     pub(super) lease: Duration,
+    /// Whether a caller had it; else a claim is withdrawn that came to nothing.
+    pub(super) held: bool,
     /// Described by now: a node in memory answers while it is asked.
     pub(super) span: Spanned,
 }
 
 impl From<Release> for Undoing {
     fn from(release: Release) -> Self {
-        Self { lease: release.ttl, release, span: Spanned::release() }
+        Self { lease: release.ttl, held: false, release, span: Spanned::release() }
     }
 }
 
@@ -65,6 +67,7 @@ pub(crate) struct Cleanup {
     until: Tick,
     /// When a lease of it would have ended. That is earlier where nodes keep it for longer.
     lease: Tick,
+    held: bool,
     state: Mutex<State>,
     decided: Notify,
     span: Spanned,
@@ -77,7 +80,8 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
-    /// Whether nodes can hold it no more, or a warning was given: then nothing is to be said of it.
+    /// Whether nodes can hold it no more, or a warning was given, or its caller was told: then nothing
+    /// is to be said of it.
     over: bool,
     /// Keeps the ear of whoever it is for until all nodes have answered once.
     listening: Option<Listening>,
@@ -121,7 +125,7 @@ impl Cleanup {
     }
 
     fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
-        let (Undoing { release, lease, span }, now) = (undoing, voters.host.now());
+        let (Undoing { release, lease, held, span }, now) = (undoing, voters.host.now());
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -139,6 +143,7 @@ impl Cleanup {
             began: now,
             until: now + release.ttl,
             lease: now + lease,
+            held,
             release: Release { grace: voters.grace(), ..release },
             state: Mutex::new(state),
             decided: Notify::new(),
@@ -172,6 +177,11 @@ impl Cleanup {
             }
             self.decided.notified().await;
         }
+    }
+
+    /// Its caller is told that no quorum has confirmed it.
+    pub(crate) fn told(&self) {
+        self.state().over = true;
     }
 
     /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever
@@ -238,8 +248,18 @@ impl Drop for Cleanup {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
-        if !state.over && too_few && self.open.warns() {
+        if state.over || !self.held || !too_few || !self.open.warns() {
+            return;
+        }
+        let name = self.release.names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        if self.open.is_late() {
             tracing::warn!(
+                name,
+                "the release of a lock was not confirmed before its quorum shut down, so nodes may hold it until its ttl ends"
+            );
+        } else {
+            tracing::warn!(
+                name,
                 "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until its \
                  ttl ends: wait for `release` or `Quorum::shutdown` before that, or use `try_run`"
             );

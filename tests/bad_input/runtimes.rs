@@ -219,7 +219,34 @@ fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
     // fred writes in a task of its own, which does not run any more.
     let told = main_of(&servers, Transport::Fred, "one");
     let warned = told.lines().any(|line| line.starts_with("WARN") && line.contains("not confirmed before"));
-    assert!(warned, "{told}");
+    assert!(warned && told.contains("name="), "{told}");
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn main_returns_since_it_timed_out() {
+    let [nodes, transport, _] = TOLD.map(|name| std::env::var(name).unwrap());
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let logs = Logs::capture();
+    let error = runtime.block_on(async {
+        let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
+        let quorum = builder.max_ttl(Duration::ZERO).connect().await?;
+        quorum.lock("it").acquire(SECOND).await.map(drop)
+    });
+    assert!(error.unwrap_err().is_timeout());
+    drop(runtime);
+    eprint!("{}", logs.text());
+    std::process::exit(0);
+}
+
+#[test]
+fn a_claim_that_timed_out_as_main_returns_is_not_warned_of() {
+    let runtime = Runtime::new().unwrap();
+    let servers = runtime.block_on(servers(3));
+    let other = runtime.block_on(unguarded(&servers).connect()).unwrap();
+    let _held = runtime.block_on(other.lock("it").acquire(PATIENCE)).unwrap();
+    let told = child_of("main_returns_since_it_timed_out", &servers, Transport::Fred, "one");
+    assert!(!told.contains("not confirmed"), "{told}");
 }
 
 /// Acquires five locks and a session of five, and returns as `main` does: they are dropped last.

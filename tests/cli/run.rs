@@ -411,3 +411,19 @@ async fn without_proc_what_cannot_be_started_is_named() {
     let (code, _, err) = done(hidden.stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert!(code == 126 && err.contains("cannot run /proc/self/exe: No such file"), "{code}: {err}");
 }
+
+#[tokio::test]
+async fn a_release_that_no_quorum_confirms_is_told_in_one_line() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "echo > $0/held; while [ ! -e $0/go ]; do sleep 0.01; done";
+    let options = ["--ttl", "600s", "--node-timeout", "1s"];
+    let own = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
+    line_of(&folder.path().join("held"));
+    servers[1..].iter().for_each(Server::stop);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, _, err) = own.done();
+    servers.iter().for_each(Server::resume);
+    let said: Vec<_> = err.lines().filter(|line| !line.contains("max_ttl is zero")).collect();
+    let told = "quorumlock: the lock on \"job\" may stay for up to 10 min: its release was not confirmed by a quorum";
+    assert_eq!((code, said), (0, vec![told]));
+}

@@ -128,8 +128,10 @@ async fn with_a_quorum(
         Err(signal) => return Ok(process::ended_by(signal)),
     }
     let mut wait = wait;
+    // What is done once a period, nodes hold for that.
+    let times = Times { grace, stays: args.once_per.unwrap_or(ttl).max(ttl) };
     let outcome = loop {
-        match under_lock(args, wait, (&quorum, &wanted), grace, signals).await {
+        match under_lock(args, wait, (&quorum, &wanted), times, signals).await {
             Ok(ControlFlow::Break(code)) => break Ok(code),
             Ok(ControlFlow::Continue(())) => wait = wait.again(),
             Err(failure) => break Err(failure),
@@ -159,7 +161,7 @@ async fn under_lock(
     args: &Run,
     wait: Wait,
     (quorum, wanted): (&Quorum, &Wanted),
-    grace: Duration,
+    Times { grace, stays }: Times,
     signals: &mut Signals,
 ) -> Result<ControlFlow<ExitCode>, Failure> {
     let held = match unless_told(signals, acquired(args, wait, (quorum, wanted))).await {
@@ -175,17 +177,17 @@ async fn under_lock(
     match command_under(args, held.view(), grace, signals).await {
         Ok(Ended::Itself { status, asked }) => {
             match kept(args.at_least.filter(|_| !asked), &held.view(), signals).await {
-                Ok(()) => released(held, status).await.map(ControlFlow::Break),
+                Ok(()) => released(held, status, stays).await.map(ControlFlow::Break),
                 Err(lost) => {
                     if !status.success() {
-                        given_back(held).await;
+                        given_back(held, stays).await;
                     }
                     Err(lost)
                 }
             }
         }
         Ok(Ended::Stopped { how, for_good }) => {
-            given_back(held).await;
+            given_back(held, stays).await;
             if for_good || !args.again {
                 return Err(Failure::new(LOST, how));
             }
@@ -193,7 +195,7 @@ async fn under_lock(
             Ok(ControlFlow::Continue(()))
         }
         Err(failure) => {
-            given_back(held).await;
+            given_back(held, stays).await;
             Err(failure)
         }
     }
@@ -255,12 +257,22 @@ async fn kept(at_least: Option<Duration>, lease: &View, signals: &mut Signals) -
 }
 
 /// Lets another do in this period what failed here. All else is released by being dropped.
-async fn given_back(held: Held) {
+async fn given_back(held: Held, stays: Duration) {
+    let name = listed(&held.view().names());
     if held.is_once()
         && let Err(error) = held.undo().await
     {
-        output::note(&error.to_string());
+        output::note(&unconfirmed(&name, &error, stays));
     }
+}
+
+/// That the lock may be left behind: this process ends, and nobody tries its release again.
+fn unconfirmed(name: &str, error: &Error, stays: Duration) -> String {
+    if error.is_unavailable() {
+        let time = exact(stays);
+        return format!("the lock on {name} may stay for up to {time}: its release was not confirmed by a quorum");
+    }
+    error.to_string()
 }
 
 /// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has
@@ -310,7 +322,7 @@ fn is_kept(seen: &Inspected) -> bool {
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
-async fn released(held: Held, status: ExitStatus) -> Outcome {
+async fn released(held: Held, status: ExitStatus, stays: Duration) -> Outcome {
     let name = listed(&held.view().names());
     let ended = if status.success() { held.release().await } else { held.undo().await };
     match ended {
@@ -320,10 +332,18 @@ async fn released(held: Held, status: ExitStatus) -> Outcome {
             Err(Failure::new(LOST, told))
         }
         Err(error) => {
-            output::note(&error.to_string());
+            output::note(&unconfirmed(&name, &error, stays));
             Ok(process::code(status))
         }
     }
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    /// That the command has to end before the lock does.
+    grace: Duration,
+    /// How long nodes hold at most what is not released.
+    stays: Duration,
 }
 
 /// How a command under a lock ended.
