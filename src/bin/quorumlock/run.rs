@@ -171,7 +171,7 @@ async fn under_lock(
     let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
     // One that came meanwhile: the keys of a terminal do not reach a command that is not there.
     if let Err(signal) = unless_told(signals, yield_now()).await {
-        given_back(held).await;
+        given_back(held, stays).await;
         return Ok(ControlFlow::Break(process::ended_by(signal)));
     }
     match command_under(args, held.view(), grace, signals).await {
