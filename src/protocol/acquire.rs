@@ -437,6 +437,7 @@ impl Claimant<'_> {
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
             Cause::Contended if defeat.is_held_by(self.voters.hints.name()) => (patience.out_of_time(), OURS),
+            Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
             Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
                 (ErrorKind::Unavailable, "the nodes granted too late")

@@ -31,6 +31,10 @@ pub(super) enum How {
     CutShort,
 }
 
+fn names_one(round: &Round<ClaimTally>, voters: &Voters) -> bool {
+    round.replies(|replies| in_the_way(replies, voters.size.quorum())) == Some(true)
+}
+
 impl Defeat {
     pub(super) fn cause(&self) -> Cause {
         let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
@@ -44,8 +48,13 @@ impl Defeat {
 
     /// Whether its votes were split: it was refused, and no quorum names one that is in the way.
     pub(super) fn is_split(&self, voters: &Voters) -> bool {
-        let named = self.round.replies(|replies| in_the_way(replies, voters.size.quorum()));
-        self.cause() == Cause::Contended && named != Some(true)
+        self.cause() == Cause::Contended && !names_one(&self.round, voters)
+    }
+
+    /// Whether a quorum names one that is in the way.
+    pub(super) fn names_one(&self, voters: &Voters) -> bool {
+        let before = self.before.as_ref().filter(|_| self.how == How::CutShort);
+        names_one(&self.round, voters) || before.is_some_and(|before| names_one(before, voters))
     }
 
     pub(super) fn reports(&self, voters: &Voters) -> Vec<NodeReport> {
