@@ -178,14 +178,15 @@ async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
     let tried = |options: &[&str]| done(&mut run(&servers, "job", options, "exit 3", folder.path()));
     assert_eq!(tried(&["-n", "-E", "9"]).0, 3, "the command's own is its own");
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
-    for (options, code) in [
-        (&["-n", "-E", "9"][..], 9),
-        (&["--timeout", IN_VAIN, "--conflict-exit-code", "255"], 255),
-        (&["--no-wait", "--conflict-exit-code=0"], 0),
-    ] {
+    for (options, code) in [(&["-n", "-E", "9"][..], 9), (&["--timeout", IN_VAIN, "--conflict-exit-code", "255"], 255)]
+    {
         let (ended, _, err) = tried(options);
         assert!(ended == code && err.contains("held by somebody/else"), "{options:?}: {ended} {err}");
+        assert!(err.contains("others hold it") && !err.contains("split the votes"), "a quorum names one: {err}");
     }
+    let (code, _, err) = tried(&["--no-wait", "--conflict-exit-code=0"]);
+    let said: Vec<_> = err.lines().filter(|line| !line.contains("max_ttl is zero")).collect();
+    assert_eq!((code, said), (0, vec!["quorumlock: \"job\" is held elsewhere: the command is not run"]));
 }
 
 #[test]

@@ -45,10 +45,13 @@ impl Failure {
         Self { message: format!("{}\n  {line}", self.message), ..self }
     }
 
-    /// Says it on standard error.
+    /// Says it on standard error. With 0 it was asked for.
     pub(crate) fn told(&self) -> ExitCode {
-        if !self.message.is_empty() {
-            crate::output::failed(&crate::logins::hidden(&self.message));
+        let message = crate::logins::hidden(&self.message);
+        match self.code {
+            _ if message.is_empty() => {}
+            0 => crate::output::note(&message),
+            _ => crate::output::failed(&message),
         }
         ExitCode::from(self.code)
     }

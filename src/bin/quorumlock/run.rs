@@ -214,7 +214,7 @@ async fn acquired(args: &Run, wait: Wait, (quorum, wanted): (&Quorum, &Wanted)) 
     held.map_err(|error| match args.once_per {
         // It may not have been done.
         Some(_) => error.into(),
-        None => not_acquired(error, args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)),
+        None => not_acquired(error, args),
     })
 }
 
@@ -277,9 +277,14 @@ fn unconfirmed(name: &str, error: &Error, stays: Duration) -> String {
 
 /// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has
 /// it is another matter, and keeps its own.
-fn not_acquired(error: Error, conflict: u8) -> Failure {
-    match error.kind() {
-        ErrorKind::Contended | ErrorKind::Timeout => Failure::from(error).with_code(conflict),
+fn not_acquired(error: Error, args: &Run) -> Failure {
+    match (error.kind(), args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
+        // Asked for: what a scheduler sends by mail is short.
+        (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
+            let verb = if args.names.len() == 1 { "is" } else { "are" };
+            Failure::new(0, format!("{} {verb} held elsewhere: the command is not run", listed(&args.names)))
+        }
+        (ErrorKind::Contended | ErrorKind::Timeout, conflict) => Failure::from(error).with_code(conflict),
         _ => error.into(),
     }
 }
