@@ -20,13 +20,14 @@
 //!     .connect()
 //!     .await?;
 //! let lock = quorum.lock("orders/42");
-//! let done = lock.try_run(Duration::from_secs(5), |lease| async move {
-//!     // Give lease.token() to the storage with every write. It must refuse a token that is lower
-//!     // than the highest it has seen. (New servers let nobody acquire for `max_ttl`, a minute by
-//!     // default.)
-//!     lease.ensure(Duration::from_secs(1))
-//! });
-//! let done = done.await;
+//! let done = lock
+//!     .try_run(Duration::from_secs(5), |lease| async move {
+//!         // Give lease.token() to the storage with every write. It must refuse a token that is
+//!         // lower than the highest it has seen. (New servers let nobody acquire for `max_ttl`, a
+//!         // minute by default.)
+//!         lease.ensure(Duration::from_secs(1))
+//!     })
+//!     .await;
 //! // Waits until what was released is released.
 //! quorum.shutdown(Duration::from_secs(1)).await;
 //! done

@@ -195,9 +195,9 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// How long to wait for nodes and lock together; with 0 it makes a try, once a quorum of
-    /// nodes is there, for which it waits as --connect-timeout says: 15s. Fails at once where no
-    /// quorum votes before that, as in the first minute of new servers [default: 15s, or
-    /// QUORUMLOCK_TIMEOUT]
+    /// nodes is there, for which it waits as --connect-timeout says: 15s. Fails at once where
+    /// quarantines keep a quorum from voting before that, as in the first minute of new servers
+    /// [default: 15s, or QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
     /// Does not wait while somebody else holds the lock: the same as --timeout 0. Nodes are waited
