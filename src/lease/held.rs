@@ -185,11 +185,12 @@ impl Held {
             let Dropped::Released(cleanup) = self.release(state) else { return None };
             return Some(cleanup);
         }
+        // What is lost only now is given back below, and not left to the nodes first.
+        let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
-        let state = self.state();
-        let kept = !state.gone || self.grant.kept_for().is_some();
-        kept.then(|| self.give_back(state))
+        let kept = !was_gone || self.grant.kept_for().is_some();
+        kept.then(|| self.give_back(self.state()))
     }
 
     fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
