@@ -418,8 +418,9 @@ impl Client {
         let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared };
-        // A turn in this process, a whole round, what slow clocks and whole milliseconds add.
-        let by = self.world.now() + micros((timeout + 2 * round + self.listens()).mul_f64(1.006) + 8 * MS);
+        // A turn in this process and votes that are split take two whole rounds, and a look at who has
+        // it takes another. What slow clocks and whole milliseconds add.
+        let by = self.world.now() + micros((timeout + 3 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
     }

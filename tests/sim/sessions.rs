@@ -426,10 +426,10 @@ impl Client {
         names.iter().map(|&name| self.text(name)).collect()
     }
 
-    /// By when a lock of a session must be answered: a turn in this process, a try whose votes are split
-    /// for two whole rounds, and a look at who has it.
+    /// By when a lock of a session must be answered: a turn in this process, two whole rounds, and a
+    /// look at who has it.
     fn asks_session(&self, hand: &Hand, names: &[u8], timeout: Duration, must: bool) -> Asked {
-        Asked { parts: self.asks(names, timeout + 4 * hand.book.round, must), since: hand.book.over() }
+        Asked { parts: self.asks(names, timeout + 3 * hand.book.round, must), since: hand.book.over() }
     }
 
     fn asks(&self, names: &[u8], within: Duration, must: bool) -> Vec<(u8, u32)> {
