@@ -3,15 +3,18 @@
 # step WHAT COMMAND..: says what begins, with the command that repeats it, and how long it took. The script ends if
 # it fails. Where QUORUMLOCK_STEPS names a file, a line of it has the seconds of each step.
 step() {
-  local what=$1 began=$SECONDS
+  local what=$1 began=$SECONDS code
   shift
   printf '== %s\n' "$what" >&2
   case "$(type -t "$1")" in
     file) printf '   %s\n' "$(printf '%q ' "$@")" >&2 ;;
   esac
   "$@"
+  # A failure comes here only if the caller looks at it: else it has ended the script.
+  code=$?
   printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
   [ -z "${QUORUMLOCK_STEPS:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$QUORUMLOCK_STEPS"
+  return $code
 }
 
 need_cargo() {
