@@ -1,7 +1,7 @@
 # What the scripts share. Sourced, not run.
 
 # step WHAT COMMAND..: says what begins, with the command that repeats it, and how long it took. The script ends if
-# it fails. Where QUORUMLOCK_STEPS names a file, a line of it has the seconds of each step.
+# it fails. Where STEPS_LOG names a file, a line of it has the seconds of each step.
 step() {
   local what=$1 began=$SECONDS code
   shift
@@ -13,7 +13,7 @@ step() {
   # A failure comes here only if the caller looks at it: else it has ended the script.
   code=$?
   printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
-  [ -z "${QUORUMLOCK_STEPS:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$QUORUMLOCK_STEPS"
+  [ -z "${STEPS_LOG:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$STEPS_LOG"
   return $code
 }
 
