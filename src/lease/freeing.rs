@@ -16,7 +16,7 @@ impl Freeing {
         Self(returned.iter().map(|returned| returned.cleanup.clone()).collect())
     }
 
-    /// Their caller is told that no quorum has confirmed one of them.
+    /// Their caller gets the error that no quorum has confirmed one of them.
     pub(crate) fn told(&self) {
         self.0.iter().for_each(|cleanup| cleanup.told());
     }

@@ -16,7 +16,7 @@ pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool>
     if most + open < quorum { Some(false) } else { (most >= quorum).then_some(true) }
 }
 
-/// Whom a node names that refuses a claim: who holds the name, or whose turn it is.
+/// The owner that a refusal names: the holder, or the acquisition whose turn it is.
 fn named(reply: &Reply) -> Option<&str> {
     match reply {
         Ok(Outcome::Held { holder, .. }) => Some(holder),

@@ -179,7 +179,7 @@ impl Cleanup {
         }
     }
 
-    /// Its caller is told that no quorum has confirmed it.
+    /// Its caller gets the error that no quorum has confirmed it.
     pub(crate) fn told(&self) {
         self.state().over = true;
     }

@@ -25,7 +25,7 @@ use crate::outlet::Outlet;
 /// How many bytes of messages may wait to be written: as many as a pipe takes.
 const ROOM: usize = 64 * 1024;
 
-/// What is said on standard error.
+/// The queue of messages for standard error.
 static MESSAGES: Outlet = Outlet::new(ROOM, |bytes| io::stderr().write_all(bytes), dropped);
 
 /// Standard error. Each `write` is a message, which is written as a whole or dropped.
@@ -50,7 +50,7 @@ impl AsRawFd for Stderr {
     }
 }
 
-/// Waits until what was said on standard error is written, for a second at most.
+/// Waits until all messages for standard error are written, for a second at most.
 pub(crate) fn wait() {
     MESSAGES.wait();
 }
@@ -86,7 +86,7 @@ pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// Panics are told here from now on: even they wait for nobody who reads.
+/// Reports panics through the same queue from now on: even they wait for no reader.
 pub(crate) fn take_panics() {
     panic::set_hook(Box::new(|what| {
         let trace = Backtrace::capture();

@@ -75,7 +75,7 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     fn fetch<'a>(&'a self, node: &'a str) -> FetchingCredentials<'a>;
 }
 
-/// A server, the way to it, and whoever knows with what to log in to it.
+/// A server, the route to it, and the provider of its credentials.
 pub(crate) struct Site {
     pub(super) endpoint: Endpoint,
     credentials: Option<Arc<dyn CredentialsProvider>>,

@@ -254,7 +254,7 @@ mod tests {
         (listener, port)
     }
 
-    /// Answers as far as both transports ask to connect.
+    /// Answers the commands that both transports send to connect.
     async fn serve(listener: TcpListener) {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {

@@ -20,10 +20,10 @@ use crate::output;
 
 /// How often to look at it unasked: a parent may have blocked the signal that tells of a child's end.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long it may take to stop after it was told to.
+/// How long it may take to stop after a stop signal.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often it is told to stop, at most. What starts others must run between two looks for that.
+/// How often the stop signal is repeated, at most: a process can fork between two looks.
 const STOPS: u32 = 50;
 
 /// A command of the user's, with everything that it started.
@@ -84,7 +84,7 @@ impl Program {
         })
     }
 
-    /// Waits until it has ended. Stops with it, if it was told to stop.
+    /// Waits until it has ended. Stops this process with it, if a stop signal was sent.
     ///
     /// # Cancel safety
     /// Safe.
