@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    Claim, HandedOver, Hint, Inspection, Mark, Name, Operation, Outcome, Queued, Release, Seat, Stance, Verb,
+    Claim, HandedOver, Hint, Inspection, Mark, Name, Note, Operation, Outcome, Queued, Release, Seat, Stance, Verb,
 };
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
@@ -53,9 +53,7 @@ struct Sketch {
 fn sketch() -> impl Strategy<Value = Sketch> {
     let verb = prop_oneof![
         6 => Just(Verb::Claim),
-        2 => Just(Verb::Renew),
-        1 => Just(Verb::Count),
-        2 => Just(Verb::Note),
+        4 => Just(Verb::Renew),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
         2 => Just(Verb::Watch),
@@ -159,9 +157,10 @@ fn observed() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
         let asked =
             |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [(1, Duration::ZERO); 2]).swap_remove(0) };
         let watches = watchers.into_iter().map(|(owner, count)| Sketch { count, ..asked(Verb::Watch, owner) });
-        let said = Sketch { next: number, ..asked(Verb::Note, holder) };
+        let said = |number| Sketch { next: number, seat: None, ..asked(Verb::Renew, holder) };
         let release = Sketch { stance: Stance::Once, ..asked(Verb::Release, releases) };
-        let all: Vec<_> = [asked(Verb::Claim, holder)].into_iter().chain(watches).chain([said, release]).collect();
+        let all: Vec<_> =
+            [asked(Verb::Claim, holder)].into_iter().chain(watches).chain([said(number), said(1), release]).collect();
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }
@@ -213,10 +212,9 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         grace: sketch.grace,
         handover: sketch.handover,
         next: sketch.next,
-        says: "".into(),
+        note: Some(note(&sketch)).filter(|_| sketch.verb == Verb::Renew && sketch.next < 100),
     };
     match sketch.verb {
-        Verb::Note => note(&sketch, asked).into(),
         Verb::Watch => watch(&sketch, asked).into(),
         _ => asked.into(),
     }
@@ -228,11 +226,10 @@ fn seated(sketch: &Sketch) -> u32 {
     seat.map_or(sketch.count, |seat| seat(sketch.count).count())
 }
 
-/// Mostly of who may have one, and sometimes one that was overtaken.
-fn note(sketch: &Sketch, asked: Asked) -> Asked {
-    let owner = if sketch.owner == 0 { asked.owner } else { owner(2, sketch.count % 2 * 10) };
+/// Sometimes one that was overtaken.
+fn note(sketch: &Sketch) -> Note {
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
-    Asked { owner, says, count: u32::try_from(sketch.next % 3).unwrap(), grace: sketch.handover, ..asked }
+    Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.handover, says }
 }
 
 /// Mostly of a client that hears what it is told.

@@ -5,12 +5,11 @@
 --        then for every operation, for every one of its names: P{name}
 -- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending
 --        with a zero byte:
---          verb    1 claim | 2 renew | 3 count | 4 release | 5 inspect | 6 teach | 7 record
---                  | 8 revoke | 9 enrol | 10 retire | 11 reset | 12 note | 13 scan
---                  | 14 watch
+--          verb    1 claim | 2 renew | 3 release | 4 inspect | 5 teach | 6 record
+--                  | 7 revoke | 8 enrol | 9 retire | 10 reset | 11 scan | 12 watch
 --                  64 is added where it is about no or several names, is a release that requeues
---                  or whose owner may have a note, or is a claim with another hold count than 1, or
---                  is shared, or is of a semaphore
+--                  or whose owner may have a note, is a renewal with a note, or is a claim with
+--                  another hold count than 1, or is shared, or is of a semaphore
 --                  32 is added where an operation before it in this call may be about one of its
 --                  names
 --          ttl     ms
@@ -41,10 +40,9 @@
 --        of teach:
 --          grace   more than 0 where it is no lesson of the node's own list, or too few nodes of
 --                  that know: it does not become one that is taught
---        of note:
+--        of renew with a note:
 --          owner   who holds the names, a line feed, and what it says of itself
---          count   the number of the note: an earlier one of its owner does not replace a later one
---          ballot  the token
+--          next    the number of the note: a lower one of its owner does not replace a higher one
 --          grace   how long ago the names were acquired
 --        of watch:
 --          owner   the client that is told when what is seen may have changed: see below
@@ -67,8 +65,8 @@
 --                            are held until, as far as renewals have told
 --                   ends     until when it is held, ms of this node's TIME: over once ends <= TIME.
 --                            A release sets 0
---                   count    hold count; of a gate how many permits its semaphore has: it stays when
---                            the gate is freed
+--                   count    hold count as of the last renewal; of a gate how many permits its
+--                            semaphore has: it stays when the gate is freed
 --                   fence    the highest ballot granted or healed here, or told by a release
 --                   owner    who holds it, or held it last. Ends with '!' once it was revoked: then
 --                            nothing but a release is its owner's any more
@@ -99,11 +97,12 @@
 --                   ms that its turn must last at least, and when it asked
 --   P{name}:note    string, packed as '<I4ddI4s': kind 'QLN#', since when the name is held (ms of
 --                   TIME), token, number of the note, whose it is; then what that one says of
---                   itself. Goes with the release, and with the key of the hold
+--                   itself. Goes with the release, and with the key of the hold. What cannot be stored
+--                   of it changes nothing that the renewal comes to
 --   P{name}:watchers
 --                   sorted set: client -> until when, ms of TIME, it is told that what observers
 --                   see may have changed. Up to WATCHERS; expires with the last of them. Only
---                   watch, note, and the release of an owner that has a note look at it
+--                   watch, and renewals and releases of owners that have a note look at it
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -146,7 +145,6 @@
 --              wait}
 --   renew    {extended} | {healed}
 --            | {lost, holder, or whose turn it is, or '' where it was released or revoked}
---   count    {counted} | {lost, holder or ''}
 --   release  {released, how many of the names were held}
 --   revoke   {revoked, how many of the names the owner holds, ms left at most, who else holds one,
 --            or ''}. Where the owner is a reader, it is about all readers
@@ -166,7 +164,6 @@
 --            retired counts
 --   retire   {retired, then the roster}
 --   reset    {reset, then the roster as it was}: the node is retired no more
---   note     {noted} | {lost, holder or ''}
 --   scan     {scanned, where the next page begins ('0': that was the last), names that are held}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
@@ -250,15 +247,14 @@ if known and known.err then known = nil end
 while at <= last do
   local verb, ttl, ballot, owner, behind = unpack('<Bdds', packed, at)
   local lock, stored = keys[key]
-  if verb > 4 then
-    if verb <= 32 or verb > 36 then break end
+  if verb > 3 then
+    if verb <= 32 or verb > 35 then break end
     verb, stored = verb - 32, try('GET', lock)
   elseif known then
     stored = known[key]
   else
     stored = try('GET', lock)
   end
-  if verb == 3 then break end
   if stored and #stored < SHORTEST then break end
   local kind, expires, ends, _, fence = PLAIN, 0, 0, 0, 0
   -- Who was released last without holding it, all that is behind the owner then, and MORE.
@@ -283,7 +279,7 @@ while at <= last do
     -- The whole of it: what is behind the zero byte has no meaning.
     if find(stored, owner, 33, true) ~= 33 or #stored > 33 + #owner and byte(stored, 33 + #owner) ~= 0 then break end
   end
-  if not floor and (verb == 1 or verb == 4 and kind ~= PLAIN) then
+  if not floor and (verb == 1 or verb == 3 and kind ~= PLAIN) then
     local record
     if known then record = known[1] else record = try('GET', keys[1]) end
     if not record or #record < SHORTEST_RECORD then break end
@@ -351,11 +347,11 @@ while at <= last do
     ends = now + ttl
     -- Its fence may have been too far ahead for high when it was granted: see keep.
     if fence > ends * 1000 then break end
-    local spare = expires - ends - KEEP
+    local spare, count = expires - ends - KEEP, unpack('<I4', packed, behind)
     if spare >= 0 and spare <= SPARE then
-      if try('SETRANGE', lock, '12', pack('<d', ends)) ~= #stored then break end
+      if try('SETRANGE', lock, '12', pack('<dI4', ends, count)) ~= #stored then break end
     else
-      if try('SETRANGE', lock, '4', pack('<dd', ends + KEEP + SPARE, ends)) ~= #stored then break end
+      if try('SETRANGE', lock, '4', pack('<ddI4', ends + KEEP + SPARE, ends, count)) ~= #stored then break end
       if try('PEXPIRE', lock, format('%d', ttl + KEEP + SPARE)) ~= 1 then break end
     end
   elseif kind == PLAIN then
@@ -968,6 +964,18 @@ local function note(op, i, owner)
   return format('%d %d %d ', math.max(0, now - since), token, number) .. sub(stored, behind), number
 end
 
+-- Stores what the holder says of itself. Nothing rests on it: what cannot be stored is left out, and a
+-- key of another kind is left alone.
+local function describe(op, i, it)
+  local key = op.locks[i] .. ':note'
+  local stored, _, number = try('GET', key), note(op, i, op.owner)
+  if stored and (type(stored) ~= 'string' or sub(stored, 1, 4) ~= 'QLN#') then return end
+  if number and number > op.next then return end
+  local value = pack('<I4ddI4s', NOTE, now - op.grace, op.ballot, op.next, op.owner) .. op.says
+  local done = try('SET', key, value, 'PX', digits(it.ends - now + KEEP))
+  if number ~= op.next and not done.err and has_note(op.owner) then tell_watchers(op.locks[i]) end
+end
+
 local function look_all(op)
   local seen = {}
   for i = 1, #op.locks do seen[i] = look(op, i) end
@@ -1091,27 +1099,16 @@ function verbs.renew(op)
     elseif op.shared then
       admit(op, i, it, op.ballot)
     elseif it.holder then
-      it.ends = now + op.ttl
+      it.count, it.ends = op.count, now + op.ttl
       keep(op, i, it)
     else
       hold(op, i, it, math.max(it.bar, op.ballot))
     end
+    -- No reader has one.
+    if op.says and not op.shared then describe(op, i, it) end
   end
   if op.permits and not op.gate then remember(op) end
   return {reply}
-end
-
-function verbs.count(op)
-  local seen = look_all(op)
-  for i, it in ipairs(seen) do
-    if it.holder ~= op.owner then return {'lost', it.holder or ''} end
-  end
-  -- Readers count for themselves.
-  if op.shared then return {'counted'} end
-  for i, lock in ipairs(op.locks) do
-    if not seen[i].permits then call('SETRANGE', lock, '20', pack('<I4', op.count)) end
-  end
-  return {'counted'}
 end
 
 function verbs.release(op)
@@ -1245,31 +1242,6 @@ function verbs.watch(op)
   reply[1] = 'watched'
   table.insert(reply, 2, all)
   return reply
-end
-
--- Nothing that decides anything reads it.
-function verbs.note(op)
-  local owner, says = string.match(op.owner, '^([^\n]*)\n(.*)$')
-  -- No reader has one.
-  op.owner, op.shared = owner, false
-  local seen = look_all(op)
-  for i, it in ipairs(seen) do
-    if it.holder ~= owner then return {'lost', it.holder or ''} end
-  end
-  for i, it in ipairs(seen) do
-    local key = op.locks[i] .. ':note'
-    local stored, _, number = call('GET', key), note(op, i, owner)
-    if stored and sub(stored, 1, 4) ~= 'QLN#' then
-      error({err = 'ERR the key ' .. key .. ' is no note of this protocol'})
-    end
-    -- What was overtaken is no news.
-    if not number or number <= op.count then
-      local value = pack('<I4ddI4s', NOTE, now - op.grace, op.ballot, op.count, owner) .. says
-      call('SET', key, value, 'PX', digits(it.ends - now + KEEP))
-      if has_note(owner) then tell_watchers(op.locks[i]) end
-    end
-  end
-  return {'noted'}
 end
 
 -- A page of the names that are held.
@@ -1482,8 +1454,7 @@ local function said(problem, op)
 end
 
 local WORDS = {
-  'claim', 'renew', 'count', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'note',
-  'scan', 'watch'
+  'claim', 'renew', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'scan', 'watch'
 }
 
 while at <= last do
@@ -1493,6 +1464,9 @@ while at <= last do
   for name = 1, names do
     op.locks[name] = KEYS[key]
     key = key + 1
+  end
+  if verb % 32 == 2 and find(op.owner, '\n', 1, true) then
+    op.owner, op.says = string.match(op.owner, '^([^\n]*)\n(.*)$')
   end
   op.shared = find(op.owner, '/s%d+%.%d+$') ~= nil
   if op.count >= PERMIT and verb % 32 <= 2 then

@@ -52,12 +52,9 @@ impl LockGuard {
     /// Holds the lock once more: see [`LockGuard::reenter`](crate::LockGuard::reenter).
     ///
     /// # Errors
-    /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count;
-    /// `Config` within a Tokio runtime. This guard is not affected.
+    /// `Lost` if the lock is not held any more.
     pub fn reenter(&self) -> Result<Self> {
-        let worker = self.lease.worker();
-        let guard = worker.wait(self.guard.reenter())??;
-        Ok(Self::new(guard, worker.clone()))
+        Ok(Self::new(self.guard.reenter()?, self.lease.worker().clone()))
     }
 
     /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum

@@ -41,7 +41,8 @@ impl LockOptions {
         self
     }
 
-    /// Whether the lock is renewed for as long as its guard lives. Default on.
+    /// Whether the lock is renewed for as long as its guard lives. Default on. If it is off, a note or a
+    /// value that is proclaimed still renews the lock once: a renewal carries it.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
         self.manual = !on;

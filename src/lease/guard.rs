@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::protocol::{Cleanup, Grant};
 use crate::rules::tally::Freed;
-use crate::rules::{LostReason, Tick, Verdict};
+use crate::rules::{LostReason, Tick};
 use crate::words::{about, exact, listed};
 
 /// What a release came to.
@@ -147,15 +147,18 @@ impl Lease {
     /// Says something else of its holder from now on, and waits until a quorum has stored it.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
         self.0.home().can_wait()?;
-        let held = &self.0;
+        let (held, names) = (&self.0, listed(self.0.grant.names()));
         let until = held.round_timeout();
-        let telling = held.say(says)?;
-        match before(held.host(), until, telling.confirmed()).await {
-            Some(true) => Ok(()),
+        let Some((renewing, told)) = held.say(says)? else {
+            let message = format!("what was said of {names} was not stored: it is renewed no more");
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        };
+        match before(held.host(), until, told).await {
+            Some(Ok(true)) => Ok(()),
             _ if !self.is_held() => Err(self.lost_error()),
             _ => {
-                let message = format!("what was said of {} was not stored by a quorum", listed(held.grant.names()));
-                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(held.reports(&telling)))
+                let message = format!("what was said of {names} was not stored by a quorum");
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(renewing.reports()))
             }
         }
     }
@@ -166,20 +169,9 @@ impl Lease {
     }
 
     /// See [`LockGuard::reenter`].
-    pub(crate) async fn reenter(&self) -> Result<LockGuard> {
-        self.0.home().can_wait()?;
-        let until = self.0.round_timeout();
-        let setting = self.0.add_hold()?;
-        let guard = LockGuard { lease: self.clone(), holds: true };
-        match before(self.0.host(), until, setting.verdict()).await {
-            Some(Verdict::Won) => Ok(guard),
-            _ if !guard.is_held() => Err(guard.lease.lost_error()),
-            _ => {
-                let message =
-                    format!("the hold count of {} could not be set on a quorum", listed(self.0.grant.names()));
-                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(setting.reports()))
-            }
-        }
+    pub(crate) fn reenter(&self) -> Result<LockGuard> {
+        self.0.add_hold()?;
+        Ok(LockGuard { lease: self.clone(), holds: true })
     }
 }
 
@@ -254,17 +246,15 @@ impl LockGuard {
         self.lease.0.hold_still();
     }
 
-    /// Holds the lock once more: sets the hold count on a quorum, and returns a second guard. The
-    /// lock is freed with the last one.
+    /// Holds the lock once more, and returns a second guard. The lock is freed with the last one.
+    ///
+    /// Nothing is sent: nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold count
+    /// with the next renewal.
     ///
     /// # Errors
-    /// `Lost` if the lock is not held any more; `Unavailable` if no quorum confirmed the count.
-    /// This guard is not affected.
-    ///
-    /// # Cancel safety
-    /// Safe: the count is taken back.
-    pub async fn reenter(&self) -> Result<Self> {
-        self.lease.reenter().await
+    /// `Lost` if the lock is not held any more.
+    pub fn reenter(&self) -> Result<Self> {
+        self.lease.reenter()
     }
 
     /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::home::Home;
@@ -17,7 +18,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
-use crate::protocol::{Cleanup, Grant, Holding, Open, Renewing, Telling, Voters};
+use crate::protocol::{Cleanup, Grant, Open, Renewing, Voters};
 use crate::rules::{Due, Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenure, Tick};
 use crate::words::listed;
 
@@ -58,7 +59,7 @@ struct State {
     /// What the nodes said to the last renewal, unless it succeeded.
     failed: Vec<NodeReport>,
     /// What its holder says of itself, if anything.
-    spoken: Option<Box<Spoken>>,
+    spoken: Option<Spoken>,
 }
 
 /// What is to be dropped outside of the lock when nothing happens to a lease any more.
@@ -102,7 +103,8 @@ impl Held {
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
         if let Some(says) = says {
-            state.spoken = Some(Box::new(Spoken::begin(&held.grant, says.clone(), voters)));
+            state.spoken = Some(Spoken::new(says.clone(), now));
+            held.renew_now(&mut state);
         }
         drop(state);
         held
@@ -113,8 +115,8 @@ impl Held {
         self.state().tenure.remaining(self.now())
     }
 
-    /// Adds a hold and sends its count, or says that the lock is lost.
-    pub(super) fn add_hold(&self) -> Result<Holding> {
+    /// Adds a hold, or says that the lock is lost. Nodes get the count with the next renewal.
+    pub(super) fn add_hold(&self) -> Result<()> {
         let mut state = self.state();
         if !state.tenure.is_held(self.now()) {
             // The error looks at the state again.
@@ -122,8 +124,7 @@ impl Held {
             return Err(self.lost_error());
         }
         state.holds = state.holds.saturating_add(1);
-        // Sent under the lock: nodes see counts in the order in which they were set.
-        Ok(self.grant.count(state.holds))
+        Ok(())
     }
 
     /// From now on it is renewed no more, and ends at its deadline at the latest: nodes say of what
@@ -132,21 +133,17 @@ impl Held {
         self.state().tenure.hold_still();
     }
 
-    /// Sends what the holder says of itself from now on, or says that the lock is lost.
-    pub(super) fn say(&self, says: Arc<str>) -> Result<Telling> {
+    /// Says something else of the holder from now on, or that the lock is lost. The renewal that
+    /// carries it, and whether a quorum has taken that; `None` if the lock is renewed no more.
+    pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
         if let Some(spoken) = state.spoken.as_mut().filter(|_| held) {
-            // Sent under the lock: a release comes behind it.
-            return Ok(spoken.say(&self.grant, says, &self.leases.voters));
+            spoken.change(says);
+            return Ok(self.renew_now(&mut state));
         }
         drop(state);
         Err(self.lost_error())
-    }
-
-    /// What each node said to that.
-    pub(super) fn reports(&self, telling: &Telling) -> Vec<NodeReport> {
-        telling.reports(&self.leases.voters)
     }
 
     /// Gives one hold up; with the last, the lock is released. The release that was sent, if it
@@ -155,11 +152,7 @@ impl Held {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
         match state.tenure.phase() {
-            Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => {
-                // Nobody waits for it: a wrong count frees nothing and keeps nothing.
-                self.grant.count(state.holds);
-                Dropped::StillHeld
-            }
+            Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => Dropped::StillHeld,
             Phase::Held if state.tenure.release(self.now()) => match self.grant.kept_for() {
                 Some(left) => self.left(state, left),
                 None => self.release(state),
@@ -213,18 +206,38 @@ impl Held {
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
+    /// Sends a renewal at this moment, and not when one is due. Whether a quorum has extended is told
+    /// once it was taken note of.
+    fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
+        let (renewing, until) = self.send_renewal(state)?;
+        let (tell, told) = oneshot::channel();
+        let heard = Self::heard(Arc::downgrade(self), renewing.clone(), until);
+        // Nobody may want to know.
+        self.host().spawn(heard.map(|renewal| tell.send(renewal == Renewal::Extended).unwrap_or(())).boxed());
+        Some((renewing, told))
+    }
+
+    /// Waits for what a renewal comes to, and takes note of it.
+    async fn heard(held: Weak<Self>, renewing: Renewing, until: Tick) -> Renewal {
+        let renewal = renewing.verdict(until).await;
+        if let Some(held) = held.upgrade() {
+            renewing.span.end(held.renewed(&renewing, renewal).as_str());
+        }
+        renewal
+    }
+
     /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
-    fn send_renewal(&self) -> Option<(Renewing, Tick)> {
-        let mut state = self.state();
+    fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
         // This renewal does for every other that is due, one that a doubt asked for included.
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }
-        if !state.tenure.may_renew(self.now()) {
+        let now = self.now();
+        if !state.tenure.may_renew(now) {
             return None;
         }
-        // Sent under the lock: no renewal follows a release.
-        let renewing = self.grant.renew(state.holds);
+        // Sent under the lock: no renewal follows a release, and no count or note a later one.
+        let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
         // A renewal heals nodes that knew nothing of the claim.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.waits(renewing.t0(), self.rules.round_timeout);
@@ -244,9 +257,6 @@ impl Held {
             Renewed::Extended { .. } => state.failed.clear(),
             Renewed::Unclear { .. } | Renewed::Lost(_) => state.failed = renewing.reports(),
             Renewed::Over => {}
-        }
-        if let (Renewed::Extended { .. } | Renewed::Unclear { .. }, Some(spoken)) = (renewed, &mut state.spoken) {
-            spoken.again(&self.grant, renewing, &self.leases.voters);
         }
         self.renew_at(&mut state, due);
         match renewed {
@@ -435,10 +445,9 @@ impl Timed for Held {
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()> {
         let held = Arc::downgrade(&self);
         async move {
-            let Some((renewing, until)) = held.upgrade().and_then(|held| held.send_renewal()) else { return };
-            let verdict = renewing.verdict(until).await;
-            if let Some(held) = held.upgrade() {
-                renewing.span.end(held.renewed(&renewing, verdict).as_str());
+            let sent = held.upgrade().and_then(|held| held.send_renewal(&mut held.state()));
+            if let Some((renewing, until)) = sent {
+                Self::heard(held, renewing, until).await;
             }
         }
         .boxed()

@@ -92,9 +92,9 @@ impl QuorumLock {
     /// While the lock is held, the nodes keep the note. Whoever looks at its names sees it
     /// ([`Quorum::inspect`](crate::Quorum::inspect), `quorumlock status`), and for how long it has
     /// been held; whoever waits in vain finds it in the error
-    /// ([`Error::holder_says`]), which takes up to 500 ms more. It is for people: nodes get it
-    /// right after the lock was acquired, without a round trip more, and a node that forgot it gets
-    /// it again with a later renewal. Nothing fails where a node cannot store it.
+    /// ([`Error::holder_says`]), which takes up to 500 ms more. It is for people: each renewal carries
+    /// it, and one is sent right after the lock was acquired, which the caller does not wait for.
+    /// Nothing fails where a node cannot store it.
     ///
     /// # Examples
     /// ```
@@ -119,8 +119,8 @@ impl QuorumLock {
     }
 
     /// The same lock, where `owner` acquires it: while it holds the lock, it may acquire it again,
-    /// from anywhere in this process, and gets another guard at once. That costs a round trip, in
-    /// which a quorum takes note of the hold count. The lock is freed with the last guard.
+    /// from anywhere in this process, and gets another guard at once. Nothing is sent for that: nodes
+    /// get the hold count with the next renewal. The lock is freed with the last guard.
     ///
     /// It holds the lock once, with the options and the token with which it was acquired first. So
     /// if the lock is lost, all guards are, and the next acquisition is a new one, with a token of
@@ -369,7 +369,7 @@ impl QuorumLock {
             };
             // Others may enter at the same time.
             drop(last);
-            match lease.reenter().await {
+            match lease.reenter() {
                 Err(error) if error.is_lost() => {}
                 entered => return entered,
             }

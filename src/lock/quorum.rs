@@ -373,7 +373,7 @@ mod tests {
         fn carry_out(&self, call: &dyn Arguments) -> Value {
             let mut enrols = false;
             call.each(&mut |argument| {
-                enrols |= matches!(argument, Argument::Packed(ops) if ops.first() == Some(&(64 + 9)))
+                enrols |= matches!(argument, Argument::Packed(ops) if ops.first() == Some(&(64 + 8)))
             });
             let none = [0, 0, 0, 0, -1].map(Value::Integer);
             let listed = std::iter::once("listed".into()).chain(none).collect();

@@ -75,16 +75,12 @@ pub enum Outcome {
     Extended,
     /// Renew: had been gone, and is held again. Not a vote.
     Healed,
-    /// Renew, count or note: the owner does not hold one of the names. Claim: one of them was taken
-    /// away from the owner.
+    /// Renew: the owner does not hold one of the names. Claim: one of them was taken away from the
+    /// owner.
     Lost {
         /// Who does; empty where nobody does.
         holder: String,
     },
-    /// Count: set.
-    Counted,
-    /// Note: stored, or a later one of the same owner was.
-    Noted,
     /// Scan: a page of the names that are held.
     Scanned {
         /// Where the next page begins; where the first one did, this was the last.
@@ -151,8 +147,6 @@ impl Outcome {
             Self::Lost { .. } => "lost",
             Self::Released { .. } => "released",
             Self::Revoked { .. } => "revoked",
-            Self::Counted => "counted",
-            Self::Noted => "noted",
             Self::Scanned { .. } => "scanned",
             Self::Inspected(_) => "inspected",
             Self::Watched { .. } => "watched",

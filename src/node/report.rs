@@ -36,7 +36,6 @@ impl Outcome {
             Self::Misused { .. } => NodeCause::Rejected,
             Self::Granted { .. }
             | Self::Extended
-            | Self::Counted
             | Self::Released { .. }
             | Self::Revoked { .. }
             | Self::Inspected(_)
@@ -46,7 +45,6 @@ impl Outcome {
             | Self::Retired(_)
             | Self::Reset(_)
             | Self::Record { .. }
-            | Self::Noted
             | Self::Scanned { .. } => NodeCause::Agreed,
         }
     }

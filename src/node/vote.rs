@@ -5,12 +5,12 @@ use super::reply::{Outcome, Reply};
 use crate::rules::ballot::LIMIT;
 use crate::rules::{RenewVote, Vote};
 
-/// The vote of a reply to a claim with `ballot`, or to a count.
+/// The vote of a reply to a claim with `ballot`.
 #[must_use]
 pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
         Ok(Outcome::Granted { fence }) if *fence != ballot => Vote::Apart,
-        Ok(Outcome::Granted { .. } | Outcome::Counted) => Vote::Granted,
+        Ok(Outcome::Granted { .. }) => Vote::Granted,
         Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => {
             Vote::Refused
         }
@@ -78,7 +78,6 @@ mod tests {
         for (reply, vote) in [
             (Ok(Outcome::Granted { fence: BALLOT }), Vote::Granted),
             (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Apart),
-            (Ok(Outcome::Counted), Vote::Granted),
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
             (Ok(Outcome::Misused { name: 0, permits: 3 }), Vote::Refused),
             (held(7), Vote::Refused),

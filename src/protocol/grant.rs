@@ -4,14 +4,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::holding::Holding;
 use super::listening::Listening;
 use super::places::Places;
 use super::release::{Cleanup, Undoing, Whom};
 use super::renew::Renewing;
-use super::telling::{Telling, Words};
 use super::voters::Voters;
-use crate::node::{Claim, Mode, Name, Release, Seat};
+use crate::node::{Claim, Mode, Name, Note, Release, Seat};
 use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
@@ -99,11 +97,6 @@ impl Grant {
         self.won.ballot
     }
 
-    /// Sets the hold count on all nodes.
-    pub(crate) fn count(&self, holds: u32) -> Holding {
-        Holding::start(&self.voters, &self.claim, holds)
-    }
-
     /// Takes those names out of it that `leave`, of which there is one at least, and of the others
     /// too. Both are of the same owner and have the same token; each is given back by itself.
     ///
@@ -134,10 +127,11 @@ impl Grant {
         renewals
     }
 
-    /// Sends a renewal, with the hold count. It ends no earlier than what it is kept for.
-    pub(crate) fn renew(&self, holds: u32) -> Renewing {
+    /// Sends a renewal, with the hold count and what the holder says of itself. It ends no earlier
+    /// than what it is kept for.
+    pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
-        let renewing = Renewing::start(&self.voters, &self.claim, holds, ttl);
+        let renewing = Renewing::start(&self.voters, &self.claim, holds, ttl, note);
         self.describe(&renewing.span);
         renewing
     }
@@ -153,7 +147,7 @@ impl Grant {
     pub(crate) fn leave(&self, left: Duration) -> Option<Left> {
         // Its last renewals may last longer.
         if left < self.claim.ttl {
-            Renewing::start(&self.voters, &self.claim, 1, left);
+            Renewing::start(&self.voters, &self.claim, 1, left, None);
         }
         self.line.lock().unwrap_or_else(PoisonError::into_inner).take().map(Left)
     }
@@ -162,11 +156,6 @@ impl Grant {
     pub(crate) fn ask_no_more(&self) {
         let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         line.iter().for_each(Line::ask_no_more);
-    }
-
-    /// Tells these nodes what the holder says of itself.
-    pub(crate) fn tell(&self, words: &Words, whom: NodeSet) -> Telling {
-        Telling::start(&self.voters, &self.claim, self.token(), words, whom)
     }
 
     /// Releases it on every node, and insists where it may be held.

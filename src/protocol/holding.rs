@@ -1,49 +1,19 @@
-//! What the owner of held names asks for beside renewals: to set the hold count, or to hold it on
-//! one more node.
+//! What a node offers to the owner of held names after all.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::ear::Offered;
 use super::round::Round;
 use super::voters::Voters;
-use crate::error::NodeReport;
-use crate::node::{Claim, Count, Operation};
-use crate::rules::{ClaimTally, NodeSet, Verdict};
+use crate::node::Claim;
+use crate::rules::{ClaimTally, NodeSet};
 
-/// A hold count on its way to the nodes, of an owner that holds the names on a quorum.
-#[derive(Debug)]
-pub(crate) struct Holding {
-    voters: Arc<Voters>,
-    round: Arc<Round<ClaimTally>>,
-}
-
-impl Holding {
-    /// Sets the count of what `claim` was granted.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32) -> Self {
-        Self::ask(voters, voters.everyone(), claim.ballot, Count::of(claim, count).into())
-    }
-
-    /// Holds what `claim` was granted by a quorum on one more node. After a release it does
-    /// nothing: that has raised the fence.
-    fn strengthen(voters: &Arc<Voters>, node: usize, claim: &Claim) -> Arc<Round<ClaimTally>> {
-        Self::ask(voters, NodeSet::of(node), claim.ballot, claim.once().into()).round
-    }
-
-    fn ask(voters: &Arc<Voters>, whom: NodeSet, ballot: u64, operation: Operation) -> Self {
-        let round = Round::new(voters.nodes.len(), ballot, ClaimTally::new(voters.size));
-        voters.ask(whom, &Arc::new(operation), &round);
-        Self { voters: voters.clone(), round }
-    }
-
-    /// Whether a quorum has set it.
-    pub(crate) async fn verdict(&self) -> Verdict {
-        self.round.verdict().await
-    }
-
-    /// What each node said.
-    pub(crate) fn reports(&self) -> Vec<NodeReport> {
-        self.round.reports(&self.voters, None)
-    }
+/// Holds what `claim` was granted by a quorum on one more node. After a release it does nothing: that
+/// has raised the fence.
+fn strengthen(voters: &Voters, node: usize, claim: &Claim) -> Arc<Round<ClaimTally>> {
+    let round = Round::new(voters.nodes.len(), claim.ballot, ClaimTally::new(voters.size));
+    voters.ask(NodeSet::of(node), &Arc::new(claim.once().into()), &round);
+    round
 }
 
 /// A round that was won after waiting.
@@ -74,7 +44,7 @@ impl Offered for WonInLine {
         let mut all = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         all.resize_with(voters.nodes.len(), || None);
         if let Some(since) = all.get_mut(node).filter(|since| self.may_take(since.as_ref(), node)) {
-            *since = Some(Holding::strengthen(&voters, node, &self.claim));
+            *since = Some(strengthen(&voters, node, &self.claim));
         }
     }
 }

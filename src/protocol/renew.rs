@@ -7,7 +7,7 @@ use super::round::Round;
 use super::voters::{Asked, Voters};
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Claim, Renew};
+use crate::node::{Claim, Note, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 use crate::spans::Spanned;
 
@@ -24,8 +24,8 @@ pub(crate) struct Renewing {
 impl Renewing {
     /// Sends a renewal of what `claim` was granted. Nodes hold it for `ttl`: at least the claim's,
     /// or nobody is to rely on it any more.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32, ttl: Duration) -> Self {
-        let operation = Arc::new(Renew { ttl, ..Renew::of(claim, count) }.into());
+    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32, ttl: Duration, note: Option<Note>) -> Self {
+        let operation = Arc::new(Renew { ttl, note, ..Renew::of(claim, count) }.into());
         // Read before the first send: the nodes count from later than this.
         let renewing = Self::new(voters, claim, voters.host.now());
         voters.ask_within(&renewing.span, voters.everyone(), &operation, &renewing.round);

@@ -68,7 +68,6 @@ impl All {
         self.handles();
         let Self { guards, readers, writers, permits, leader, claims, .. } = self;
         let [guard, released] = guards;
-        said(guard.reenter());
         said(guard.lost(SECOND));
         said(guard.lease().lost(SECOND));
         said(released.release());

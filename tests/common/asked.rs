@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb, Watch};
+use quorumlock::node::{Claim, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb, Watch};
 use quorumlock::rules::roster::{Enrolment, Server};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
@@ -17,19 +17,18 @@ pub struct Asked {
     pub owner: Arc<str>,
     /// Of an enrolment the longest ttl; of who watches for how long.
     pub ttl: Duration,
-    /// Of a lesson the highest one; of an enrolment the protocol; of a note the token.
+    /// Of a lesson the highest one; of an enrolment the protocol.
     pub ballot: u64,
-    /// Of a lesson or a note its number; of an enrolment how many nodes its list has; of a scan
-    /// about how many keys are looked at.
+    /// Of a lesson its number; of an enrolment how many nodes its list has; of a scan about how many
+    /// keys are looked at.
     pub count: u32,
     pub stance: Stance,
-    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand; of a
-    /// note its age.
+    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
     pub grace: Duration,
     pub handover: Duration,
     pub next: u64,
-    /// What a note says.
-    pub says: Arc<str>,
+    /// Of a renewal.
+    pub note: Option<Note>,
 }
 
 impl Asked {
@@ -46,7 +45,7 @@ impl Asked {
             grace: Duration::ZERO,
             handover: Duration::ZERO,
             next: 0,
-            says: "".into(),
+            note: None,
         }
     }
 
@@ -79,11 +78,10 @@ impl Asked {
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, says } = asked;
+        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, note } = asked;
         match verb {
             Verb::Claim => Claim { names, owner, ttl, ballot, count, stance, grace, handover }.into(),
-            Verb::Renew => Renew { names, owner, ttl, ballot, count }.into(),
-            Verb::Count => Count { names, owner, count }.into(),
+            Verb::Renew => Renew { names, owner, ttl, ballot, count, note }.into(),
             Verb::Release => Release { names, owner, ttl, ballot, stance, grace, next }.into(),
             Verb::Inspect => Self::Inspect(names),
             Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !grace.is_zero() }.into(),
@@ -96,7 +94,6 @@ impl From<Asked> for Operation {
             }
             Verb::Retire => Self::Retire,
             Verb::Reset => Self::Reset,
-            Verb::Note => Note { names, owner, token: ballot, number: count, age: grace, says }.into(),
             Verb::Scan => Scan { from: owner, keys: count }.into(),
             Verb::Watch => Watch { names, client: owner, lasts: ttl }.into(),
         }
@@ -111,10 +108,10 @@ impl From<&Operation> for Asked {
                 let Claim { ref names, ref owner, ttl, ballot, count, stance, grace, handover } = *claim;
                 Self { ttl, ballot, count, stance, grace, handover, ..Self::by(verb, names, owner) }
             }
-            Operation::Renew(Renew { names, owner, ttl, ballot, count }) => {
-                Self { ttl: *ttl, ballot: *ballot, count: *count, ..Self::by(verb, names, owner) }
+            Operation::Renew(renewal) => {
+                let Renew { ref names, ref owner, ttl, ballot, count, ref note } = *renewal;
+                Self { ttl, ballot, count, note: note.clone(), ..Self::by(verb, names, owner) }
             }
-            Operation::Count(Count { names, owner, count }) => Self { count: *count, ..Self::by(verb, names, owner) },
             Operation::Release(release) => {
                 let Release { ref names, ref owner, ttl, ballot, stance, grace, next } = *release;
                 Self { ttl, ballot, stance, grace, next, ..Self::by(verb, names, owner) }
@@ -128,10 +125,6 @@ impl From<&Operation> for Asked {
                 Self { ballot: *ballot, ..Self::by(verb, names, owner) }
             }
             Operation::Enrol(enrolment) => Self::enrolment(enrolment),
-            Operation::Note(Note { names, owner, token, number, age, says }) => {
-                let (ballot, count, grace, says) = (*token, *number, *age, says.clone());
-                Self { ballot, count, grace, says, ..Self::by(verb, names, owner) }
-            }
             Operation::Scan(Scan { from, keys }) => Self { owner: from.clone(), count: *keys, ..Self::node(verb) },
             Operation::Watch(Watch { names, client, lasts }) => Self { ttl: *lasts, ..Self::by(verb, names, client) },
             Operation::Record | Operation::Retire | Operation::Reset => Self::node(verb),

@@ -59,8 +59,8 @@ pub fn well(words: &[String]) -> Vec<u8> {
 }
 
 /// Numbers of verbs.
-pub const RECORD: u8 = 7;
-pub const ENROL: u8 = 9;
+pub const RECORD: u8 = 6;
+pub const ENROL: u8 = 8;
 
 /// Whether a script call begins with the verb of that number, without a name: the record and an
 /// enrolment come before all others.

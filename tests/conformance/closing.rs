@@ -50,7 +50,7 @@ async fn dropping_every_handle_leaves_no_task_and_no_connection(world: impl Worl
     let client = world.client_with(|builder| builder.client_name(NAME).ttl(600 * SECOND)).await;
     let lock = client.lock("dropped");
     let guard = lock.acquire(PATIENCE).await.unwrap();
-    let entered = guard.reenter().await.unwrap();
+    let entered = guard.reenter().unwrap();
     world.held_everywhere("dropped").await;
     assert!(tasks() > before);
     drop((client, lock, guard));

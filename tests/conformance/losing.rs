@@ -96,7 +96,7 @@ impl Kind {
             Self::Set => hold!(client.lock_all(names).acquire(PATIENCE).await.unwrap(), release),
             Self::Reentered => {
                 let first = client.lock(name).acquire(PATIENCE).await.unwrap();
-                let Hold { lost, guard: second, deadline } = hold!(first.reenter().await.unwrap(), release);
+                let Hold { lost, guard: second, deadline } = hold!(first.reenter().unwrap(), release);
                 let both = async move |first: quorumlock::LockGuard| {
                     first.release().await.unwrap();
                     second().await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Inspection, MemoryNode, Name, Node, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::node::{Inspection, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Stance, Verb};
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 use crate::common::asked::Asked;
@@ -108,30 +108,28 @@ async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: 
 }
 
 async fn a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing(node: Bench) {
-    let note = |owner: &str, count, says: &str| Asked {
-        count,
-        says: says.into(),
-        grace: TTL,
-        ..operation(Verb::Note, owner, 5)
+    let renews = |owner: &str, number, says: &str| {
+        let note = Some(Note { number, age: TTL, says: says.into() });
+        Asked { note, ..operation(Verb::Renew, owner, 5) }
     };
     let says = async || node.look("a").await.description.map(|told| told.says.to_string());
-    assert_eq!(node.ask(&note("me.00", 1, "x")).await, Outcome::Lost { holder: String::new() });
-    assert_eq!(node.look("a").await, Inspection::free(0), "nothing was taken");
     node.claim("me.00", 5).await;
     for (number, text, stored) in [(1, "one", "one"), (3, "three", "three"), (2, "two", "three"), (3, "3", "3")] {
-        assert_eq!(node.ask(&note("me.00", number, text)).await, Outcome::Noted);
+        assert_eq!(node.ask(&renews("me.00", number, text)).await, Outcome::Extended);
         assert_eq!(says().await.as_deref(), Some(stored));
     }
+    node.renew("me.00", 5).await;
     let told = node.look("a").await.description.unwrap();
     assert!((told.token, told.number) == (5, 3) && told.since >= TTL && told.since < 2 * TTL, "{told:?}");
-    assert_eq!(node.ask(&note("other.00", 9, "x")).await, Outcome::Lost { holder: "me.00".to_owned() });
+    assert_eq!(node.ask(&renews("other.00", 9, "x")).await, Outcome::Lost { holder: "me.00".to_owned() });
     assert_eq!((says().await.as_deref(), node.look("a").await.fence), (Some("3"), 5));
     node.release("me.00", 5).await;
     assert_eq!(says().await, None);
     node.claim("other.00", 9).await;
     assert_eq!(says().await, None, "it was another's");
-    assert_eq!(node.ask(&note("other.00", 0, "")).await, Outcome::Noted);
-    assert_eq!(says().await.as_deref(), Some(""));
+    node.release("other.00", 9).await;
+    assert_eq!(node.ask(&renews("third.00", 0, "")).await, Outcome::Healed);
+    assert_eq!(says().await.as_deref(), Some(""), "it is the holder now");
 }
 
 async fn a_page_tells_names_that_are_held_and_no_others(node: Bench) {
@@ -152,23 +150,21 @@ async fn a_page_tells_names_that_are_held_and_no_others(node: Bench) {
     assert_eq!(page().await, ("0".to_owned(), Vec::new()), "it is reserved, and not held");
 }
 
-async fn a_count_is_set_where_the_owner_holds_and_is_no_claim(node: Bench) {
-    let count = Asked { count: 3, ..operation(Verb::Count, "me", 5) };
-    assert_eq!(node.ask(&count).await, Outcome::Lost { holder: String::new() });
-    assert_eq!(node.look("a").await, Inspection::free(0), "nothing was taken");
+async fn a_renewal_sets_the_hold_count(node: Bench) {
     node.claim("me", 5).await;
-    assert_eq!(node.ask(&count).await, Outcome::Counted);
-    assert_eq!((node.look("a").await.count, node.look("a").await.fence), (3, 5));
-    let strangers = Asked { count: 4, ..operation(Verb::Count, "other", 9) };
-    assert_eq!(node.ask(&strangers).await, Outcome::Lost { holder: "me".to_owned() });
-    assert_eq!(node.look("a").await.count, 3);
+    for count in [3, 3, 2] {
+        assert_eq!(node.ask(&Asked { count, ..operation(Verb::Renew, "me", 5) }).await, Outcome::Extended);
+        assert_eq!((node.look("a").await.count, node.look("a").await.fence), (count, 5));
+    }
+    assert_eq!(
+        node.ask(&Asked { count: 4, ..operation(Verb::Renew, "other", 9) }).await,
+        Outcome::Lost { holder: "me".to_owned() }
+    );
+    assert_eq!(node.look("a").await.count, 2);
 }
 
 async fn a_script_delivered_twice_changes_nothing(node: Bench) {
-    let count = Asked { count: 2, ..operation(Verb::Count, "me", 5) };
     assert_eq!((node.claim("me", 5).await, node.claim("me", 5).await), (granted(5), granted(5)));
-    assert_eq!((node.ask(&count).await, node.ask(&count).await), (Outcome::Counted, Outcome::Counted));
-    assert_eq!(node.look("a").await.count, 2, "the count is set, never added to");
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
 }
@@ -811,7 +807,7 @@ both! {
     a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
     a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing;
     a_page_tells_names_that_are_held_and_no_others;
-    a_count_is_set_where_the_owner_holds_and_is_no_claim;
+    a_renewal_sets_the_hold_count;
     a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
     who_is_revoked_later_brings_nobody_back_who_was_revoked_before;
     who_was_revoked_takes_nothing_when_others_had_it_since;

@@ -124,9 +124,9 @@ mod down {
         world.kill(2);
         let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
         let outer = client.lock("it").acquire(PATIENCE).await.unwrap();
-        let inner = outer.reenter().await.unwrap();
+        let inner = outer.reenter().unwrap();
         sleep(10 * SECOND).await;
-        assert!(world.faults[2].asked(Verb::Renew) >= 3 && world.faults[2].asked(Verb::Count) >= 1);
+        assert!(world.faults[2].asked(Verb::Renew) >= 3);
         inner.release().await.unwrap();
         outer.release().await.unwrap();
         sleep(20 * SECOND).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Hint, Inspection, MemoryNode, Name, Node, Operation, Outcome, Verb, Watch};
+use quorumlock::node::{Hint, Inspection, MemoryNode, Name, Node, Note, Operation, Outcome, Verb, Watch};
 
 use crate::common::asked::Asked;
 use crate::common::eventually;
@@ -28,6 +28,12 @@ fn name(text: &str) -> Name {
 fn asked(verb: Verb, text: &str, owner: &str) -> Asked {
     let ttl = 60 * SECOND;
     Asked { verb, owner: owner.into(), ttl, ballot: 5, count: 1, ..Asked::inspect([name(text)].into()) }
+}
+
+/// A renewal with a note of that number.
+fn said(text: &str, owner: &str, number: u32) -> Asked {
+    let note = Some(Note { number, age: Duration::ZERO, says: "why".into() });
+    Asked { note, ..asked(Verb::Renew, text, owner) }
 }
 
 fn watch(text: &str, client: &str, lasts: Duration) -> Asked {
@@ -68,19 +74,21 @@ impl Bench {
 
 async fn whoever_watches_is_told_of_notes_that_are_stored_or_go_with_their_hold(bench: Bench) {
     assert!(bench.watches("a", HEARS, 30 * SECOND).await);
-    for (verb, told) in [(Verb::Claim, false), (Verb::Note, true), (Verb::Renew, false), (Verb::Release, true)] {
-        bench.ask(&asked(verb, "a", "me/1.00")).await;
-        let expected = if told { vec![Hint::changed(HEARS, name("a"))] } else { Vec::new() };
-        assert_eq!(bench.told().await, expected, "{verb:?}");
+    bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
+    for told in [true, false] {
+        bench.ask(&said("a", "me/1.00", 0)).await;
+        assert_eq!(bench.told().await.len(), usize::from(told), "{told}");
     }
+    bench.ask(&asked(Verb::Release, "a", "me/1.00")).await;
+    bench.told_once("a", "its release").await;
     bench.ask(&asked(Verb::Release, "a", "me/1.00")).await;
     assert_eq!(bench.told().await, [], "nothing was held");
 }
 
 async fn nobody_is_told_of_other_names_or_of_holders_without_a_note(bench: Bench) {
     assert!(bench.watches("a", HEARS, 30 * SECOND).await);
-    for verb in [Verb::Claim, Verb::Note, Verb::Release] {
-        bench.ask(&asked(verb, "b", "me/1.00")).await;
+    for asked in [asked(Verb::Claim, "b", "me/1.00"), said("b", "me/1.00", 0), asked(Verb::Release, "b", "me/1.00")] {
+        bench.ask(&asked).await;
     }
     for owner in ["me/1.0", "me/2.00"] {
         bench.ask(&Asked { ballot: 9, ..asked(Verb::Claim, "a", owner) }).await;
@@ -92,11 +100,11 @@ async fn nobody_is_told_of_other_names_or_of_holders_without_a_note(bench: Bench
 async fn a_note_that_was_overtaken_is_no_change(bench: Bench) {
     bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
     assert!(bench.watches("a", HEARS, 30 * SECOND).await);
-    for (number, told) in [(3, 1), (2, 0), (3, 1), (4, 1)] {
-        bench.ask(&Asked { count: number, ..asked(Verb::Note, "a", "me/1.00") }).await;
+    for (number, told) in [(3, 1), (2, 0), (3, 0), (4, 1)] {
+        bench.ask(&said("a", "me/1.00", number)).await;
         assert_eq!(bench.told().await.len(), told, "{number}");
     }
-    bench.ask(&asked(Verb::Note, "a", "other/1.00")).await;
+    bench.ask(&said("a", "other/1.00", 9)).await;
     assert_eq!(bench.told().await, [], "it does not hold the name");
 }
 
@@ -110,7 +118,7 @@ async fn no_more_clients_watch_a_name_than_it_has_room_for_and_each_may_go_on(be
 async fn who_has_gone_is_forgotten_when_nobody_hears_what_it_is_told(bench: Bench) {
     bench.crowd("a", 30 * SECOND).await;
     bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
-    bench.ask(&asked(Verb::Note, "a", "me/1.00")).await;
+    bench.ask(&said("a", "me/1.00", 0)).await;
     assert!(bench.watches("a", HEARS, 30 * SECOND).await);
     bench.ask(&asked(Verb::Release, "a", "me/1.00")).await;
     bench.told_once("a", "its release").await;
@@ -121,12 +129,12 @@ async fn who_does_not_ask_again_is_forgotten(bench: Bench) {
     eventually("there is room again", async || bench.watches("a", HEARS, 100 * MS).await).await;
     bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
     tokio::time::sleep(200 * MS).await;
-    bench.ask(&asked(Verb::Note, "a", "me/1.00")).await;
+    bench.ask(&said("a", "me/1.00", 0)).await;
     assert_eq!(bench.told().await, []);
     for lasts in [100 * MS, 30 * SECOND, SECOND] {
         assert!(bench.watches("a", HEARS, lasts).await);
     }
-    bench.ask(&asked(Verb::Note, "a", "me/1.00")).await;
+    bench.ask(&said("a", "me/1.00", 1)).await;
     bench.told_once("a", "it watches again").await;
 }
 
@@ -143,10 +151,11 @@ async fn one_call_tells_so_many_watchers_at_most_and_forgets_those_alone_that_it
     let all = Asked { names, ..asked(Verb::Claim, "a", "me/1.00") };
     bench.ask(&all).await;
     const { assert!(Watch::MOST_TOLD / Watch::MOST == 3 && !Watch::MOST_TOLD.is_multiple_of(Watch::MOST)) };
-    for (verb, told) in [(Verb::Note, &texts[..3]), (Verb::Release, &texts[..])] {
-        bench.ask(&all.with_verb(verb)).await;
+    let noted = Asked { note: said("a", "", 0).note, ..all.with_verb(Verb::Renew) };
+    for (asked, told) in [(noted, &texts[..3]), (all.with_verb(Verb::Release), &texts[..])] {
+        bench.ask(&asked).await;
         let expected: Vec<_> = told.iter().map(|text| Hint::changed(HEARS, name(text))).collect();
-        assert_eq!(bench.told().await, expected, "{verb:?}");
+        assert_eq!(bench.told().await, expected, "{asked:?}");
     }
 }
 
@@ -162,7 +171,7 @@ async fn to_watch_a_name_is_to_look_at_it(bench: Bench) {
     let (seen, watched) = both("a").await;
     assert_eq!(seen, watched);
     bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
-    bench.ask(&asked(Verb::Note, "a", "me/1.00")).await;
+    bench.ask(&said("a", "me/1.00", 0)).await;
     let (seen, watched) = both("a").await;
     assert_eq!(seen, watched);
     assert_eq!(
@@ -186,13 +195,13 @@ async fn a_plain_lock_on_a_name_that_is_watched_calls_no_command_for_that() {
     assert!(bench.watches("a", HEARS, 30 * SECOND).await);
     let called = |command: &str| server.command(&["INFO", "commandstats"]).contains(&format!("cmdstat_{command}:"));
     for owner in ["me/1.0", "me/s2.0", "me/3.00"] {
-        for verb in [Verb::Claim, Verb::Renew, Verb::Count, Verb::Inspect, Verb::Release] {
+        for verb in [Verb::Claim, Verb::Renew, Verb::Inspect, Verb::Release] {
             bench.ask(&Asked { ballot: 9, ..asked(verb, "a", owner) }).await;
         }
     }
     assert!(!called("zrangebyscore") && !called("publish"), "nobody said anything");
-    for verb in [Verb::Claim, Verb::Note] {
-        bench.ask(&Asked { ballot: 10, ..asked(verb, "a", "me/3.00") }).await;
+    for asked in [asked(Verb::Claim, "a", "me/3.00"), said("a", "me/3.00", 0)] {
+        bench.ask(&Asked { ballot: 10, ..asked }).await;
     }
     assert!(called("zrangebyscore") && called("publish"));
 }

@@ -232,7 +232,7 @@ async fn a_stale_transaction_that_waited_for_the_next_holder_is_refused() {
     let quorum = Quorum::in_memory(3).unwrap();
     let (early, late) = paused_and_next(&quorum).await;
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
-        let lock = late.reenter().await.unwrap();
+        let lock = late.reenter().unwrap();
         let first = database.writing(late.token(), level).await.unwrap();
         let mut second = database.pool.begin().await.unwrap();
         sqlx::raw_sql(&format!("SET TRANSACTION ISOLATION LEVEL {level}")).execute(&mut *second).await.unwrap();

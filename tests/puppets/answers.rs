@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Queued, Reply, Verb};
+use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Queued, Reply};
 use quorumlock::rules::handover::Stamp;
 
 /// What a node says, or nothing yet.
@@ -21,7 +21,6 @@ const OWN: u64 = 0;
 /// An answer to this operation.
 pub fn to(operation: &Operation, reply: Reply) -> Reply {
     match reply {
-        Ok(Outcome::Granted { fence: OWN }) if operation.verb() == Verb::Count => Ok(Outcome::Counted),
         Ok(Outcome::Granted { fence: OWN }) => Ok(Outcome::Granted { fence: operation.ballot().unwrap_or_default() }),
         other => other,
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use quorumlock::Leadership;
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Name, Operation, Outcome, Verb};
+use quorumlock::node::{Name, Note, Operation, Outcome, Verb};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -32,8 +32,8 @@ fn led(token: u64, values: u32) -> Outcome {
     let owner = format!("c/1/x/{token}.00").into();
     let leader = Asked { owner, ttl: 60 * SECOND, ballot: token, count: 1, ..Asked::inspect(names) };
     store.apply(&leader.with_verb(Verb::Claim).into(), now);
-    let says = format!("value {values}").into();
-    store.apply(&Asked { count: values, says, ..leader.with_verb(Verb::Note) }.into(), now);
+    let note = Note { number: values, age: Duration::ZERO, says: format!("value {values}").into() };
+    store.apply(&Asked { note: Some(note), ..leader.with_verb(Verb::Renew) }.into(), now);
     store.apply(&leader.with_verb(Verb::Watch).into(), now)
 }
 

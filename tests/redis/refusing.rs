@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{FaultKind, Name, Node, Outcome, Reply, Stance, Verb};
+use quorumlock::node::{FaultKind, Name, Node, Note, Outcome, Reply, Stance, Verb};
 use quorumlock::{LockGuard, Quorum};
 
 use crate::common::asked::Asked;
@@ -374,8 +374,10 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     let both = Asked { names: names.into(), owner: "c/1/y/1.00".into(), ..operation(Verb::Claim, "wanted", 9) };
     let server = Server::start().await;
     let node = as_a_user(&server, Recorder::of("c/1/x")).await;
-    let note = Asked { verb: Verb::Note, says: "why".into(), ..both.clone() };
-    assert_eq!(ask_all(&node, &[both.clone(), note]).await[1].as_ref().unwrap(), &Outcome::Noted);
+    let note = Some(Note { number: 0, age: SECOND, says: "why".into() });
+    let renewal = Asked { verb: Verb::Renew, note, ..both.clone() };
+    assert_eq!(ask_all(&node, &[both.clone(), renewal]).await[1].as_ref().unwrap(), &Outcome::Extended);
+    assert_eq!(server.command(&["EXISTS", "quorumlock:{beside}:note"]), "1");
     server.command(&["ACL", "SETUSER", "locks", "-del"]);
     let release = Asked { grace: SECOND, verb: Verb::Release, ..both };
     assert_eq!(ask_all(&node, &[release]).await[0].as_ref().unwrap(), &Outcome::Released { held: 2 });

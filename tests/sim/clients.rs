@@ -581,7 +581,7 @@ impl Client {
         let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.section_dice(watch));
         let watch = watch.clone();
         async move {
-            let second = if inner.dice.chance(0.1) { guard.reenter().await.ok() } else { None };
+            let second = if inner.dice.chance(0.1) { guard.reenter().ok() } else { None };
             inner.work(&watch).await;
             if let Some(second) = second {
                 if inner.dice.chance(0.5) {

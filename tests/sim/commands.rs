@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Operation, Outcome, Queued, Seat, Stance, Verb,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Note, Operation, Outcome, Queued, Seat, Stance, Verb,
 };
 use quorumlock::rules::roster::Roster;
 
@@ -171,7 +171,10 @@ impl<'a> Reader<'a> {
             let ttl = millis(number_of(from));
             let ballot = number_of(from) as u64;
             let said = word(from);
-            let (owner, says) = if verb == Verb::Note { said.split_once('\n').expect("a note") } else { (said, "") };
+            let (owner, says) = match said.split_once('\n').filter(|_| verb == Verb::Renew) {
+                Some((owner, says)) => (owner, Some(says)),
+                None => (said, None),
+            };
             let owner = self.submitted.owner(owner);
             let count = u32::from_le_bytes(bytes(from));
             let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
@@ -179,11 +182,14 @@ impl<'a> Reader<'a> {
             let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
             let (wait, grace) = (number_of(from), millis(number_of(from)));
             let (ticket, last) = (number_of(from), number_of(from));
-            let (next, handover) =
-                if verb == Verb::Release { (last as u64, Duration::ZERO) } else { (0, millis(last)) };
+            let (next, handover) = match verb {
+                Verb::Release => (last as u64, Duration::ZERO),
+                Verb::Claim => (0, millis(last)),
+                _ => (0, Duration::ZERO),
+            };
             let stance = stance(wait as i64, ticket as u64);
-            let says = says.into();
-            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, says };
+            let note = says.map(|says| Note { number: last as u32, age: grace, says: says.into() });
+            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, note };
             self.operations.push(asked.into());
         }
         assert_eq!(used, self.found.len(), "all was read");
@@ -369,9 +375,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
     let parts = match outcome {
-        Outcome::Extended | Outcome::Healed | Outcome::Counted | Outcome::Taught | Outcome::Noted => {
-            vec![outcome.as_str().into()]
-        }
+        Outcome::Extended | Outcome::Healed | Outcome::Taught => vec![outcome.as_str().into()],
         Outcome::Scanned { next, names } => {
             let keys = names.iter().map(|name| name.key().to_string().into());
             ["scanned".into(), next.clone().into()].into_iter().chain(keys).collect()

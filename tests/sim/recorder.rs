@@ -145,8 +145,6 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(
             Outcome::Inspected(_)
             | Outcome::Watched { .. }
-            | Outcome::Counted
-            | Outcome::Noted
             | Outcome::Scanned { .. }
             | Outcome::Taught
             | Outcome::Record { .. }

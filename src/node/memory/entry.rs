@@ -29,6 +29,15 @@ pub(super) struct Hold {
     pub(super) revoked: bool,
 }
 
+/// What an owner said of itself, and when that was told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Noted {
+    pub(super) owner: Arc<str>,
+    pub(super) token: u64,
+    pub(super) note: Note,
+    pub(super) at: Duration,
+}
+
 /// A time that is over, and is none of a release.
 const OVER: Duration = Duration::from_millis(1);
 
@@ -68,8 +77,8 @@ pub(super) struct Entry {
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
-    /// What some owner said of itself, and when that was told.
-    note: Option<(Note, Duration)>,
+    /// What some owner said of itself.
+    note: Option<Noted>,
     pub(super) readers: Readers,
     pub(super) watchers: Watchers,
     /// Of a semaphore's gate, how many permits that has.
@@ -244,9 +253,10 @@ impl Entry {
         self.readers.purge(millis(precise));
     }
 
-    pub(super) fn extend(&mut self, ttl: Duration, precise: Duration) {
+    pub(super) fn extend(&mut self, ttl: Duration, count: u32, precise: Duration) {
         if let Some(hold) = &mut self.hold {
             hold.until = millis(precise) + millis(ttl);
+            hold.count = if self.permits.is_none() { count } else { hold.count };
         }
         self.keep(precise);
     }
@@ -273,33 +283,25 @@ impl Entry {
         }
     }
 
-    pub(super) const fn count(&mut self, count: u32) {
-        if let Some(hold) = &mut self.hold
-            && self.permits.is_none()
-        {
-            hold.count = count;
+    /// Keeps what its holder says of itself, unless that was overtaken. Whether it is news.
+    pub(super) fn describe(&mut self, noted: Noted) -> bool {
+        let number = noted.note.number;
+        let known = self.note.as_ref().filter(|known| known.owner == noted.owner).map(|known| known.note.number);
+        if known <= Some(number) {
+            self.note = Some(noted);
         }
-    }
-
-    /// Keeps what its holder says of itself, unless that was overtaken. Whether it was kept.
-    pub(super) fn describe(&mut self, note: &Note, now: Duration) -> bool {
-        let later = |(known, _): &(Note, Duration)| known.owner == note.owner && known.number > note.number;
-        let kept = !self.note.as_ref().is_some_and(later);
-        if kept {
-            self.note = Some((note.clone(), now));
-        }
-        kept
+        known < Some(number)
     }
 
     /// Whether what `owner` says of itself is kept.
     pub(super) fn is_described_by(&self, owner: &str) -> bool {
-        self.note.as_ref().is_some_and(|(note, _)| *note.owner == *owner)
+        self.note.as_ref().is_some_and(|noted| *noted.owner == *owner)
     }
 
     /// What its holder says of itself.
     pub(super) fn description(&self, now: Duration) -> Option<Description> {
         let holder = &self.holder(now)?.owner;
-        let (Note { owner, token, number, age, says, .. }, at) = self.note.as_ref()?;
+        let Noted { owner, token, note: Note { number, age, says }, at } = self.note.as_ref()?;
         let since = millis(*age) + now.saturating_sub(*at);
         let told = Description { says: says.clone(), since, token: *token, number: *number };
         (owner == holder && Operation::may_have_note(holder)).then_some(told)
@@ -349,7 +351,7 @@ impl Entry {
     pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = self.is_held_by(owner, now);
-        self.note.take_if(|(note, _)| note.owner == *owner);
+        self.note.take_if(|noted| noted.owner == *owner);
         if Operation::is_shared(owner) {
             self.readers.dismiss(owner, now);
             self.readers.fence = self.readers.fence.max(ballot);

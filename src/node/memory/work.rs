@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entry, Hold, Kept};
+use super::entry::{Entry, Hold, Kept, Noted};
 use super::millis;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{
-    Claim, Count, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
-};
+use crate::node::operation::{Claim, Name, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb};
 use crate::node::reply::Outcome;
 
 impl Store {
@@ -31,7 +29,6 @@ impl Store {
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
-            Operation::Count(count) => work.count(count),
             Operation::Release(release) => work.release(release),
             Operation::Inspect(names) => work.inspect(names),
             Operation::Teach(lesson) => work.teach(*lesson),
@@ -40,7 +37,6 @@ impl Store {
             Operation::Enrol(enrol) => work.store.roster.enrol(enrol, now),
             Operation::Retire => work.store.roster.retire(now),
             Operation::Reset => work.store.roster.reset(now),
-            Operation::Note(note) => work.note(note),
             Operation::Scan(_) => work.scan(),
             Operation::Watch(watch) => work.watch(watch),
         }
@@ -193,7 +189,7 @@ impl Work<'_> {
                 let ballot = if mine { 0 } else { renewal.ballot };
                 self.read(name, &renewal.owner, renewal.ttl, ballot);
             } else if mine {
-                self.entry(name).extend(renewal.ttl, precise);
+                self.entry(name).extend(renewal.ttl, Seat::holds(renewal.count), precise);
                 self.note_fence(name);
             } else {
                 let fence = self.entry(name).fence_of(&renewal.owner).max(renewal.ballot);
@@ -201,6 +197,7 @@ impl Work<'_> {
                 self.hold(name, hold, fence);
             }
             self.seat(name, gate(renewal.count, number));
+            self.describe(renewal, name);
         }
         self.remember(renewal);
         outcome
@@ -241,36 +238,13 @@ impl Work<'_> {
         }
     }
 
-    fn count(&mut self, count: &Count) -> Outcome {
-        if let Some(lost) = self.lost(&count.names, &count.owner) {
-            return lost;
+    /// Stores what the holder says of itself. No reader has a note.
+    fn describe(&mut self, renewal: &Renew, name: &Name) {
+        let (owner, token, at) = (renewal.owner.clone(), renewal.ballot, self.now);
+        let Some(note) = renewal.note.clone().filter(|_| !Operation::is_shared(&owner)) else { return };
+        if self.entry(name).describe(Noted { owner, token, note, at }) {
+            self.tell_watchers(name, &renewal.owner);
         }
-        // Readers count for themselves.
-        if !Operation::is_shared(&count.owner) {
-            count.names.iter().for_each(|name| self.entry(name).count(count.count));
-        }
-        Outcome::Counted
-    }
-
-    fn note(&mut self, note: &Note) -> Outcome {
-        if let Some(lost) = self.lost(&note.names, &note.owner) {
-            return lost;
-        }
-        let now = self.now;
-        for name in note.names.iter() {
-            if self.entry(name).describe(note, now) {
-                self.tell_watchers(name, &note.owner);
-            }
-        }
-        Outcome::Noted
-    }
-
-    /// Of names that this owner does not all hold: who has the first of the others.
-    fn lost(&mut self, names: &[Name], owner: &str) -> Option<Outcome> {
-        let name = names.iter().find(|name| !self.is_of(name, owner))?;
-        let now = self.now;
-        let holder = self.entry(name).kept(owner, now);
-        Some(Outcome::Lost { holder: holder.map_or_else(String::new, |kept| kept.owner.to_string()) })
     }
 
     /// All names that are held, in one page.

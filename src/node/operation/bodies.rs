@@ -59,8 +59,10 @@ pub struct Renew {
     pub ttl: Duration,
     /// The ballot to take them with.
     pub ballot: u64,
-    /// The hold count to take them with, or what they are [of a semaphore](Seat).
+    /// The hold count from now on, or what they are [of a semaphore](Seat).
     pub count: u32,
+    /// What the holder says of itself, if it may have a note. Nothing rests on whether it is stored.
+    pub note: Option<Note>,
 }
 
 impl Renew {
@@ -69,27 +71,19 @@ impl Renew {
     pub fn of(claim: &Claim, count: u32) -> Self {
         let count = Seat::of(claim.count).map_or(count.min(MOST_HOLDS), Seat::count);
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl: claim.ttl, ballot: claim.ballot, count }
+        Self { names, owner, ttl: claim.ttl, ballot: claim.ballot, count, note: None }
     }
 }
 
-/// Sets the hold count of names that the owner holds. Not a vote.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// What is held.
-    pub names: Arc<[Name]>,
-    /// Who holds them.
-    pub owner: Arc<str>,
-    /// How often.
-    pub count: u32,
-}
-
-impl Count {
-    /// Of what was granted to `claim`.
-    #[must_use]
-    pub fn of(claim: &Claim, count: u32) -> Self {
-        Self { names: claim.names.clone(), owner: claim.owner.clone(), count }
-    }
+/// What the holder of names says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// A lower number of the same owner does not replace a higher one.
+    pub number: u32,
+    /// How long ago the names were acquired.
+    pub age: Duration,
+    /// The text: no NUL character.
+    pub says: Arc<str>,
 }
 
 /// Gives the names up, and raises their fence so that late claims of the same round are refused.
@@ -143,23 +137,6 @@ pub struct Revoke {
     pub owner: Arc<str>,
     /// What the fences of the names are raised to.
     pub ballot: u64,
-}
-
-/// Stores what the holder of the names says of itself. Not a vote.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
-    /// What is held.
-    pub names: Arc<[Name]>,
-    /// Who holds them.
-    pub owner: Arc<str>,
-    /// The fencing token.
-    pub token: u64,
-    /// The number of the note: an earlier one of the same owner does not replace a later one.
-    pub number: u32,
-    /// How long ago the names were acquired.
-    pub age: Duration,
-    /// What the holder says: no NUL character.
-    pub says: Arc<str>,
 }
 
 /// Asks for a page of the names that are held.

@@ -12,7 +12,7 @@ mod verb;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Teach, Watch};
+pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach, Watch};
 pub use mark::Mark;
 pub use mode::Mode;
 pub(crate) use name::record_key;
@@ -30,8 +30,6 @@ pub enum Operation {
     Claim(Claim),
     /// Hold the names for another ttl.
     Renew(Renew),
-    /// Set the hold count of names that the owner holds.
-    Count(Count),
     /// Give the names up.
     Release(Release),
     /// Look at the names, and write nothing.
@@ -48,8 +46,6 @@ pub enum Operation {
     Retire,
     /// Take its retirement back.
     Reset,
-    /// Store what the holder of the names says of itself.
-    Note(Note),
     /// Tell a page of the names that are held.
     Scan(Scan),
     /// Look at the names, and be told when what is seen may have changed.
@@ -76,7 +72,6 @@ impl Operation {
         match self {
             Self::Claim(_) => Verb::Claim,
             Self::Renew(_) => Verb::Renew,
-            Self::Count(_) => Verb::Count,
             Self::Release(_) => Verb::Release,
             Self::Inspect(_) => Verb::Inspect,
             Self::Teach(_) => Verb::Teach,
@@ -85,7 +80,6 @@ impl Operation {
             Self::Enrol(_) => Verb::Enrol,
             Self::Retire => Verb::Retire,
             Self::Reset => Verb::Reset,
-            Self::Note(_) => Verb::Note,
             Self::Scan(_) => Verb::Scan,
             Self::Watch(_) => Verb::Watch,
         }
@@ -97,11 +91,9 @@ impl Operation {
         match self {
             Self::Claim(Claim { names, .. })
             | Self::Renew(Renew { names, .. })
-            | Self::Count(Count { names, .. })
             | Self::Release(Release { names, .. })
             | Self::Inspect(names)
             | Self::Revoke(Revoke { names, .. })
-            | Self::Note(Note { names, .. })
             | Self::Watch(Watch { names, .. }) => names,
             Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
@@ -113,10 +105,8 @@ impl Operation {
         match self {
             Self::Claim(Claim { owner, .. })
             | Self::Renew(Renew { owner, .. })
-            | Self::Count(Count { owner, .. })
             | Self::Release(Release { owner, .. })
-            | Self::Revoke(Revoke { owner, .. })
-            | Self::Note(Note { owner, .. }) => Some(owner),
+            | Self::Revoke(Revoke { owner, .. }) => Some(owner),
             Self::Inspect(_)
             | Self::Teach(_)
             | Self::Record
@@ -136,14 +126,12 @@ impl Operation {
             | Self::Renew(Renew { ballot, .. })
             | Self::Release(Release { ballot, .. })
             | Self::Revoke(Revoke { ballot, .. }) => Some(*ballot),
-            Self::Count(_)
-            | Self::Inspect(_)
+            Self::Inspect(_)
             | Self::Teach(_)
             | Self::Record
             | Self::Enrol(_)
             | Self::Retire
             | Self::Reset
-            | Self::Note(_)
             | Self::Scan(_)
             | Self::Watch(_) => None,
         }
@@ -228,12 +216,10 @@ macro_rules! from_bodies {
 from_bodies!(
     Claim(Claim),
     Renew(Renew),
-    Count(Count),
     Release(Release),
     Teach(Teach),
     Revoke(Revoke),
     Enrol(Enrolment),
-    Note(Note),
     Scan(Scan),
     Watch(Watch),
 );

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Count, Note, Release, Renew, Revoke, Scan, Watch};
+use super::bodies::{Claim, Release, Renew, Revoke, Scan, Watch};
 use super::name::Name;
 use super::stance::Stance;
 use super::verb::Verb;
@@ -30,7 +30,6 @@ impl Claim {
         match verb {
             Verb::Claim => Operation::Claim(self),
             Verb::Renew => Renew::of(&self, 1).into(),
-            Verb::Count => Count::of(&self, 1).into(),
             Verb::Release => Release::of(&self).into(),
             Verb::Inspect => Operation::Inspect(self.names),
             Verb::Teach => Operation::teach(*ballot, 1),
@@ -39,10 +38,6 @@ impl Claim {
             Verb::Enrol => Enrolment::default().into(),
             Verb::Retire => Operation::Retire,
             Verb::Reset => Operation::Reset,
-            Verb::Note => {
-                let (names, owner, token) = (names.clone(), owner.clone(), *ballot);
-                Note { names, owner, token, number: 1, age: Duration::ZERO, says: "hello".into() }.into()
-            }
             Verb::Scan => Scan { from: Scan::FIRST.into(), keys: 100 }.into(),
             Verb::Watch => Watch { names: self.names, client: "host/1/uuid".into(), lasts: Watch::LONGEST }.into(),
         }

@@ -7,8 +7,6 @@ pub enum Verb {
     Claim,
     /// Hold the names for another ttl.
     Renew,
-    /// Set the hold count of names that the owner holds. Not a vote.
-    Count,
     /// Give the names up, and raise their fence so that late claims of the same round are refused.
     Release,
     /// Look, and write nothing.
@@ -26,8 +24,6 @@ pub enum Verb {
     Retire,
     /// Take its retirement back.
     Reset,
-    /// Store what the holder of the names says of itself. Not a vote.
-    Note,
     /// Tell a page of the names that are held.
     Scan,
     /// Look, and be told when what is seen may have changed.
@@ -36,10 +32,9 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 12] = [
         Self::Claim,
         Self::Renew,
-        Self::Count,
         Self::Release,
         Self::Inspect,
         Self::Teach,
@@ -48,7 +43,6 @@ impl Verb {
         Self::Enrol,
         Self::Retire,
         Self::Reset,
-        Self::Note,
         Self::Scan,
         Self::Watch,
     ];
@@ -56,7 +50,7 @@ impl Verb {
     /// Whether it can share the next call with what else is due: no caller waits for its answer.
     #[must_use]
     pub const fn can_gather(self) -> bool {
-        matches!(self, Self::Renew | Self::Note | Self::Teach | Self::Record | Self::Enrol)
+        matches!(self, Self::Renew | Self::Teach | Self::Record | Self::Enrol)
     }
 
     /// The verb's name in the script and in metrics.
@@ -65,7 +59,6 @@ impl Verb {
         match self {
             Self::Claim => "claim",
             Self::Renew => "renew",
-            Self::Count => "count",
             Self::Release => "release",
             Self::Inspect => "inspect",
             Self::Teach => "teach",
@@ -74,7 +67,6 @@ impl Verb {
             Self::Enrol => "enrol",
             Self::Retire => "retire",
             Self::Reset => "reset",
-            Self::Note => "note",
             Self::Scan => "scan",
             Self::Watch => "watch",
         }
@@ -88,8 +80,8 @@ mod tests {
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
         let words = [
-            "claim", "renew", "count", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset",
-            "note", "scan", "watch",
+            "claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "scan",
+            "watch",
         ];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }

@@ -5,9 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::node::operation::{
-    Claim, Count, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
-};
+use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -41,7 +39,7 @@ fn weight(operation: &Operation) -> usize {
 /// How many bytes of notes a node stores for it, which has one for each name.
 fn noted(operation: &Operation) -> usize {
     match operation {
-        Operation::Note(Note { names, says, .. }) => says.len() * names.len(),
+        Operation::Renew(Renew { names, note: Some(Note { says, .. }), .. }) => says.len() * names.len(),
         _ => 0,
     }
 }
@@ -110,10 +108,7 @@ impl<'a> Fields<'a> {
     fn of(operation: &'a Operation) -> Self {
         match operation {
             Operation::Claim(claim) => Self::of_claim(claim),
-            Operation::Renew(Renew { owner, ttl, ballot, count, .. }) => {
-                Self { ttl: *ttl, ballot: *ballot, count: *count, ..Self::by(owner) }
-            }
-            Operation::Count(Count { owner, count, .. }) => Self { count: *count, ..Self::by(owner) },
+            Operation::Renew(renewal) => Self::of_renewal(renewal),
             Operation::Release(release) => Self::of_release(release),
             Operation::Teach(Teach { high, lesson, by_hand }) => {
                 let grace = Duration::from_millis(u64::from(*by_hand));
@@ -121,7 +116,6 @@ impl<'a> Fields<'a> {
             }
             Operation::Revoke(Revoke { owner, ballot, .. }) => Self { ballot: *ballot, ..Self::by(owner) },
             Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
-            Operation::Note(note) => Self::of_note(note),
             Operation::Scan(Scan { from, keys }) => Self { count: *keys, ..Self::by(from) },
             Operation::Watch(Watch { client, lasts, .. }) => Self { ttl: *lasts, ..Self::by(client) },
             Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset => NOTHING,
@@ -142,10 +136,12 @@ impl<'a> Fields<'a> {
         Self { ttl, ballot, stance, grace, next: number(next), ..Self::by(&release.owner) }
     }
 
-    fn of_note(note: &Note) -> Self {
-        let Note { ref owner, token, number, age, ref says, .. } = *note;
+    fn of_renewal(renewal: &'a Renew) -> Self {
+        let Renew { ref owner, ttl, ballot, count, ref note, .. } = *renewal;
+        let plain = Self { ttl, ballot, count, ..Self::by(owner) };
+        let Some(Note { number: of, age, says }) = note else { return plain };
         let owner = Cow::Owned(format!("{owner}\n{says}"));
-        Self { ballot: token, owner, count: number, grace: age, ..NOTHING }
+        Self { owner, grace: *age, next: f64::from(*of), ..plain }
     }
 
     fn of_enrolment(enrolment: &Enrolment) -> Self {
@@ -197,7 +193,7 @@ fn code(operation: &Operation) -> u8 {
             matches!(release.stance, Stance::Wait { .. }) || Operation::may_have_note(&release.owner)
         }
         Operation::Claim(claim) => claim.count != 1,
-        Operation::Renew(renewal) => Seat::of(renewal.count).is_some(),
+        Operation::Renew(renewal) => renewal.note.is_some() || Seat::of(renewal.count).is_some(),
         _ => false,
     };
     let shared = operation.owner().is_some_and(|owner| Operation::is_shared(owner));
@@ -210,18 +206,16 @@ const fn verb(verb: Verb) -> u8 {
     match verb {
         Verb::Claim => 1,
         Verb::Renew => 2,
-        Verb::Count => 3,
-        Verb::Release => 4,
-        Verb::Inspect => 5,
-        Verb::Teach => 6,
-        Verb::Record => 7,
-        Verb::Revoke => 8,
-        Verb::Enrol => 9,
-        Verb::Retire => 10,
-        Verb::Reset => 11,
-        Verb::Note => 12,
-        Verb::Scan => 13,
-        Verb::Watch => 14,
+        Verb::Release => 3,
+        Verb::Inspect => 4,
+        Verb::Teach => 5,
+        Verb::Record => 6,
+        Verb::Revoke => 7,
+        Verb::Enrol => 8,
+        Verb::Retire => 9,
+        Verb::Reset => 10,
+        Verb::Scan => 11,
+        Verb::Watch => 12,
     }
 }
 
@@ -261,7 +255,8 @@ mod tests {
     fn note(names: usize, bytes: usize) -> Operation {
         let Operation::Inspect(names) = of(names) else { unreachable!() };
         let (owner, says) = ("c/1/x/1.00".into(), "x".repeat(bytes).into());
-        Operation::Note(Note { names, owner, token: 1, number: 1, age: Duration::ZERO, says })
+        let note = Some(Note { number: 1, age: Duration::ZERO, says });
+        Operation::Renew(Renew { names, owner, ttl: Duration::ZERO, ballot: 1, count: 1, note })
     }
 
     #[test]
@@ -294,9 +289,9 @@ mod tests {
     /// A second claim that rests on what was read before the first would be granted too.
     #[test]
     fn an_operation_whose_name_the_call_has_had_before_says_so() {
-        assert_eq!(codes(&[&["a"], &["b"], &["a"], &["c"], &["a"]]), [5, 5, 5 + AGAIN, 5, 5 + AGAIN]);
-        let several = 5 + LEFT_OUT;
-        assert_eq!(codes(&[&["a", "b"], &["c", "b"], &["c"]]), [several, several + AGAIN, 5 + AGAIN]);
+        assert_eq!(codes(&[&["a"], &["b"], &["a"], &["c"], &["a"]]), [4, 4, 4 + AGAIN, 4, 4 + AGAIN]);
+        let several = 4 + LEFT_OUT;
+        assert_eq!(codes(&[&["a", "b"], &["c", "b"], &["c"]]), [several, several + AGAIN, 4 + AGAIN]);
     }
 
     #[test]
@@ -346,71 +341,63 @@ mod tests {
                 "02 00000000004cdd40 0000000087d63241 632f312f782f312e3000 02000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
-                Operation::Count(Count::of(&claim, 3)),
-                "03 0000000000000000 0000000000000000 632f312f782f312e3000 03000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                Operation::Renew(Renew {
+                    note: Some(Note { number: 3, age: grace, says: "hi".into() }),
+                    ..Renew::of(&claim, 1)
+                }),
+                "42 00000000004cdd40 0000000087d63241 632f312f782f312e300a686900 01000000 0100 0000000000000000 0000000000406f40 0000000000000000 0000000000000840",
             ),
             (
                 Operation::Release(release.clone()),
-                "04 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
+                "03 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
             ),
             (
                 Operation::Release(Release { stance, ..release.clone() }),
-                "44 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 000000000088c340 0000000000406f40 0000000000c05840 00000040ec325d41",
+                "43 00000000004cdd40 0000000087d63241 632f312f782f312e3000 00000000 0100 000000000088c340 0000000000406f40 0000000000c05840 00000040ec325d41",
             ),
             (
                 Operation::Release(Release { owner: "c/1/x/1.00".into(), ..release }),
-                "44 00000000004cdd40 0000000087d63241 632f312f782f312e303000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
-            ),
-            (
-                Operation::Note(Note {
-                    names: claim.names.clone(),
-                    owner: claim.owner.clone(),
-                    token: ballot,
-                    number: 3,
-                    age: grace,
-                    says: "hi".into(),
-                }),
-                "0c 0000000000000000 0000000087d63241 632f312f782f312e300a686900 03000000 0100 0000000000000000 0000000000406f40 0000000000000000 0000000000000000",
+                "43 00000000004cdd40 0000000087d63241 632f312f782f312e303000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
             ),
             (
                 Operation::Scan(Scan { from: "17".into(), keys: 3 }),
-                "4d 0000000000000000 0000000000000000 313700 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "4b 0000000000000000 0000000000000000 313700 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Watch(Watch { names: two.clone(), client: "c/1/x".into(), lasts: ttl }),
-                "4e 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "4c 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Inspect(two),
-                "45 0000000000000000 0000000000000000 2d00 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "44 0000000000000000 0000000000000000 2d00 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::teach(7, 3),
-                "46 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "45 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::teach_by_hand(7, 3),
-                "46 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 000000000000f03f 0000000000000000 0000000000000000",
+                "45 0000000000000000 0000000000001c40 2d00 03000000 0000 0000000000000000 000000000000f03f 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Record,
-                "47 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "46 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Revoke(Revoke { names: claim.names, owner: claim.owner, ballot: claim.ballot }),
-                "08 0000000000000000 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "07 0000000000000000 0000000087d63241 632f312f782f312e3000 00000000 0100 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Enrol(enrolment),
-                "49 00000000004ced40 0000000000000840 613c62206300 05000000 0000 0000000000000000 0000000000f9f540 0000000000000000 0000000000000000",
+                "48 00000000004ced40 0000000000000840 613c62206300 05000000 0000 0000000000000000 0000000000f9f540 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Retire,
-                "4a 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "49 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Reset,
-                "4b 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "4a 0000000000000000 0000000000000000 2d00 00000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
         ] {
             assert_eq!(operations([&operation].into_iter()), bytes(expected), "{operation:?}");

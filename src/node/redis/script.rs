@@ -157,11 +157,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         }
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
-        (Verb::Claim | Verb::Renew | Verb::Count | Verb::Note, "lost") => {
-            Some(Outcome::Lost { holder: text(items.get(1)?)? })
-        }
-        (Verb::Count, "counted") => Some(Outcome::Counted),
-        (Verb::Note, "noted") => Some(Outcome::Noted),
+        (Verb::Claim | Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Scan, "scanned") => scanned(items),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
@@ -355,7 +351,7 @@ mod tests {
             (Verb::Renew, Some(Outcome::Extended)),
             (Verb::Release, Some(Outcome::Released { held: 1 })),
             (Verb::Inspect, None),
-            (Verb::Count, None),
+            (Verb::Revoke, None),
         ] {
             let told = briefly(verb, "k").map(Result::ok);
             assert_eq!(told, [expected.clone(), expected], "{verb:?}");

@@ -125,7 +125,6 @@ impl Server {
         let free = || vec!["".into(), 0.into(), (-1).into(), "0".into(), 0.into(), "".into(), 0.into(), "".into()];
         let items = match verb {
             Verb::Claim | Verb::Renew | Verb::Release => return self.tell(b"k"),
-            Verb::Count => vec!["counted".into()],
             Verb::Inspect => [vec!["inspected".into()], free()].concat(),
             Verb::Watch => [vec!["watched".into(), 1.into()], free()].concat(),
             Verb::Teach => vec!["taught".into()],
@@ -134,7 +133,6 @@ impl Server {
             Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
-            Verb::Note => vec!["noted".into()],
             Verb::Scan => vec!["scanned".into(), "0".into()],
         };
         Value::Array(items)
