@@ -226,7 +226,11 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
 #[tokio::test]
 async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     let servers = servers(5).await;
-    assert_eq!(done(over(&servers[..3]).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
+    // A client of the other list, for as long as this test asks: it ends with its standard input.
+    let mut command = over(&servers[..3]);
+    command.args(["run", "other", "--", "sh", "-c", "echo runs; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = Background::start(&mut command);
+    other.first_line();
     for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
         let (code, out, err) = done(over(&servers[2..]).args(words));
         assert!(!out.contains("free") && !out.contains("revoked"), "{words:?}: {out}{err}");
