@@ -9,7 +9,7 @@ use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_secs(12);
+const TTL: Duration = Duration::from_secs(30);
 
 /// How many script calls each has carried out of those that were sent: what is asked now comes behind
 /// them.
