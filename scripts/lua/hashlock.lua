@@ -6,7 +6,7 @@
 -- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending
 --        with a zero byte:
 --          verb    1 claim | 2 renew | 3 release | 4 inspect | 5 teach | 6 record
---                  | 7 revoke | 8 enrol | 9 retire | 10 reset | 11 scan | 12 watch
+--                  | 7 revoke | 8 enrol | 9 retire | 10 reset | 11 watch
 --                  64 is added where it is about no or several names, is a release that requeues
 --                  or whose owner may have a note, is a renewal with a note, or is a claim with
 --                  another hold count than 1, or is shared, or is of a semaphore
@@ -47,9 +47,6 @@
 --        of watch:
 --          owner   the client that is told when what is seen may have changed: see below
 --          ttl     for how long, unless it asks again; LONGEST_WATCH at most
---        of scan:
---          owner   where the page begins: '0', or what was told with the page before
---          count   about how many keys it looks at
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which
 --        the client adds. Teach needs it, and whatever reads or writes the roster
 --
@@ -164,7 +161,6 @@
 --            retired counts
 --   retire   {retired, then the roster}
 --   reset    {reset, then the roster as it was}: the node is retired no more
---   scan     {scanned, where the next page begins ('0': that was the last), names that are held}
 --   any      {error, what redis said}: this operation failed; its neighbours did not
 --
 -- Publishes to a client, on the channel P .. 'wake:' .. {client}
@@ -1244,22 +1240,6 @@ function verbs.watch(op)
   return reply
 end
 
--- A page of the names that are held.
-function verbs.scan(op)
-  local prefix = string.gsub(sub(KEYS[1], 1, -5), '[%*%?%[%]%^%-\\]', '\\%0')
-  local page = call('SCAN', op.owner, 'MATCH', prefix .. '{*}', 'COUNT', digits(op.count))
-  local reply = {'scanned', page[1]}
-  for _, lock in ipairs(page[2]) do
-    local stored = try('GET', lock)
-    if type(stored) == 'string' and #stored >= SHORTEST and sub(stored, 1, 3) == 'QLK' then
-      local kind, _, ends = unpack('<I4dd', stored)
-      local last = math.floor(kind / READ) % 2 == 1 and try('ZREVRANGE', lock .. ':readers', 0, 0, 'WITHSCORES')[2]
-      if ends > now or last and tonumber(last) > now then reply[#reply + 1] = lock end
-    end
-  end
-  return reply
-end
-
 function verbs.teach(op)
   rotate()
   local told = math.min(op.ballot, micros + FAR)
@@ -1454,7 +1434,7 @@ local function said(problem, op)
 end
 
 local WORDS = {
-  'claim', 'renew', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'scan', 'watch'
+  'claim', 'renew', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'watch'
 }
 
 while at <= last do

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use super::inner::Inner;
 use super::quorum::Quorum;
 use crate::error::{NodeReport, Result};
-use crate::node::Name;
+use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
 /// About how many names nodes are asked at once: not more than they have room for, beside what others
@@ -95,8 +95,7 @@ impl HeldNames {
     fn read(&mut self, name: Name, survey: &Survey) -> Option<(String, Inspected)> {
         let voters = &self.inner.leases.voters;
         let is_held = survey.heard().any(|said| said.holder.is_some());
-        // Where enough nodes say otherwise it was released meanwhile.
-        if !is_held && survey.heard().count() < voters.size.quorum() as usize {
+        if !is_held && survey.said.iter().filter(|said| tells(said)).count() < voters.size.quorum() as usize {
             self.missed.insert(name);
             return None;
         }
@@ -133,6 +132,13 @@ impl HeldNames {
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
+}
+
+/// Whether that tells who holds the name, also that its key is no lock's: another program's.
+fn tells(said: &Result<Inspection, Fault>) -> bool {
+    said.as_ref()
+        .err()
+        .is_none_or(|fault| fault.kind() == FaultKind::Rejected && !fault.to_string().starts_with("NOPERM"))
 }
 
 /// What the nodes say of each of these names.

@@ -81,7 +81,7 @@ pub enum Outcome {
         /// Who does; empty where nobody does.
         holder: String,
     },
-    /// Scan: a page of the names that are held.
+    /// Scan: a page of the names that the node knows, held or not.
     Scanned {
         /// Where the next page begins; where the first one did, this was the last.
         next: String,

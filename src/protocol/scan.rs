@@ -1,4 +1,4 @@
-//! Which names are held, node by node and page by page.
+//! Which names nodes know, node by node and page by page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ enum Place {
 /// A page of each node that had one.
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
-    /// The names that are held there.
+    /// The names that are known there, held or not.
     pub(crate) names: BTreeSet<Name>,
     places: Vec<(usize, Place)>,
 }

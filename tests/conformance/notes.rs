@@ -186,6 +186,19 @@ async fn found(client: &Quorum, unread: bool) -> Vec<(String, Inspected)> {
     found
 }
 
+#[tokio::test]
+async fn keys_of_other_programs_are_no_names_that_are_held() {
+    let world = Redis::start(3).await;
+    for server in &world.servers {
+        server.command(&["SET", "quorumlock:{text}", "of another program"]);
+        server.command(&["RPUSH", "quorumlock:{list}", "of another program"]);
+    }
+    let client = world.client().await;
+    let _guard = client.lock("a").acquire(PATIENCE).await.unwrap();
+    let found = found(&client, false).await;
+    assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["a"]);
+}
+
 /// Nodes keep it for 105 s after the end of the hold as the last renewal left it.
 #[tokio::test]
 async fn a_note_outlasts_the_hold_that_it_was_stored_with_and_no_more() {

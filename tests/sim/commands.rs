@@ -376,10 +376,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
     let parts = match outcome {
         Outcome::Extended | Outcome::Healed | Outcome::Taught => vec![outcome.as_str().into()],
-        Outcome::Scanned { next, names } => {
-            let keys = names.iter().map(|name| name.key().to_string().into());
-            ["scanned".into(), next.clone().into()].into_iter().chain(keys).collect()
-        }
+        Outcome::Scanned { .. } => unreachable!("no script scans"),
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
         Outcome::Held { holder, remaining, fence: mark, queued } => {
             let remaining = remaining.map_or(Value::Integer(-1), left);

@@ -37,7 +37,11 @@ impl Store {
             Operation::Enrol(enrol) => work.store.roster.enrol(enrol, now),
             Operation::Retire => work.store.roster.retire(now),
             Operation::Reset => work.store.roster.reset(now),
-            Operation::Scan(_) => work.scan(),
+            // All names that it knows, in one page.
+            Operation::Scan(_) => Outcome::Scanned {
+                next: Scan::FIRST.to_owned(),
+                names: work.store.entries.keys().filter_map(|key| Name::of_key(key)).collect(),
+            },
             Operation::Watch(watch) => work.watch(watch),
         }
     }
@@ -245,15 +249,6 @@ impl Work<'_> {
         if self.entry(name).describe(Noted { owner, token, note, at }) {
             self.tell_watchers(name, &renewal.owner);
         }
-    }
-
-    /// All names that are held, in one page.
-    fn scan(&self) -> Outcome {
-        let held = |(_, entry): &(&Arc<str>, &Entry)| {
-            entry.holder(self.now).is_some() || entry.readers.last(self.now).is_some()
-        };
-        let names = self.store.entries.iter().filter(held).filter_map(|(key, _)| Name::of_key(key)).collect();
-        Outcome::Scanned { next: Scan::FIRST.to_owned(), names }
     }
 
     fn release(&mut self, release: &Release) -> Outcome {

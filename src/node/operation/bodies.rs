@@ -139,7 +139,7 @@ pub struct Revoke {
     pub ballot: u64,
 }
 
-/// Asks for a page of the names that are held.
+/// Asks for a page of the names that the node knows, held or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Where it begins: [`Scan::FIRST`], or what the page before said.

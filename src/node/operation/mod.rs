@@ -46,7 +46,7 @@ pub enum Operation {
     Retire,
     /// Take its retirement back.
     Reset,
-    /// Tell a page of the names that are held.
+    /// Tell a page of the names that the node knows.
     Scan(Scan),
     /// Look at the names, and be told when what is seen may have changed.
     Watch(Watch),

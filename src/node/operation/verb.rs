@@ -24,10 +24,10 @@ pub enum Verb {
     Retire,
     /// Take its retirement back.
     Reset,
-    /// Tell a page of the names that are held.
-    Scan,
     /// Look, and be told when what is seen may have changed.
     Watch,
+    /// Tell a page of the names that the node knows. No script does that.
+    Scan,
 }
 
 impl Verb {
@@ -43,8 +43,8 @@ impl Verb {
         Self::Enrol,
         Self::Retire,
         Self::Reset,
-        Self::Scan,
         Self::Watch,
+        Self::Scan,
     ];
 
     /// Whether it can share the next call with what else is due: no caller waits for its answer.
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
         let words = [
-            "claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "scan",
-            "watch",
+            "claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "watch",
+            "scan",
         ];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }

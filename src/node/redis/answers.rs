@@ -114,7 +114,7 @@ impl Answers {
         Some("it has become a replica".to_owned())
     }
 
-    fn deliver(&self, job: Job, received: Tick, reply: Reply) {
+    pub(super) fn deliver(&self, job: Job, received: Tick, reply: Reply) {
         let Job { request, submitted, .. } = job;
         let verb = request.operation.verb();
         self.shared.meters.round_trip(received.since(submitted));

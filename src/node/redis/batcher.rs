@@ -23,9 +23,9 @@ use super::pack::{BATCH, fitting};
 use super::patience::Patience;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::Wire;
-use super::{Job, Shared};
+use super::{Job, Shared, page};
 use crate::host::before;
-use crate::node::operation::Verb;
+use crate::node::operation::{Operation, Verb};
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
@@ -196,6 +196,12 @@ impl Batcher {
             self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
         }
         let mut jobs = std::mem::take(batch);
+        for job in jobs.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
+            let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
+            if let Some(answer) = page::ask(send, &job.request.operation, &self.shared.settings.record) {
+                self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
+            }
+        }
         while !jobs.is_empty() {
             let rest = jobs.split_off(fitting(jobs.iter().map(|job| &*job.request.operation)));
             let answer = self.wire.send("EVALSHA", &self.script_call(&self.digest, &jobs));

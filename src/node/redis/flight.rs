@@ -29,6 +29,8 @@ pub(super) enum What {
     Again(Vec<Job>),
     /// Asks who carried out the jobs, and replied so.
     Verify(Vec<Job>, Value),
+    /// Asks for the page of names that one job wants.
+    Page(Vec<Job>),
     /// Asks whether the server is still the same.
     Probe,
     /// Gives it the script again. If that fails, the next batch meets NOSCRIPT again.

@@ -23,6 +23,7 @@ mod messages;
 mod meters;
 mod misfit;
 mod pack;
+mod page;
 mod patience;
 mod reach;
 #[cfg(feature = "redis-rs")]
@@ -57,6 +58,7 @@ pub(crate) use registry::Registry;
 pub use tls::Tls;
 
 use super::hint::Listener;
+use super::operation::Verb;
 use super::reply::{Fault, FaultKind};
 use super::status::NodeStatus;
 use super::{Member, Node, Request};
@@ -216,8 +218,10 @@ impl Shared {
     /// Sends a job at once, if somebody waits for it alone and this is a place from where that can
     /// be done; else queues it.
     fn hand_over(&self, wire: &Arc<Wire>, job: Job) {
-        let gathers = !job.others.is_empty() || job.request.operation.verb().can_gather();
-        let straight = match gathers {
+        let verb = job.request.operation.verb();
+        // A page of names is no script call.
+        let queued = !job.others.is_empty() || verb.can_gather() || verb == Verb::Scan;
+        let straight = match queued {
             true => Straight::NotSent(job),
             false => wire.straight(job, &self.settings.record, || self.host.is_home()),
         };

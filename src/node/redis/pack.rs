@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch};
+use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach, Verb, Watch};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -21,19 +21,11 @@ const BYTES: usize = 160;
 pub(super) fn fitting<'a>(operations: impl Iterator<Item = &'a Operation>) -> usize {
     let (mut names, mut notes) = (0, 0);
     let fits = |operation: &&Operation| {
-        names += weight(operation);
+        names += operation.names().len();
         notes += noted(operation);
         names <= NAMES && notes <= NOTES
     };
     operations.take(BATCH).take_while(fits).count().max(1)
-}
-
-/// For how many names an operation counts. A page of keys takes a node as long as a whole call.
-fn weight(operation: &Operation) -> usize {
-    match operation {
-        Operation::Scan(_) => NAMES,
-        operation => operation.names().len(),
-    }
 }
 
 /// How many bytes of notes a node stores for it, which has one for each name.
@@ -116,9 +108,10 @@ impl<'a> Fields<'a> {
             }
             Operation::Revoke(Revoke { owner, ballot, .. }) => Self { ballot: *ballot, ..Self::by(owner) },
             Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
-            Operation::Scan(Scan { from, keys }) => Self { count: *keys, ..Self::by(from) },
             Operation::Watch(Watch { client, lasts, .. }) => Self { ttl: *lasts, ..Self::by(client) },
-            Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset => NOTHING,
+            Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset | Operation::Scan(_) => {
+                NOTHING
+            }
         }
     }
 
@@ -214,8 +207,9 @@ const fn verb(verb: Verb) -> u8 {
         Verb::Enrol => 8,
         Verb::Retire => 9,
         Verb::Reset => 10,
-        Verb::Scan => 11,
-        Verb::Watch => 12,
+        Verb::Watch => 11,
+        // No script scans.
+        Verb::Scan => 0,
     }
 }
 
@@ -247,9 +241,6 @@ mod tests {
         let all = |names: &[usize]| fitting(names.iter().map(|names| of(*names)).collect::<Vec<_>>().iter());
         assert_eq!([all(&[1; BATCH]), all(&[1; BATCH + 1])], [BATCH, BATCH]);
         assert_eq!([all(&[100, 100, 56, 0, 1]), all(&[100, 157]), all(&[1_000, 0]), all(&[0])], [4, 1, 1, 1]);
-        let scan = || Operation::Scan(Scan { from: "0".into(), keys: 1_000 });
-        assert_eq!([fitting([of(1), scan()].iter()), fitting([scan(), of(0), of(1)].iter())], [1, 2]);
-        assert_eq!(fitting((0..BATCH).map(|_| scan()).collect::<Vec<_>>().iter()), 1);
     }
 
     fn note(names: usize, bytes: usize) -> Operation {
@@ -360,12 +351,8 @@ mod tests {
                 "43 00000000004cdd40 0000000087d63241 632f312f782f312e303000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
             ),
             (
-                Operation::Scan(Scan { from: "17".into(), keys: 3 }),
-                "4b 0000000000000000 0000000000000000 313700 03000000 0000 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
-            ),
-            (
                 Operation::Watch(Watch { names: two.clone(), client: "c/1/x".into(), lasts: ttl }),
-                "4c 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
+                "4b 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Inspect(two),

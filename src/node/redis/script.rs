@@ -8,7 +8,7 @@ use std::vec;
 use super::advice::{advice, code};
 use super::transport::Value;
 use crate::node::inspection::{Description, Inspection};
-use crate::node::operation::{Name, Operation, Seat, Verb};
+use crate::node::operation::{Operation, Seat, Verb};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
@@ -158,7 +158,6 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         (Verb::Renew, "extended") => Some(Outcome::Extended),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Claim | Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
-        (Verb::Scan, "scanned") => scanned(items),
         (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
             held: number(items.get(1)?)?,
@@ -235,13 +234,6 @@ fn description(told: &str) -> Option<Description> {
     let token = parts.next()?.parse().ok().filter(|&token| token < ballot::LIMIT)?;
     let number = parts.next()?.parse().ok()?;
     Some(Description { says: parts.next()?.into(), since, token, number })
-}
-
-/// A page of names that are held. Of a key that is none of ours nothing is told.
-fn scanned(items: &[Value]) -> Option<Outcome> {
-    let [_, next, keys @ ..] = items else { return None };
-    let names = keys.iter().filter_map(|key| Name::of_key(key.text()?)).collect();
-    Some(Outcome::Scanned { next: text(next)?, names })
 }
 
 fn text(value: &Value) -> Option<String> {

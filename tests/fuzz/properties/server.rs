@@ -133,7 +133,7 @@ impl Server {
             Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
-            Verb::Scan => vec!["scanned".into(), "0".into()],
+            Verb::Scan => vec!["0".into(), Value::Array(Vec::new())],
         };
         Value::Array(items)
     }

@@ -6,11 +6,11 @@ use std::task::Poll;
 use tokio::task::coop::unconstrained;
 
 use super::{Batcher, TIMEOUTS};
-use crate::node::redis::Job;
 use crate::node::redis::admission::{Server, during, parse};
 use crate::node::redis::flight::{Confirmation, Landed, What};
 use crate::node::redis::script;
 use crate::node::redis::transport::Value;
+use crate::node::redis::{Job, page};
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
@@ -79,13 +79,18 @@ impl Batcher {
                 self.again(jobs, sent);
                 None
             }
-            (What::Batch(jobs) | What::Again(jobs) | What::Verify(jobs, ..), Err(fault)) => {
+            (What::Batch(jobs) | What::Again(jobs) | What::Verify(jobs, ..) | What::Page(jobs), Err(fault)) => {
                 let reply = Err(fault.clone());
                 let ended = self.count(&fault).or_else(|| self.answers.replica(&reply));
                 self.answers.fail_all(jobs, &fault);
                 ended
             }
             (What::Batch(jobs), Ok(value)) => self.answers.answer(jobs, sent, received, &value),
+            (What::Page(jobs), Ok(value)) => {
+                self.answers.in_time();
+                jobs.into_iter().for_each(|job| self.answers.deliver(job, received, page::read(&value)));
+                None
+            }
             (What::Again(jobs), Ok(value)) => {
                 self.verify(jobs, value, sent);
                 None
