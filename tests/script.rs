@@ -56,7 +56,6 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         4 => Just(Verb::Renew),
         3 => Just(Verb::Release),
         1 => Just(Verb::Inspect),
-        2 => Just(Verb::Watch),
         1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
         3 => Just(Verb::Enrol),
@@ -122,7 +121,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
 /// Batches, each of which the adapter sends in one script call.
 fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let any = proptest::collection::vec(sketch(), 1..6).prop_map(|batch| vec![batch]);
-    let several = proptest::collection::vec(prop_oneof![8 => any, 2 => contended(), 1 => observed()], 1..12);
+    let several = proptest::collection::vec(prop_oneof![8 => any, 2 => contended(), 1 => described()], 1..12);
     several.prop_map(|batches| batches.concat())
 }
 
@@ -147,20 +146,15 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     })
 }
 
-/// Some watch a name whose holder says something, or release it then.
-fn observed() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
-    // More than one of them may hear nothing.
-    let watchers = proptest::collection::vec((0u8..4, 1u32..5), 1..4);
+/// Somebody holds a name, says something of itself, and somebody releases the name.
+fn described() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let holder = prop_oneof![3 => Just(2u8), 1 => Just(0)];
-    let parts = (98u64..104, holder, watchers, 0u64..3, 0u8..4, 1usize..6);
-    parts.prop_map(|(ballot, holder, watchers, number, releases, size)| {
+    (98u64..104, holder, 0u64..3, 0u8..4, 1usize..6).prop_map(|(ballot, holder, number, releases, size)| {
         let asked =
             |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [(1, Duration::ZERO); 2]).swap_remove(0) };
-        let watches = watchers.into_iter().map(|(owner, count)| Sketch { count, ..asked(Verb::Watch, owner) });
-        let said = |number| Sketch { next: number, seat: None, ..asked(Verb::Renew, holder) };
+        let said = |number| Sketch { next: number, ..asked(Verb::Renew, holder) };
         let release = Sketch { stance: Stance::Once, ..asked(Verb::Release, releases) };
-        let all: Vec<_> =
-            [asked(Verb::Claim, holder)].into_iter().chain(watches).chain([said(number), said(1), release]).collect();
+        let all = [asked(Verb::Claim, holder), said(number), said(1), release];
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }
@@ -201,7 +195,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         Verb::Reset => return Operation::Reset,
         _ => {}
     }
-    let asked = Asked {
+    Asked {
         verb: sketch.verb,
         names: sketch.names.iter().map(|&name| names[name].clone()).collect(),
         owner: owner(sketch.owner, sketch.count % 2 * 10),
@@ -213,11 +207,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         handover: sketch.handover,
         next: sketch.next,
         note: Some(note(&sketch)).filter(|_| sketch.verb == Verb::Renew && sketch.next < 100),
-    };
-    match sketch.verb {
-        Verb::Watch => watch(&sketch, asked).into(),
-        _ => asked.into(),
     }
+    .into()
 }
 
 /// What it tells in place of a hold count, where it can be of a semaphore.
@@ -230,16 +221,6 @@ fn seated(sketch: &Sketch) -> u32 {
 fn note(sketch: &Sketch) -> Note {
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
     Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.handover, says }
-}
-
-/// Mostly of a client that hears what it is told.
-fn watch(sketch: &Sketch, asked: Asked) -> Asked {
-    let client = if sketch.owner % 4 == 3 { DEAF } else { CLIENT };
-    Asked {
-        owner: client.into(),
-        ttl: if sketch.count == 4 { Duration::ZERO } else { sketch.ttl.max(SHORT * 600) },
-        ..asked
-    }
 }
 
 /// Of several readers the last to end is told, so no two end at the same time, and none soon.
@@ -334,10 +315,6 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
         ) => one == other && holder == theirs && near(Some(*left), Some(*right)),
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
-        }
-        (Outcome::Watched { entries: one, registered }, Outcome::Watched { entries: other, registered: theirs }) => {
-            let same_entries = one.iter().zip(other).all(|(one, other)| same_entry(one, other));
-            registered == theirs && one.len() == other.len() && same_entries
         }
         (Outcome::Listed(one), Outcome::Listed(other))
         | (Outcome::Unlisted(one), Outcome::Unlisted(other))

@@ -6,7 +6,7 @@
 -- ARGV   [1] for every operation, packed as '<BddsI4Hdddd', numbers below 2^53, the text ending
 --        with a zero byte:
 --          verb    1 claim | 2 renew | 3 release | 4 inspect | 5 teach | 6 record
---                  | 7 revoke | 8 enrol | 9 retire | 10 reset | 11 watch
+--                  | 7 revoke | 8 enrol | 9 retire | 10 reset
 --                  64 is added where it is about no or several names, is a release that requeues
 --                  or whose owner may have a note, is a renewal with a note, or is a claim with
 --                  another hold count than 1, or is shared, or is of a semaphore
@@ -44,9 +44,6 @@
 --          owner   who holds the names, a line feed, and what it says of itself
 --          next    the number of the note: a lower one of its owner does not replace a higher one
 --          grace   how long ago the names were acquired
---        of watch:
---          owner   the client that is told when what is seen may have changed: see below
---          ttl     for how long, unless it asks again; LONGEST_WATCH at most
 -- RUN    whose process the node was when the script was loaded: a line before the first one, which
 --        the client adds. Teach needs it, and whatever reads or writes the roster
 --
@@ -96,10 +93,6 @@
 --                   TIME), token, number of the note, whose it is; then what that one says of
 --                   itself. Goes with the release, and with the key of the hold. What cannot be stored
 --                   of it changes nothing that the renewal comes to
---   P{name}:watchers
---                   sorted set: client -> until when, ms of TIME, it is told that what observers
---                   see may have changed. Up to WATCHERS; expires with the last of them. Only
---                   watch, and renewals and releases of owners that have a note look at it
 -- Stored for the node
 --   P..node         its record, which does not expire: a string, packed as '<I4dddds':
 --                   kind     'QLK#'
@@ -150,8 +143,6 @@
 --            holder's note: '{ms since it acquired} {token} {number} {what it says}'}. Where
 --            readers hold it: one of them, that was not revoked if there is any; how many; until the
 --            last of them ends. Of a gate the count is GATE and how many permits there are
---   watch    {watched, 1 where all names have the client among their watchers, else 0, then as
---            inspect}
 --   teach    {taught}
 --   record   {record, high, floor, the RUN in which it was taught, or ''}
 --   enrol    {listed, then the roster as it was} | {unlisted, then the roster}: nothing was
@@ -169,12 +160,11 @@
 --            to register again
 --   '{acquisition} 0 {owner} {ballot} {TIME in microseconds} {ms} {P{name}}'
 --            a release has handed the name over to this owner, for so long
---   'look {P{name}}'
---            to who watches the name: a note of its holder was stored, or went with a release; to
---            MOST_TOLD in one call
+-- Publishes to observers, on the channel P{name}:news
+--   P{name}  a note of its holder was stored for the first time, or with a higher number, or went with
+--            a release
 -- What may not be published (the user lacks the right to the channel) changes nothing else: who
--- waits asks later by itself, as does who watches. Nothing is handed over to who does not hear of
--- it.
+-- waits asks later by itself, as do observers. Nothing is handed over to who does not hear of it.
 
 -- ms. KEEP is three PERIODs: a fence outlives the third move of high to floor. A name that is used
 -- again and again has its expiry set only every SPARE.
@@ -182,11 +172,6 @@
 -- No turn need be longer than LONGEST_NEED for whoever has it.
 local KEEP, SPARE, PERIOD, LONGEST_TURN, LONGEST_HAND_OVER = 105000, 10000, 35000, 60000, 5000
 local LONGEST_NEED = 2000
--- How many watch a name at most, and for how long each without asking again, in ms.
-local WATCHERS, LONGEST_WATCH = 256, 60000
--- How many messages one call publishes to those at most, of whatever names: while it runs, the
--- server does nothing else.
-local MOST_TOLD = 1000
 -- How many readers that were released are remembered. How far from the head of the queue a reader
 -- looks for a writer, and how many readers are told at once that they may enter.
 local RELEASED, HEAD = 128, 128
@@ -700,30 +685,9 @@ local function wake(who, what)
   return client and (publish(client, number .. ' ' .. what) or 0) > 0
 end
 
--- Whoever watches the name is to look again. Those that nobody hears for have gone, and are
--- forgotten. Whoever is not told, for whatever reason, looks now and then by itself.
-local told = 0
-local function tell_watchers(lock)
-  local key, most = lock .. ':watchers', math.min(WATCHERS, MOST_TOLD - told)
-  if most <= 0 then return end
-  local watching = try('ZRANGEBYSCORE', key, '(' .. digits(now), '+inf', 'LIMIT', 0, most)
-  if watching.err then return end
-  told = told + #watching
-  for _, client in ipairs(watching) do
-    if publish(client, 'look ' .. lock) == 0 then try('ZREM', key, client) end
-  end
-end
-
--- Whether the client is among those that watch the name from now on.
-local function begin_to_watch(lock, client, lasts)
-  local key = lock .. ':watchers'
-  -- First: without memory left Redis refuses a script's ZADD, unless the script has written before.
-  if type(try('ZREMRANGEBYSCORE', key, '-inf', digits(now))) == 'table' then return false end
-  local known, size = try('ZSCORE', key, client), try('ZCARD', key)
-  if type(known) ~= 'string' and (type(size) ~= 'number' or size >= WATCHERS) then return false end
-  if type(try('ZADD', key, digits(now + lasts), client)) == 'table' then return false end
-  if call('PTTL', key) < lasts then call('PEXPIRE', key, digits(lasts)) end
-  return true
+-- Observers of the name are to look again. Who may not publish that changes nothing else.
+local function publish_news(lock)
+  try('PUBLISH', lock .. ':news', lock)
 end
 
 local function queue(op, i)
@@ -969,7 +933,7 @@ local function describe(op, i, it)
   if number and number > op.next then return end
   local value = pack('<I4ddI4s', NOTE, now - op.grace, op.ballot, op.next, op.owner) .. op.says
   local done = try('SET', key, value, 'PX', digits(it.ends - now + KEEP))
-  if number ~= op.next and not done.err and has_note(op.owner) then tell_watchers(op.locks[i]) end
+  if number ~= op.next and not done.err and has_note(op.owner) then publish_news(op.locks[i]) end
 end
 
 local function look_all(op)
@@ -1149,7 +1113,7 @@ function verbs.release(op)
       if it.queued and registered(op, i, me) == op.owner then forget(op, i, me) end
     end
     if is_open(op, i, it) and not (mine[i] and hand_over(op, i, it)) then give(op, i, it) end
-    if noted[i] then tell_watchers(op.locks[i]) end
+    if noted[i] then publish_news(op.locks[i]) end
   end
   return {'released', freed}
 end
@@ -1226,17 +1190,6 @@ function verbs.inspect(op)
       reply[#reply + 1] = part
     end
   end
-  return reply
-end
-
--- As inspect, beside which it writes nothing but who watches.
-function verbs.watch(op)
-  local reply, lasts, all = verbs.inspect(op), math.min(op.ttl, LONGEST_WATCH), 1
-  for _, lock in ipairs(op.locks) do
-    if not begin_to_watch(lock, op.owner, lasts) then all = 0 end
-  end
-  reply[1] = 'watched'
-  table.insert(reply, 2, all)
   return reply
 end
 
@@ -1434,7 +1387,7 @@ local function said(problem, op)
 end
 
 local WORDS = {
-  'claim', 'renew', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset', 'watch'
+  'claim', 'renew', 'release', 'inspect', 'teach', 'record', 'revoke', 'enrol', 'retire', 'reset'
 }
 
 while at <= last do

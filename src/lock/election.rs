@@ -171,15 +171,15 @@ impl Election {
     /// names; it may have lost its office by the time that this is read, so what must not be done
     /// by two needs the token all the same.
     ///
-    /// Nodes push that there may be something new, and the stream then asks them what it is: so a
-    /// change is seen about a round trip after a node knows of it. What was pushed is never taken
-    /// for true; an answer of a quorum is. Looks begin 30 ms apart at least, however much is pushed. A
-    /// pushed message may be lost, and a node pushes at most 1,000 in one call; so each stream also
-    /// asks every 2.5 to 5 s, at random moments. Where fewer than a quorum of nodes push, it asks twice
-    /// to four times a second: if this client's user may not subscribe to its channel
-    /// (`&quorumlock:wake:*`), or others observe the name already, 256 clients on each node. If
-    /// only the leader's user may not publish there, changes are seen after up to 5 s. A node that
-    /// hangs delays this by up to the round timeout.
+    /// Nodes publish that there is news of the name, and the stream then asks them what it is: so a
+    /// change is seen about a round trip after a node knows of it. What was published is never taken
+    /// for true; an answer of a quorum is. Looks begin 30 ms apart at least, however much is published.
+    /// A message may be lost; so each stream also asks every 2.5 to 5 s, at random moments, and when
+    /// the leader's hold ends. If this client's user or the leader's has no right to the channel
+    /// (`&quorumlock:*`), changes are seen after up to 5 s. A node that hangs delays this by up to the
+    /// round timeout.
+    ///
+    /// While a client observes any name, it has one more connection to each node.
     ///
     /// It asks only while it is polled. A stream that is not polled costs no node anything, and
     /// goes on with what is true when it is polled again.
@@ -191,7 +191,7 @@ impl Election {
     ///
     /// # Cancel safety
     /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves
-    /// nothing behind in the client; nodes forget it within 30 s.
+    /// nothing behind.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

@@ -1,4 +1,4 @@
-//! Who leads, as somebody sees it whom nodes tell when to look.
+//! Who leads, as observers see it: nodes publish when to look.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,8 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// Where nodes tell of changes, they are asked again after half of that, and up to as much more:
-/// what they tell can be lost.
+/// Nodes are asked again after half of that, and up to as much more: what they publish can be lost.
 const RARELY: Duration = Duration::from_secs(5);
-
-/// The same where too few do.
-const OFTEN: Duration = Duration::from_millis(500);
 
 /// Somebody leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +27,14 @@ pub struct Leadership {
     pub value: String,
 }
 
-/// Looks who leads: when nodes tell that it is worth it, and now and then. One look at a time,
-/// however many tell.
+/// Looks who leads: when there is news, when a hold ends by itself, and now and then. One look at a
+/// time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,
     /// The token and the number of the value that were seen last.
     last: Option<(u64, u32)>,
-    /// When to look again, if no node tells before that.
+    /// When to look again, if there is no news before that.
     due: Tick,
 }
 
@@ -46,7 +42,7 @@ impl Observer {
     pub(super) fn new(lock: &QuorumLock) -> Result<Self> {
         let (inner, name) = lock.first()?;
         inner.usable()?;
-        let observing = Observing::begin(&inner.leases.voters.hints, name);
+        let observing = Observing::begin(&inner.leases.voters, name);
         let due = inner.host.now();
         Ok(Self { inner, observing, last: None, due })
     }
@@ -73,11 +69,13 @@ impl Observer {
     /// Asks the nodes, once that is worth it or due.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
-        self.observing.is_worth_a_look(host, self.due).await;
-        let (survey, told) = self.observing.look(voters, self.inner.rules.round_timeout).await;
-        let half = if told { RARELY } else { OFTEN } / 2;
+        self.observing.is_worth_a_look(self.due).await;
+        let survey = self.observing.look(self.inner.rules.round_timeout).await;
+        let half = RARELY / 2;
         let jitter = Backoff { min: half, max: half }.pause(0, Duration::ZERO, host.random());
-        self.due = host.now() + half + jitter;
+        // Nobody publishes that a hold has ended by itself.
+        let ends = survey.heard().filter_map(|said| said.remaining).max().unwrap_or(RARELY);
+        self.due = host.now() + ends.min(half + jitter);
         Inspected::new(voters, &survey)
     }
 

@@ -400,7 +400,11 @@ mod tests {
             ready(Ok(if command == "EVALSHA" { self.carry_out(call) } else { info() })).boxed()
         }
 
-        fn subscribe(&self, _: &str) -> Answer<()> {
+        fn subscribe(&self, _: &[String]) -> Answer<()> {
+            ready(Ok(())).boxed()
+        }
+
+        fn unsubscribe(&self, _: &[String]) -> Answer<()> {
             ready(Ok(())).boxed()
         }
 

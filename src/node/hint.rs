@@ -1,5 +1,5 @@
-//! What nodes push to clients: that it is worth asking now, which is never a vote, and that a name
-//! was handed over.
+//! What nodes push to clients: that it is worth asking now, which is never a vote, that a name was
+//! handed over, and that there is news of a name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,13 @@ const REGISTER: Duration = Duration::from_millis(1);
 /// What a node publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
-    /// Whom it is for: `{client}/{acquisition}`; `{client}/0` where it is for those who watch.
+    /// Whom it is for: `{client}/{acquisition}`.
     pub acquisition: Arc<str>,
     /// When to ask: at once where its turn has come, or when the turn of the one before it has run
     /// out.
     pub after: Duration,
     /// What it was granted, where a release has handed the name over.
     pub granted: Option<HandedOver>,
-    /// The name that is worth looking at, where that is what it says: then it is for all who watch
-    /// that name, and for no acquisition.
-    pub changed: Option<Name>,
 }
 
 /// A name that a node granted with a release, to who was first in its queue.
@@ -47,19 +44,13 @@ impl Hint {
     /// That it is worth asking after so long.
     #[must_use]
     pub const fn new(acquisition: Arc<str>, after: Duration) -> Self {
-        Self { acquisition, after, granted: None, changed: None }
+        Self { acquisition, after, granted: None }
     }
 
     /// That it is worth registering again: in a moment.
     #[must_use]
     pub const fn register(acquisition: Arc<str>) -> Self {
         Self::new(acquisition, REGISTER)
-    }
-
-    /// That what a client's observers see of a name may have changed.
-    #[must_use]
-    pub fn changed(client: &str, name: Name) -> Self {
-        Self { changed: Some(name), ..Self::new(format!("{client}/0").into(), Duration::ZERO) }
     }
 
     /// Whether it says that what was registered is old.
@@ -77,13 +68,10 @@ impl Hint {
     }
 
     /// What a node sends over the channel of the client: the acquisition's number and the
-    /// milliseconds to wait, and behind that to whom it handed over what; or which name to look at:
-    /// see the script's header. A hand-over does not count before it is known how it came.
+    /// milliseconds to wait, and behind that to whom it handed over what: see the script's header. A
+    /// hand-over does not count before it is known how it came.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
-        if let Some(key) = text.strip_prefix("look ") {
-            return Some(Self::changed(client, Name::of_key(key)?));
-        }
         let mut words = text.splitn(3, ' ');
         let number: u64 = words.next()?.parse().ok()?;
         let after = Duration::from_millis(words.next()?.parse().ok()?);
@@ -91,7 +79,7 @@ impl Hint {
             Some(rest) => Some(HandedOver::parse(rest)?),
             None => None,
         };
-        Some(Self { acquisition: format!("{client}/{number}").into(), after, granted, changed: None })
+        Some(Self { acquisition: format!("{client}/{number}").into(), after, granted })
     }
 }
 
@@ -115,6 +103,12 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
 
     /// Node number `node` gave a hint. Hints for other clients are ignored. Must not block.
     fn hint(&self, node: usize, hint: &Hint);
+
+    /// Node number `node` has news of a name that this client follows: what observers see of it may
+    /// have changed. Must not block.
+    fn news(&self, node: usize, name: &Name) {
+        let _ = (node, name);
+    }
 
     /// Hints of node number `node` may have been missed: everyone had better ask.
     fn missed(&self, node: usize);
@@ -141,6 +135,11 @@ pub(crate) fn channel(prefix: &str) -> String {
     format!("{prefix}wake:")
 }
 
+/// Where a node publishes the key of a name of which there is news.
+pub(crate) fn news(key: &str) -> String {
+    format!("{key}:news")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,13 +154,8 @@ mod tests {
         assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7.2", 99, "a b"));
         assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
         assert_eq!(granted.lasts, Duration::from_millis(3_040));
-        let changed = Hint::parse("host/1/uuid", "look p:{a b}").unwrap();
-        assert_eq!(changed.address(), Some(("host/1/uuid", 0)));
-        assert_eq!(changed.changed.map(|name| name.text().to_string()).as_deref(), Some("a b"));
         for garbage in [
             "",
-            "look",
-            "look p:a",
             "7",
             "x 5",
             "7 x",

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::hint::{Hint, Listener};
+use super::operation::Name;
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
@@ -18,8 +19,6 @@ mod record;
 mod roster;
 mod store;
 mod waiting;
-mod watchers;
-mod watching;
 mod work;
 
 pub use record::KEEP;
@@ -55,7 +54,7 @@ impl MemoryNode {
     /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
     /// keeps its fence.
     #[cfg(feature = "unstable")]
-    pub fn forget(&self, name: &super::Name) {
+    pub fn forget(&self, name: &Name) {
         self.store().forget(name);
     }
 
@@ -68,10 +67,11 @@ impl MemoryNode {
         self.listeners().iter().any(|(_, listener)| listener.upgrade().is_some_and(is))
     }
 
-    fn publish(&self, hints: Vec<Hint>) {
+    fn publish(&self, hints: &[Hint], news: &[Name]) {
         let listeners = self.listeners().clone();
         for (index, listener) in listeners.iter().filter_map(|(index, listener)| Some((*index, listener.upgrade()?))) {
             hints.iter().for_each(|hint| listener.hint(index, hint));
+            news.iter().for_each(|name| listener.news(index, name));
         }
     }
 
@@ -89,11 +89,11 @@ impl Node for MemoryNode {
         let hears = |client: &str| self.is_heard_by(client);
         let mut store = self.store();
         let outcome = store.apply_heard(&request.operation, self.ahead + self.host.now().since_origin(), &hears);
-        let hints = store.hints();
+        let (hints, news) = (store.hints(), store.news());
         drop(store);
         request.reply.send(Ok(outcome));
-        if !hints.is_empty() {
-            self.publish(hints);
+        if !hints.is_empty() || !news.is_empty() {
+            self.publish(&hints, &news);
         }
     }
 

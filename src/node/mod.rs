@@ -27,7 +27,7 @@ pub use hint::{HandedOver, Hint, Listener};
 pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Mark, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb, Watch,
+    Claim, Mark, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb,
 };
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
@@ -117,6 +117,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// not do anything: clients ask by themselves too, only later.
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let _ = (index, listener);
+    }
+
+    /// Gives its listener the news of a name from now on, or no more. A node that has none need not do
+    /// anything: observers look by themselves too, only later.
+    fn follow(&self, name: &Name, on: bool) {
+        let _ = (name, on);
     }
 
     /// How the node is.

@@ -104,13 +104,6 @@ pub enum Outcome {
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),
-    /// Watch: one entry for every name.
-    Watched {
-        /// What is seen.
-        entries: Vec<Inspection>,
-        /// Whether the node will tell when that may have changed, of each name.
-        registered: bool,
-    },
     /// Teach: done.
     Taught,
     /// Enrol: the servers are in the roster, which was this before.
@@ -149,7 +142,6 @@ impl Outcome {
             Self::Revoked { .. } => "revoked",
             Self::Scanned { .. } => "scanned",
             Self::Inspected(_) => "inspected",
-            Self::Watched { .. } => "watched",
             Self::Taught => "taught",
             Self::Listed(_) => "listed",
             Self::Unlisted(_) => "unlisted",

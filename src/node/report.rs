@@ -39,7 +39,6 @@ impl Outcome {
             | Self::Released { .. }
             | Self::Revoked { .. }
             | Self::Inspected(_)
-            | Self::Watched { .. }
             | Self::Taught
             | Self::Listed(_)
             | Self::Retired(_)

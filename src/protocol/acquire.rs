@@ -19,7 +19,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Mode, Name, NodeState, Outcome, Reply, Stance};
+use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply, Stance};
 use crate::rules::tally::Cause;
 use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
@@ -436,7 +436,7 @@ impl Claimant<'_> {
     fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
-            Cause::Contended if defeat.is_held_by(self.voters.hints.name()) => (patience.out_of_time(), OURS),
+            Cause::Contended if defeat.is_held_by(self.voters.hints.client()) => (patience.out_of_time(), OURS),
             Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
             Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {

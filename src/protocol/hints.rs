@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use metrics::Counter;
-use tokio::sync::Notify;
 
 use super::doubts::Doubts;
 use super::ear::{Ear, Releases};
@@ -119,19 +118,9 @@ impl Hints {
         drop(ears);
     }
 
-    /// One more watches a name: its number, and what it waits for.
-    pub(super) fn observe(&self, name: &Name) -> (u64, Arc<Notify>) {
-        self.observers.add(name)
-    }
-
-    /// It does not any more.
-    pub(super) fn observe_no_more(&self, name: &Name, number: u64) {
-        self.observers.remove(name, number);
-    }
-
-    /// The client's name.
-    pub(super) fn name(&self) -> &str {
-        &self.client
+    /// Who observes names.
+    pub(super) const fn observers(&self) -> &Observers {
+        &self.observers
     }
 
     /// The nodes that may have forgotten what they granted.
@@ -154,16 +143,10 @@ impl Hints {
         self.members.add(0, self.host.now());
     }
 
-    /// How many listen, and how many watch.
+    /// How many listen, and how many observe.
     #[cfg(feature = "unstable")]
     pub(crate) fn ears_in_use(&self) -> usize {
         self.ears().len() + self.observers.len()
-    }
-
-    fn watched(&self, hint: &Hint, name: &Name) {
-        let mine = hint.address().is_some_and(|(client, _)| client == self.client);
-        let counter = if mine && self.observers.changed(name) { &self.heard } else { &self.wasted };
-        counter.increment(1);
     }
 
     fn give_back(&self, node: usize, granted: &HandedOver) {
@@ -191,9 +174,6 @@ impl Listener for Hints {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
-        if let Some(name) = &hint.changed {
-            return self.watched(hint, name);
-        }
         match self.hearing(hint) {
             Some(hearing) => {
                 self.heard.increment(1);
@@ -210,6 +190,12 @@ impl Listener for Hints {
                     self.give_back(node, granted);
                 }
             }
+        }
+    }
+
+    fn news(&self, _: usize, name: &Name) {
+        if self.observers.news(name) {
+            self.heard.increment(1);
         }
     }
 

@@ -35,27 +35,20 @@ pub(crate) struct Survey {
     /// holds the name, or clients do not count its votes: what it knows counts, and that it knows
     /// nothing does not.
     pub(crate) voting: NodeSet,
-    /// The nodes that will tell when what they said may have changed.
-    pub(super) registered: NodeSet,
 }
 
 impl Survey {
     /// Asks all nodes, and waits for their answers for `patience`.
     pub(crate) async fn of(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Self {
-        Self::asking(voters, Operation::Inspect([name.clone()].into()), patience).await
-    }
-
-    /// The same with this question about one name.
-    pub(super) async fn asking(voters: &Arc<Voters>, question: Operation, patience: Duration) -> Self {
+        let question = Operation::Inspect([name.clone()].into());
         let nodes = voters.nodes.len();
         let round = Round::new(nodes, 0, Answers { open: nodes });
         let until = voters.host.now() + patience;
         let before_that = voting(voters);
         voters.ask(voters.everyone(), &Arc::new(question), &round);
         let _ = before(&voters.host, until, round.verdict()).await;
-        let told = |replies: &[Option<Reply>]| (replies.iter().map(entry).collect(), registered(replies));
-        let (said, registered) = round.replies(|replies| told(replies));
-        Self { said, voting: before_that.and(voting(voters)), registered }
+        let said = round.replies(|replies| replies.iter().map(entry).collect());
+        Self { said, voting: before_that.and(voting(voters)) }
     }
 
     /// The same, where nodes count that have voted all the time since.
@@ -106,14 +99,9 @@ pub(crate) fn kept_out(voters: &Voters) -> Option<String> {
     why.filter(|_| nodes.len() < voters.size.quorum() && !voters.nodes.iter().any(|node| node.enrols()))
 }
 
-fn registered(replies: &[Option<Reply>]) -> NodeSet {
-    let told = |reply: &Option<Reply>| matches!(reply, Some(Ok(Outcome::Watched { registered: true, .. })));
-    (0..replies.len()).filter(|&node| told(&replies[node])).collect()
-}
-
 fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {
     match reply {
-        Some(Ok(Outcome::Inspected(entries) | Outcome::Watched { entries, .. })) => {
+        Some(Ok(Outcome::Inspected(entries))) => {
             entries.first().cloned().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
         }
         Some(Ok(_)) => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),

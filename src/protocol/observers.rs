@@ -1,4 +1,4 @@
-//! Who of this client watches which name.
+//! Who of this client observes which name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,33 +19,41 @@ struct State {
 }
 
 impl Observers {
-    /// One more watches the name: its number, and what it waits for.
-    pub(super) fn add(&self, name: &Name) -> (u64, Arc<Notify>) {
+    /// One more observes the name: its number, and what it waits for. If it is the first, nodes are to
+    /// `follow` the name.
+    pub(super) fn add(&self, name: &Name, follow: impl FnOnce(&Name)) -> (u64, Arc<Notify>) {
         let mut state = self.state();
         let (number, news) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
+        // Under the lock: the last observer may be ending.
+        if state.of(name).next().is_none() {
+            follow(name);
+        }
         state.observers.insert((name.clone(), number), news.clone());
         (number, news)
     }
 
-    /// It does not any more.
-    pub(super) fn remove(&self, name: &Name, number: u64) {
-        self.state().observers.remove(&(name.clone(), number));
+    /// It does not any more. If it was the last, nodes are to `leave` the name.
+    pub(super) fn remove(&self, name: &Name, number: u64, leave: impl FnOnce(&Name)) {
+        let mut state = self.state();
+        state.observers.remove(&(name.clone(), number));
+        if state.of(name).next().is_none() {
+            leave(name);
+        }
     }
 
-    /// Notifies all who watch the name. Whether anybody does.
-    pub(super) fn changed(&self, name: &Name) -> bool {
-        let all = (name.clone(), 0)..=(name.clone(), u64::MAX);
-        let watching: Vec<_> = self.state().observers.range(all).map(|(_, news)| news.clone()).collect();
+    /// Notifies all who observe the name. Whether anybody does.
+    pub(super) fn news(&self, name: &Name) -> bool {
+        let observers: Vec<_> = self.state().of(name).cloned().collect();
         // Not under the lock: whoever is woken may end at once.
-        watching.iter().for_each(|news| news.notify_one());
-        !watching.is_empty()
+        observers.iter().for_each(|news| news.notify_one());
+        !observers.is_empty()
     }
 
     /// Notifies everyone.
     pub(super) fn all(&self) {
-        let watching: Vec<_> = self.state().observers.values().cloned().collect();
-        watching.iter().for_each(|news| news.notify_one());
+        let observers: Vec<_> = self.state().observers.values().cloned().collect();
+        observers.iter().for_each(|news| news.notify_one());
     }
 
     /// How many there are.
@@ -56,5 +64,12 @@ impl Observers {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn of(&self, name: &Name) -> impl Iterator<Item = &Arc<Notify>> {
+        let all = (name.clone(), 0)..=(name.clone(), u64::MAX);
+        self.observers.range(all).map(|(_, news)| news)
     }
 }

@@ -10,7 +10,7 @@ use super::members::Members;
 use crate::error::{Error, Result};
 use crate::host::{Host, before, sleep_until};
 use crate::metrics::Meters;
-use crate::node::{Listener, Mode, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
+use crate::node::{Listener, Mode, Name, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
 use crate::rules::waiting::grace;
@@ -71,6 +71,11 @@ impl Voters {
             cleanups: Arc::default(),
             leftovers,
         }
+    }
+
+    /// Has all nodes give the news of a name from now on, or no more.
+    pub(super) fn follow(&self, name: &Name, on: bool) {
+        self.nodes.iter().for_each(|node| node.follow(name, on));
     }
 
     /// Whether a quorum of nodes gives hints, so that waiting for them makes sense.

@@ -8,7 +8,7 @@ use crate::common::certificates::Certificates;
 use crate::common::server::Server;
 
 /// What README gives to the user for locks.
-const RIGHTS: [&str; 6] = ["on", ">passw0rd", "~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous"];
+const RIGHTS: [&str; 6] = ["on", ">passw0rd", "~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous"];
 
 #[tokio::test]
 async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {

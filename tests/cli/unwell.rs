@@ -54,7 +54,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
 async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
     let servers = servers(3).await;
     let mut lacking =
-        limited(&servers, &["~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info", "-setrange"]);
+        limited(&servers, &["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info", "-setrange"]);
     let (code, _, said) = done(lacking.args(["run", "job", "--timeout", IN_VAIN, "--ttl=30s", "--", "true"]));
     assert!(code == 69 && said.contains("lacks"), "{code} {said}");
     let (code, _, said) = done(over(&servers).args(["run", "job", "-n", "--", "true"]));
@@ -124,7 +124,7 @@ async fn a_node_that_notifies_no_waiter_is_warned_of_with_the_right_that_is_miss
     let servers = servers(3).await;
     let said = warnings(&mut limited(&servers, &["~quorumlock:*", "resetchannels", "+@all"]));
     assert_eq!(said.matches("does not notify waiters").count(), 3, "{said}");
-    assert!(said.contains("&quorumlock:wake:*") && !said.contains("EVAL"), "{said}");
+    assert!(said.contains("&quorumlock:*") && !said.contains("EVAL"), "{said}");
 }
 
 #[tokio::test]

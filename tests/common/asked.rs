@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Claim, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb, Watch};
+use quorumlock::node::{Claim, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
 use quorumlock::rules::roster::{Enrolment, Server};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
@@ -13,9 +13,9 @@ use quorumlock::rules::roster::{Enrolment, Server};
 pub struct Asked {
     pub verb: Verb,
     pub names: Arc<[Name]>,
-    /// Of an enrolment its servers; of a scan where it begins; of who watches the client.
+    /// Of an enrolment its servers; of a scan where it begins.
     pub owner: Arc<str>,
-    /// Of an enrolment the longest ttl; of who watches for how long.
+    /// Of an enrolment the longest ttl.
     pub ttl: Duration,
     /// Of a lesson the highest one; of an enrolment the protocol.
     pub ballot: u64,
@@ -95,7 +95,6 @@ impl From<Asked> for Operation {
             Verb::Retire => Self::Retire,
             Verb::Reset => Self::Reset,
             Verb::Scan => Scan { from: owner, keys: count }.into(),
-            Verb::Watch => Watch { names, client: owner, lasts: ttl }.into(),
         }
     }
 }
@@ -126,7 +125,6 @@ impl From<&Operation> for Asked {
             }
             Operation::Enrol(enrolment) => Self::enrolment(enrolment),
             Operation::Scan(Scan { from, keys }) => Self { owner: from.clone(), count: *keys, ..Self::node(verb) },
-            Operation::Watch(Watch { names, client, lasts }) => Self { ttl: *lasts, ..Self::by(verb, names, client) },
             Operation::Record | Operation::Retire | Operation::Reset => Self::node(verb),
         }
     }

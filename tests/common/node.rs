@@ -4,28 +4,34 @@ use std::sync::{Arc, Mutex};
 
 use quorumlock::host::{Host, System};
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{Hint, Listener, Node, Operation, Reply, ReplyTo, Request, Sink};
+use quorumlock::node::{Hint, Listener, Name, Node, Operation, Reply, ReplyTo, Request, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::server::Server;
 use super::{eventually, transport};
 
-/// Keeps a client's hints.
+/// Keeps a client's hints, and the names of which there was news.
 #[derive(Debug)]
 pub struct Recorder {
     client: &'static str,
     hints: Mutex<Vec<Hint>>,
+    news: Mutex<Vec<Name>>,
 }
 
 impl Recorder {
     pub fn of(client: &'static str) -> Arc<Self> {
-        Arc::new(Self { client, hints: Mutex::default() })
+        Arc::new(Self { client, hints: Mutex::default(), news: Mutex::default() })
     }
 
-    /// What came since the last time.
+    /// The hints that came since the last time.
     pub fn take(&self) -> Vec<Hint> {
         std::mem::take(&mut self.hints.lock().unwrap())
+    }
+
+    /// The names of which there was news since the last time.
+    pub fn news(&self) -> Vec<Name> {
+        std::mem::take(&mut self.news.lock().unwrap())
     }
 }
 
@@ -36,6 +42,10 @@ impl Listener for Recorder {
 
     fn hint(&self, _: usize, hint: &Hint) {
         self.hints.lock().unwrap().push(hint.clone());
+    }
+
+    fn news(&self, _: usize, name: &Name) {
+        self.news.lock().unwrap().push(name.clone());
     }
 
     fn missed(&self, _: usize) {}

@@ -184,7 +184,7 @@ impl World for Memory {
     }
 
     fn looks(&self, node: usize) -> u64 {
-        self.faults[node].asked(Verb::Inspect) + self.faults[node].asked(Verb::Watch)
+        self.faults[node].asked(Verb::Inspect)
     }
 
     fn hang(&self, node: usize) {

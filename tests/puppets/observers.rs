@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use quorumlock::Leadership;
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Name, Note, Operation, Outcome, Verb};
+use quorumlock::node::{Name, Note, Verb};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -25,89 +25,83 @@ fn observe(stage: &Stage) -> (JoinHandle<()>, mpsc::UnboundedReceiver<Leadership
     (task, seen)
 }
 
-/// What a node says where somebody leads with this token, and has proclaimed so many values.
-fn led(token: u64, values: u32) -> Outcome {
+/// What a node says where somebody leads with this token for so long, and has proclaimed so many
+/// values.
+fn led_for(ttl: Duration, token: u64, values: u32) -> Answer {
     let (mut store, now) = (Store::default(), SECOND);
     let names = [Name::new("quorumlock:", "it").unwrap()].into();
     let owner = format!("c/1/x/{token}.00").into();
-    let leader = Asked { owner, ttl: 60 * SECOND, ballot: token, count: 1, ..Asked::inspect(names) };
+    let leader = Asked { owner, ttl, ballot: token, count: 1, ..Asked::inspect(names) };
     store.apply(&leader.with_verb(Verb::Claim).into(), now);
     let note = Note { number: values, age: Duration::ZERO, says: format!("value {values}").into() };
     store.apply(&Asked { note: Some(note), ..leader.with_verb(Verb::Renew) }.into(), now);
-    store.apply(&leader.with_verb(Verb::Watch).into(), now)
+    Some(Ok(store.apply(&leader.with_verb(Verb::Inspect).into(), now)))
 }
 
-fn watched(token: u64, values: u32) -> Answer {
-    Some(Ok(led(token, values)))
-}
-
-/// The same of a node that has no room for one more who watches.
-fn unregistered(token: u64) -> Answer {
-    let Outcome::Watched { entries, .. } = led(token, 0) else { unreachable!("it is looked at") };
-    Some(Ok(Outcome::Watched { entries, registered: false }))
+fn led(token: u64, values: u32) -> Answer {
+    led_for(60 * SECOND, token, values)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_that_comes_while_a_look_is_under_way_causes_one_more_look_and_others_cause_none() {
+async fn news_during_a_look_causes_one_more_and_earlier_news_none() {
     let stage = Stage::new(3);
     let (_task, mut seen) = observe(&stage);
-    stage.round(Verb::Watch, |_, _| SILENCE).await;
-    (0..3).for_each(|node| stage.changed(node, "it"));
-    stage.changed(0, "it");
+    stage.round(Verb::Inspect, |_, _| SILENCE).await;
+    (0..3).for_each(|node| stage.news(node, "it"));
+    stage.news(0, "it");
     stage.quiet_for(100 * MS).await;
-    stage.answer_all(|_| watched(5, 0));
+    stage.answer_all(|_| led(5, 0));
     assert_eq!(seen.recv().await.unwrap().value, "value 0");
-    stage.round(Verb::Watch, |_, _| watched(5, 1)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 1)).await;
     assert_eq!(seen.recv().await.unwrap().value, "value 1");
     stage.quiet_for(2 * SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_of_all_nodes_cause_one_look_and_those_of_other_names_none() {
+async fn news_of_all_nodes_causes_one_look_and_of_other_names_none() {
     let stage = Stage::new(3);
     let (_task, mut seen) = observe(&stage);
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     seen.recv().await.unwrap();
-    stage.changed(0, "other");
+    stage.news(0, "other");
     stage.quiet_for(SECOND).await;
     for node in [0, 1, 2, 1] {
-        stage.changed(node, "it");
+        stage.news(node, "it");
     }
-    stage.round(Verb::Watch, |_, _| watched(5, 1)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 1)).await;
     assert_eq!(seen.recv().await.unwrap().value, "value 1");
     stage.quiet_for(2 * SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_is_believed_no_more_than_a_quorum_says() {
+async fn news_is_believed_no_more_than_a_quorum_says() {
     let stage = Stage::new(3);
     let (_task, mut seen) = observe(&stage);
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     assert_eq!(seen.recv().await.unwrap().token, 5);
-    stage.changed(2, "it");
-    stage.round(Verb::Watch, |node, _| if node == 2 { watched(9, 0) } else { watched(5, 0) }).await;
+    stage.news(2, "it");
+    stage.round(Verb::Inspect, |node, _| if node == 2 { led(9, 0) } else { led(5, 0) }).await;
     stage.quiet_for(MS).await;
     assert!(seen.try_recv().is_err(), "one node of three says so");
-    stage.changed(1, "it");
-    stage.round(Verb::Watch, |node, _| if node == 0 { watched(5, 0) } else { watched(9, 0) }).await;
+    stage.news(1, "it");
+    stage.round(Verb::Inspect, |node, _| if node == 0 { led(5, 0) } else { led(9, 0) }).await;
     assert_eq!(seen.recv().await.unwrap().token, 9);
     // It comes late.
-    stage.changed(0, "it");
-    stage.round(Verb::Watch, |_, _| watched(5, 7)).await;
+    stage.news(0, "it");
+    stage.round(Verb::Inspect, |_, _| led(5, 7)).await;
     stage.quiet_for(MS).await;
     assert!(seen.try_recv().is_err(), "nobody leads after a later one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_asks_rarely_where_a_quorum_tells_it_of_changes_and_often_where_fewer_do() {
-    for (registered, between) in [(3, 2_500..=5_001), (2, 2_500..=5_001), (1, 250..=501), (0, 250..=501)] {
-        let stage = Stage::new(3);
+async fn without_news_an_observer_looks_every_five_seconds() {
+    for hints in [true, false] {
+        let stage = Stage::with(3, hints, |builder| builder);
         let (_task, _seen) = observe(&stage);
         for longest in [false, true, true] {
-            let answer = |node| if node < registered { watched(5, 0) } else { unregistered(5) };
-            stage.round(Verb::Watch, |node, _| answer(node)).await;
+            stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
             let pause = stage.asked_after().await;
-            assert!(between.contains(&pause.as_millis()), "{pause:?} with {registered}");
+            assert!((2_500..=5_001).contains(&pause.as_millis()), "{pause:?} where nodes give hints: {hints}");
             if longest {
                 stage.pause_long();
             }
@@ -115,108 +109,89 @@ async fn it_asks_rarely_where_a_quorum_tells_it_of_changes_and_often_where_fewer
     }
 }
 
-/// A node each has no room for one more who watches, or sends no messages.
+/// Nobody publishes that a hold ends by itself.
 #[tokio::test(start_paused = true)]
-async fn it_asks_often_where_fewer_than_a_quorum_both_keep_it_and_send_messages() {
+async fn an_observer_looks_when_a_hold_ends() {
     let stage = Stage::new(3);
-    stage.mute(2);
+    stage.pause_long();
     let (_task, _seen) = observe(&stage);
+    let answer = |node| led_for(if node == 0 { SECOND } else { 2 * SECOND }, 5, 0);
     for _ in 0..2 {
-        stage.round(Verb::Watch, |node, _| if node == 0 { unregistered(5) } else { watched(5, 0) }).await;
+        stage.round(Verb::Inspect, |node, _| answer(node)).await;
         let pause = stage.asked_after().await;
-        assert!((250..=501).contains(&pause.as_millis()), "{pause:?}");
+        assert!((2_000..=2_001).contains(&pause.as_millis()), "{pause:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_hints_cost_few_looks_and_the_first_is_looked_at_at_once() {
+async fn much_news_costs_few_looks_and_the_first_is_looked_at_at_once() {
     let stage = Stage::new(3);
     let (_task, mut seen) = observe(&stage);
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     seen.recv().await.unwrap();
     stage.quiet_for(SECOND).await;
-    stage.changed(0, "it");
+    stage.news(0, "it");
     assert!(stage.asked_after().await < 2 * MS, "it has looked at nothing for a while");
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
-    let (asked, mut looks) = (stage.asked(Verb::Watch), 0);
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
+    let (asked, mut looks) = (stage.asked(Verb::Inspect), 0);
     for value in 0..500 {
-        stage.changed(value as usize % 3, "it");
+        stage.news(value as usize % 3, "it");
         tokio::time::sleep(MS).await;
         if asked() {
             looks += 1;
-            stage.round(Verb::Watch, |_, _| watched(5, value)).await;
+            stage.round(Verb::Inspect, |_, _| led(5, value)).await;
         }
     }
     assert!((10..=26).contains(&looks), "one each 20 to 50 ms for half a second: {looks}");
-    // What was told last is looked at as well.
-    stage.round(Verb::Watch, |_, _| watched(5, 500)).await;
+    // What was published last is looked at as well.
+    stage.round(Verb::Inspect, |_, _| led(5, 500)).await;
     while seen.recv().await.unwrap().value != "value 500" {}
     stage.quiet_for(2 * SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_asks_often_and_writes_nothing_where_no_hints_can_be_had() {
-    let stage = Stage::with(3, false, |builder| builder);
-    let (_task, mut seen) = observe(&stage);
-    let Outcome::Watched { entries, .. } = led(5, 0) else { unreachable!("it is looked at") };
-    let looked = || Some(Ok(Outcome::Inspected(entries.clone())));
-    stage.round(Verb::Inspect, |_, _| looked()).await;
-    assert_eq!(seen.recv().await.unwrap().token, 5);
-    assert!((250..=500).contains(&stage.asked_after().await.as_millis()));
-    stage.round(Verb::Inspect, |_, _| looked()).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_asks_again_long_before_a_node_forgets_it_and_at_once_where_hints_were_missed() {
+async fn an_observer_looks_at_once_if_messages_were_missed() {
     let stage = Stage::new(3);
     let (_task, _seen) = observe(&stage);
-    stage.pause_long();
-    let asked = stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
-    assert!(asked.ttl >= 20 * SECOND && asked.ttl <= 60 * SECOND);
-    assert_eq!(asked.owner.matches('/').count(), 2, "a client, as channels name it: {}", asked.owner);
-    assert!(stage.asked_after().await * 4 < asked.ttl);
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     stage.quiet_for(SECOND).await;
     stage.missed(1);
     assert!(stage.asked_after().await < 2 * MS);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_dropped_leaves_nothing_behind_and_asks_nothing() {
+async fn a_name_is_followed_from_its_first_observer_to_its_last() {
     let stage = Stage::new(3);
-    let ears = || stage.quorum.in_use().2;
+    let observers = || stage.quorum.in_use().2;
     let (task, _seen) = observe(&stage);
     let never_polled = stage.quorum.election("it").observe().unwrap();
-    stage.round(Verb::Watch, |_, _| SILENCE).await;
-    assert_eq!(ears(), 2);
-    drop(never_polled);
+    let other = stage.quorum.election("other").observe().unwrap();
+    stage.round(Verb::Inspect, |_, _| SILENCE).await;
+    assert_eq!((observers(), stage.followed()), (3, vec!["it".to_owned(), "other".to_owned()]));
+    drop((never_polled, other));
+    assert_eq!((observers(), stage.followed()), (1, vec!["it".to_owned()]));
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
-    assert_eq!(ears(), 0);
-    stage.changed(0, "it");
+    assert_eq!((observers(), stage.followed()), (0, Vec::new()));
+    stage.news(0, "it");
     stage.quiet_for(Duration::from_secs(10)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_hints_causes_one_look_at_a_time() {
+async fn a_flood_of_news_causes_one_look_at_a_time() {
     let stage = Stage::new(3);
     let (_task, _seen) = observe(&stage);
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     stage.quiet_for(MS).await;
     for _ in 0..1_000 {
-        stage.changed(0, "it");
+        stage.news(0, "it");
     }
-    stage.round(Verb::Watch, |_, _| SILENCE).await;
+    stage.round(Verb::Inspect, |_, _| SILENCE).await;
     for _ in 0..1_000 {
-        stage.changed(1, "it");
+        stage.news(1, "it");
     }
     stage.quiet_for(100 * MS).await;
-    stage.answer_all(|_| watched(5, 0));
-    stage.round(Verb::Watch, |_, _| watched(5, 0)).await;
+    stage.answer_all(|_| led(5, 0));
+    stage.round(Verb::Inspect, |_, _| led(5, 0)).await;
     stage.quiet_for(2 * SECOND).await;
-}
-
-#[test]
-fn whoever_watches_owns_nothing() {
-    assert_eq!(Operation::from(Asked::inspect([].into()).with_verb(Verb::Watch)).owner(), None);
 }

@@ -1,6 +1,6 @@
 //! Nodes whose answers the test gives, and a client of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,6 +34,8 @@ pub struct Puppet {
     /// Whether it was the last word on its lesson that nobody can give it.
     left: AtomicBool,
     closed: AtomicBool,
+    /// The names whose news the client wants.
+    followed: Mutex<BTreeSet<Name>>,
     state: Mutex<NodeState>,
     /// The run id and the roster of its server, if it has one.
     member: Mutex<Option<(String, Roster)>>,
@@ -88,6 +90,12 @@ impl Node for Puppet {
         let mut due = self.lesson.lock().unwrap();
         self.left.fetch_or(!taught && *due == Some(lesson), Ordering::Relaxed);
         due.take_if(|due| taught && *due == lesson);
+    }
+
+    fn follow(&self, name: &Name, on: bool) {
+        let mut followed = self.followed.lock().unwrap();
+        let known = if on { !followed.insert(name.clone()) } else { !followed.remove(name) };
+        assert!(!known, "it is asked for once");
     }
 
     fn close(&self) {
@@ -190,6 +198,7 @@ impl Stage {
                 lesson: Mutex::default(),
                 left: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
+                followed: Mutex::default(),
                 state: Mutex::new(NodeState::Up),
                 member: Mutex::default(),
                 reflex: Mutex::default(),
@@ -337,10 +346,17 @@ impl Stage {
         self.listener(node).hint(node, &Hint::new(acquisition.into(), after));
     }
 
-    /// A node says to this client's observers that a name is worth looking at.
-    pub fn changed(&self, node: usize, name: &str) {
-        let (listener, name) = (self.listener(node), Name::new("quorumlock:", name).unwrap());
-        listener.hint(node, &Hint::changed(listener.client(), name));
+    /// A node publishes news of a name.
+    pub fn news(&self, node: usize, name: &str) {
+        self.listener(node).news(node, &Name::new("quorumlock:", name).unwrap());
+    }
+
+    /// The names whose news the client wants of each node.
+    pub fn followed(&self) -> Vec<String> {
+        let of = |puppet: &Puppet| puppet.followed.lock().unwrap().iter().map(|name| name.text().to_string()).collect();
+        let all: Vec<Vec<_>> = self.puppets.iter().map(|puppet| of(puppet)).collect();
+        assert!(all.iter().all(|names| names == &all[0]), "of all nodes the same: {all:?}");
+        all[0].clone()
     }
 
     /// A node hands the name over.
@@ -379,11 +395,6 @@ impl Stage {
         for (node, Request { operation, reply }) in open {
             reply.send(to(&operation, answer(node).expect("an answer")));
         }
-    }
-
-    /// No hints come from a node from now on.
-    pub fn mute(&self, node: usize) {
-        self.puppets[node].hints.store(false, Ordering::Relaxed);
     }
 
     /// Hints of a node may have been missed.

@@ -30,7 +30,8 @@ pub enum Command {
     Script(Box<Script>),
     /// CLIENT SETNAME.
     Name,
-    Subscribe(String),
+    Subscribe(Vec<String>),
+    Unsubscribe(Vec<String>),
     Unknown(&'static str),
 }
 
@@ -266,8 +267,16 @@ impl Core {
                 server.load(digest, process, met);
                 Ok(format!("{digest:016x}{:024x}", 0).into())
             }
-            Command::Subscribe(channel) => {
-                server.subscribers.insert(channel, number);
+            Command::Subscribe(channels) => {
+                for channel in channels {
+                    server.subscribers.entry(channel).or_default().insert(number);
+                }
+                Ok(Value::Null)
+            }
+            Command::Unsubscribe(channels) => {
+                for channel in channels {
+                    server.subscribers.entry(channel).or_default().remove(&number);
+                }
                 Ok(Value::Null)
             }
             Command::Unknown(what) => Err(refused(format!("ERR unknown command '{what}'"))),
@@ -294,6 +303,11 @@ impl Core {
             told.push((*op, answer(*op, &Ok(outcome))));
         }
         self.send_hints(now, node, &script.channel, hints);
+        for name in self.servers[node].news() {
+            for listener in self.listeners(node, &format!("{}:news", name.key())) {
+                self.publish(now, listener, name.key(), None);
+            }
+        }
         (Ok(Value::Array(replies)), told)
     }
 
@@ -338,26 +352,30 @@ impl Core {
     fn send_hints(&mut self, now: Micros, node: usize, channel: &str, hints: Vec<(Hint, Option<Op>)>) {
         for (hint, to) in hints {
             let Some((client, number)) = hint.address() else { continue };
-            let listener = self.servers[node].subscribers.get(&format!("{channel}{client}")).copied();
-            let Some(listener) = listener.filter(|&listener| self.connections[listener].open) else { continue };
-            let process = self.connections[listener].process;
-            if self.processes[process].dead {
-                continue;
+            for listener in self.listeners(node, &format!("{channel}{client}")) {
+                let process = self.connections[listener].process;
+                if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
+                    self.schedule(now, Event::Act(Action::Fell(process)));
+                }
+                let to = to.map(|op| Op { process: process as u16, ..op });
+                self.publish(now, listener, &published(&hint, number), to);
             }
-            if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
-                self.schedule(now, Event::Act(Action::Fell(process)));
-            }
-            let to = to.map(|op| Op { process: process as u16, ..op });
-            self.publish(now, listener, &published(&hint, number), to);
         }
+    }
+
+    /// The connections that listen to a channel, of processes that live.
+    fn listeners(&self, node: usize, channel: &str) -> Vec<usize> {
+        let all = self.servers[node].subscribers.get(channel).into_iter().flatten().copied();
+        let alive = |&number: &usize| {
+            let Connection { process, open, .. } = self.connections[number];
+            open && !self.processes[process].dead
+        };
+        all.filter(alive).collect()
     }
 }
 
 /// What the script publishes.
 fn published(hint: &Hint, number: u64) -> String {
-    if let Some(name) = &hint.changed {
-        return format!("look {}", name.key());
-    }
     let after = hint.after.as_millis();
     let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
         return format!("{number} {after}");
@@ -408,10 +426,6 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
         }
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
-        }
-        Outcome::Watched { entries, registered } => {
-            let told = ["watched".into(), i64::from(*registered).into()];
-            told.into_iter().chain(entries.iter().flat_map(inspected)).collect()
         }
     };
     Value::Array(parts)

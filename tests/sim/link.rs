@@ -147,7 +147,6 @@ impl Core {
             events: VecDeque::new(),
             waker: None,
         });
-        self.link(process, node).connection = Some(number);
         (number, self.send(now, number, Command::Hello, timeout))
     }
 
@@ -160,6 +159,11 @@ impl Core {
         timeout: Duration,
     ) -> oneshot::Receiver<Reply> {
         let due = now + micros(timeout);
+        // What is subscribed to news alone has no name.
+        if matches!(command, Command::Name) {
+            let Connection { process, node, .. } = self.connections[number];
+            self.link(process, node).connection = Some(number);
+        }
         let connection = &mut self.connections[number];
         let (call, receiver) = connection.calls.push(due);
         if !connection.open {

@@ -144,7 +144,6 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
         Ok(
             Outcome::Inspected(_)
-            | Outcome::Watched { .. }
             | Outcome::Scanned { .. }
             | Outcome::Taught
             | Outcome::Record { .. }
@@ -226,6 +225,10 @@ impl Node for Recorder {
 
     fn raise(&self, max_ttl: Duration, now: Tick) {
         self.inner.raise(max_ttl, now);
+    }
+
+    fn follow(&self, name: &Name, on: bool) {
+        self.inner.follow(name, on);
     }
 
     fn close(&self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Hint, Operation, Outcome, Stance};
+use quorumlock::node::{Hint, Name, Operation, Outcome, Stance};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
@@ -35,8 +35,8 @@ pub struct Server {
     pub scripts: BTreeSet<u64>,
     /// Those that it knows for one process only: see [`Server::load`].
     misled: BTreeSet<(u64, usize)>,
-    /// Who listens to each channel: a connection.
-    pub subscribers: BTreeMap<String, usize>,
+    /// Who listens to each channel: connections.
+    pub subscribers: BTreeMap<String, BTreeSet<usize>>,
 }
 
 impl Server {
@@ -121,12 +121,17 @@ impl Server {
         hears: impl Fn(usize) -> bool,
     ) -> Outcome {
         let (time, subscribers) = (self.time(now), &self.subscribers);
-        let hears = |client: &str| subscribers.get(&format!("{channel}{client}")).is_some_and(|&who| hears(who));
+        let listeners = |client: &str| subscribers.get(&format!("{channel}{client}"));
+        let hears = |client: &str| listeners(client).is_some_and(|all| all.iter().any(|&who| hears(who)));
         self.store.apply_heard(operation, time, &hears)
     }
 
     pub fn hints(&mut self) -> Vec<Hint> {
         self.store.hints()
+    }
+
+    pub fn news(&mut self) -> Vec<Name> {
+        self.store.news()
     }
 
     pub fn is_idle(&self, now: Micros) -> bool {

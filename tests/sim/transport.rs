@@ -96,8 +96,12 @@ impl Connection for SimConnection {
         polled(self.command(read, FOREVER * self.timeout), task)
     }
 
-    fn subscribe(&self, channel: &str) -> Answer<()> {
-        self.command(|_| Command::Subscribe(channel.to_owned()), self.timeout).map(|answer| answer.map(drop)).boxed()
+    fn subscribe(&self, channels: &[String]) -> Answer<()> {
+        self.command(|_| Command::Subscribe(channels.to_vec()), self.timeout).map(|answer| answer.map(drop)).boxed()
+    }
+
+    fn unsubscribe(&self, channels: &[String]) -> Answer<()> {
+        self.command(|_| Command::Unsubscribe(channels.to_vec()), self.timeout).map(|answer| answer.map(drop)).boxed()
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {

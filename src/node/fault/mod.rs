@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::hint::Listener;
-use super::operation::Verb;
+use super::operation::{Name, Verb};
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
@@ -86,6 +86,11 @@ impl Node for FaultyNode {
     fn lesson_given(&self, lesson: Lesson, taught: bool) {
         let node = self.link.state().node.clone();
         node.lesson_given(lesson, taught);
+    }
+
+    fn follow(&self, name: &Name, on: bool) {
+        let node = self.link.state().node.clone();
+        node.follow(name, on);
     }
 
     fn close(&self) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::link::Link;
 use crate::host::sleep_until;
-use crate::node::{Hint, Listener, Node};
+use crate::node::{Hint, Listener, Name, Node};
 
 /// Takes the node's hints, and gives them on as late as replies, or not at all.
 #[derive(Debug)]
@@ -38,6 +38,22 @@ impl Relay {
     pub(super) fn has_forgotten(&self) {
         if let Some(listener) = self.listener.upgrade() {
             listener.doubted(self.index);
+        }
+    }
+
+    /// Gives something on, as often and as late as its node does that.
+    fn gives_on<G: FnOnce(Arc<dyn Listener>, usize) + Send + 'static>(&self, link: &Link, give: impl Fn() -> G) {
+        let state = link.state();
+        let times = if state.down || state.paused || state.hints_lost { 0 } else { 1 + u32::from(state.hints_doubled) };
+        let due = link.host.now() + state.reply_delay;
+        drop(state);
+        for _ in 0..times {
+            let Some(listener) = self.listener.upgrade() else { return };
+            let (host, index, give) = (link.host.clone(), self.index, give());
+            link.host.spawn(Box::pin(async move {
+                sleep_until(&host, due).await;
+                give(listener, index);
+            }));
         }
     }
 
@@ -75,23 +91,26 @@ impl Listener for Relay {
     fn hint(&self, _: usize, hint: &Hint) {
         let Some(link) = self.link.upgrade() else { return };
         let state = link.state();
-        let times = if state.down || state.paused || state.hints_lost { 0 } else { 1 + u32::from(state.hints_doubled) };
-        let (delay, life, counts) = (state.reply_delay, state.life, link.host.now() >= state.quarantine);
+        let (life, counts) = (state.life, link.host.now() >= state.quarantine);
         drop(state);
         let mut hint = hint.clone();
         if let Some(granted) = &mut hint.granted {
             granted.stamp.generation = life;
             granted.counts &= counts;
         }
-        for _ in 0..times {
-            let Some(listener) = self.listener.upgrade() else { return };
-            let (host, index, hint) = (link.host.clone(), self.index, hint.clone());
-            let due = host.now() + delay;
-            link.host.spawn(Box::pin(async move {
-                sleep_until(&host, due).await;
-                listener.hint(index, &hint);
-            }));
-        }
+        let hint = Arc::new(hint);
+        self.gives_on(&link, || {
+            let hint = hint.clone();
+            move |listener, index| listener.hint(index, &hint)
+        });
+    }
+
+    fn news(&self, _: usize, name: &Name) {
+        let Some(link) = self.link.upgrade() else { return };
+        self.gives_on(&link, || {
+            let name = name.clone();
+            move |listener, index| listener.news(index, &name)
+        });
     }
 
     fn missed(&self, _: usize) {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::line::Line;
 use super::readers::Readers;
 use super::record::{KEEP, far};
-use super::watchers::Watchers;
 use super::{LONGEST_TURN, millis};
 use crate::node::inspection::Description;
 use crate::node::operation::{Note, Operation};
@@ -80,7 +79,6 @@ pub(super) struct Entry {
     /// What some owner said of itself.
     note: Option<Noted>,
     pub(super) readers: Readers,
-    pub(super) watchers: Watchers,
     /// Of a semaphore's gate, how many permits that has.
     permits: Option<u32>,
     /// When the fence is forgotten.
@@ -160,7 +158,6 @@ impl Entry {
     /// Forgets what has ended. Whether nothing is left.
     pub(super) fn expire(&mut self, now: Duration) -> bool {
         self.line.expire(now);
-        self.watchers.expire(now);
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
         // Later than that it is only where the node's clock was set back.
@@ -175,10 +172,10 @@ impl Entry {
         }
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
         if self.expires <= now {
-            let (line, watchers) = (std::mem::take(&mut self.line), std::mem::take(&mut self.watchers));
-            *self = Self { line, watchers, ..Self::default() };
+            let line = std::mem::take(&mut self.line);
+            *self = Self { line, ..Self::default() };
         }
-        self.expires.is_zero() && self.line.first().is_none() && self.watchers.is_empty()
+        self.expires.is_zero() && self.line.first().is_none()
     }
 
     /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered

@@ -19,6 +19,7 @@ pub struct Store {
     pub(super) record: Record,
     pub(super) roster: Rostered,
     pub(super) hints: Vec<Hint>,
+    pub(super) news: Vec<Name>,
     sweep_at: usize,
 }
 
@@ -26,9 +27,14 @@ pub struct Store {
 const SWEEP: usize = 1_024;
 
 impl Store {
-    /// Takes what was published since the last time.
+    /// Takes what was published to clients since the last time.
     pub fn hints(&mut self) -> Vec<Hint> {
         std::mem::take(&mut self.hints)
+    }
+
+    /// Takes the names of which news was published since the last time.
+    pub fn news(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.news)
     }
 
     /// The process ended, and the next one has what is stored: it must be taught like one that has

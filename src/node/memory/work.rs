@@ -25,7 +25,7 @@ impl Store {
         if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, now, precise, hears, published: 0 };
+        let mut work = Work { store: self, now, precise, hears };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
@@ -42,7 +42,6 @@ impl Store {
                 next: Scan::FIRST.to_owned(),
                 names: work.store.entries.keys().filter_map(|key| Name::of_key(key)).collect(),
             },
-            Operation::Watch(watch) => work.watch(watch),
         }
     }
 }
@@ -62,8 +61,6 @@ pub(super) struct Work<'a> {
     pub(super) precise: Duration,
     /// Which clients hear what is published to them.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
-    /// How many messages it has published to watchers.
-    pub(super) published: usize,
 }
 
 impl Work<'_> {
@@ -247,7 +244,15 @@ impl Work<'_> {
         let (owner, token, at) = (renewal.owner.clone(), renewal.ballot, self.now);
         let Some(note) = renewal.note.clone().filter(|_| !Operation::is_shared(&owner)) else { return };
         if self.entry(name).describe(Noted { owner, token, note, at }) {
-            self.tell_watchers(name, &renewal.owner);
+            self.news(name, &renewal.owner);
+        }
+    }
+
+    /// What `owner` says of itself was stored, or went with its hold. Nobody sees a note of an owner
+    /// that may have none.
+    fn news(&mut self, name: &Name, owner: &str) {
+        if Operation::may_have_note(owner) {
+            self.store.news.push(name.clone());
         }
     }
 
@@ -268,7 +273,7 @@ impl Work<'_> {
             self.store.record.heard(fence, precise);
             self.queue_after_release(release, name, freed);
             if freed && described {
-                self.tell_watchers(name, &release.owner);
+                self.news(name, &release.owner);
             }
             held += u32::from(freed);
         }

@@ -153,27 +153,6 @@ impl Scan {
     pub const FIRST: &'static str = "0";
 }
 
-/// Looks at the names, and asks to be told when what observers see of them may have changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watch {
-    /// What to look at.
-    pub names: Arc<[Name]>,
-    /// Whom to tell: a client, `host/pid/uuid`.
-    pub client: Arc<str>,
-    /// For how long, unless it asks again: [`Watch::LONGEST`] at most.
-    pub lasts: Duration,
-}
-
-impl Watch {
-    /// The longest that a node keeps a watcher that does not ask again.
-    pub const LONGEST: Duration = Duration::from_secs(60);
-    /// How many watchers of one name a node keeps.
-    pub const MOST: usize = 256;
-    /// How many messages a node publishes to watchers in one script call at most, of whatever names.
-    /// Whoever is not told looks by itself, as where a message was lost.
-    pub const MOST_TOLD: usize = 1_000;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ mod verb;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach, Watch};
+pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach};
 pub use mark::Mark;
 pub use mode::Mode;
 pub(crate) use name::record_key;
@@ -48,8 +48,6 @@ pub enum Operation {
     Reset,
     /// Tell a page of the names that the node knows.
     Scan(Scan),
-    /// Look at the names, and be told when what is seen may have changed.
-    Watch(Watch),
 }
 
 impl Operation {
@@ -81,7 +79,6 @@ impl Operation {
             Self::Retire => Verb::Retire,
             Self::Reset => Verb::Reset,
             Self::Scan(_) => Verb::Scan,
-            Self::Watch(_) => Verb::Watch,
         }
     }
 
@@ -93,8 +90,7 @@ impl Operation {
             | Self::Renew(Renew { names, .. })
             | Self::Release(Release { names, .. })
             | Self::Inspect(names)
-            | Self::Revoke(Revoke { names, .. })
-            | Self::Watch(Watch { names, .. }) => names,
+            | Self::Revoke(Revoke { names, .. }) => names,
             Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
     }
@@ -113,8 +109,7 @@ impl Operation {
             | Self::Enrol(_)
             | Self::Retire
             | Self::Reset
-            | Self::Scan(_)
-            | Self::Watch(_) => None,
+            | Self::Scan(_) => None,
         }
     }
 
@@ -132,8 +127,7 @@ impl Operation {
             | Self::Enrol(_)
             | Self::Retire
             | Self::Reset
-            | Self::Scan(_)
-            | Self::Watch(_) => None,
+            | Self::Scan(_) => None,
         }
     }
 
@@ -213,16 +207,7 @@ macro_rules! from_bodies {
     )+};
 }
 
-from_bodies!(
-    Claim(Claim),
-    Renew(Renew),
-    Release(Release),
-    Teach(Teach),
-    Revoke(Revoke),
-    Enrol(Enrolment),
-    Scan(Scan),
-    Watch(Watch),
-);
+from_bodies!(Claim(Claim), Renew(Renew), Release(Release), Teach(Teach), Revoke(Revoke), Enrol(Enrolment), Scan(Scan),);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Release, Renew, Revoke, Scan, Watch};
+use super::bodies::{Claim, Release, Renew, Revoke, Scan};
 use super::name::Name;
 use super::stance::Stance;
 use super::verb::Verb;
@@ -39,7 +39,6 @@ impl Claim {
             Verb::Retire => Operation::Retire,
             Verb::Reset => Operation::Reset,
             Verb::Scan => Scan { from: Scan::FIRST.into(), keys: 100 }.into(),
-            Verb::Watch => Watch { names: self.names, client: "host/1/uuid".into(), lasts: Watch::LONGEST }.into(),
         }
     }
 }

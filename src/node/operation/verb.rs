@@ -24,15 +24,13 @@ pub enum Verb {
     Retire,
     /// Take its retirement back.
     Reset,
-    /// Look, and be told when what is seen may have changed.
-    Watch,
     /// Tell a page of the names that the node knows. No script does that.
     Scan,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Claim,
         Self::Renew,
         Self::Release,
@@ -43,7 +41,6 @@ impl Verb {
         Self::Enrol,
         Self::Retire,
         Self::Reset,
-        Self::Watch,
         Self::Scan,
     ];
 
@@ -68,7 +65,6 @@ impl Verb {
             Self::Retire => "retire",
             Self::Reset => "reset",
             Self::Scan => "scan",
-            Self::Watch => "watch",
         }
     }
 }
@@ -79,10 +75,8 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words = [
-            "claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "watch",
-            "scan",
-        ];
+        let words =
+            ["claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "scan"];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 }

@@ -79,7 +79,8 @@ pub(super) async fn greet(
     let loaded = give(send, &script::SOURCE, record, true);
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
     let recorded = recorded(connection, record);
-    let subscribed = channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(channel));
+    let subscribed =
+        channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(&[channel.to_owned()]));
     let (named, loaded, (info, told), recorded, subscribed) = join5(named, loaded, info, recorded, subscribed).await;
     let refused = match loaded {
         Err(fault) if fault.kind() != FaultKind::Rejected => return Err(during("SCRIPT LOAD")(fault)),

@@ -47,7 +47,7 @@ fn right(said: &str) -> Option<String> {
     } else if what.contains(" key") {
         "the keys: ~quorumlock:*, or with another key prefix ~PREFIX*".to_owned()
     } else if what.contains(" channel") {
-        "the wake-up channels: &quorumlock:wake:*, or with another key prefix &PREFIXwake:*".to_owned()
+        "the channels: &quorumlock:*, or with another key prefix &PREFIX*".to_owned()
     } else {
         "a command that the lock's script runs; `quorumlock doctor` names it, and +@all -@dangerous has all of them"
             .to_owned()
@@ -100,15 +100,12 @@ mod tests {
             ("NOPERM User locks has no permissions to run the 'evalsha' command", "lacks +evalsha"),
             ("NOPERM this user has no permissions to access one of the keys used as arguments", "~quorumlock:*"),
             ("NOPERM No permissions to access a key", "~quorumlock:*"),
-            (
-                "NOPERM this user has no permissions to access one of the channels used as arguments",
-                "&quorumlock:wake:*",
-            ),
+            ("NOPERM this user has no permissions to access one of the channels used as arguments", "&quorumlock:*"),
             ("ERR this user has no permissions to run the 'select' command", "lacks +select"),
             ("NOPERM User keycloak has no permissions to run the 'set' command", "lacks +set"),
             ("NOPERM User channel-svc has no permissions to run the 'script|load' command", "lacks +script|load"),
             ("NOPERM User channel-svc has no permissions to access the 'quorumlock:{a}' key", "~quorumlock:*"),
-            ("NOPERM User keycloak has no permissions to access the 'x' channel", "&quorumlock:wake:*"),
+            ("NOPERM User keycloak has no permissions to access the 'x' channel", "&quorumlock:*"),
             ("ERR ACL failure in script: User keycloak has no permissions to run the 'hget' command", "lacks +hget"),
             ("ERR ACL failure in script: No permissions to access a key", "~quorumlock:*"),
             ("ERR The user executing the script can't run this command or subcommand", "`quorumlock doctor` names it"),

@@ -112,6 +112,23 @@ impl FredConnection {
         }
     }
 
+    /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
+    /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
+    /// from then on all replies are shifted. A server that cannot store what is written refuses the
+    /// PING for that, and no SUBSCRIBE. All of that holds for UNSUBSCRIBE.
+    fn with_ping(&self, command: impl Future<Output = Result<(), FredError>> + Send + 'static) -> Answer<()> {
+        let ping = self.slots.call("PING", vec![]);
+        let done = async move {
+            let (done, heard) = join(command, ping).await;
+            let heard = match heard.and_then(received) {
+                Err(error) if error.details().starts_with("MISCONF") => Ok(()),
+                heard => heard.map(drop),
+            };
+            done.and(heard).map_err(fault)
+        };
+        in_time(self.timeout, polled(done.boxed(), Waker::noop()))
+    }
+
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let (said, messages) = ready!(self.message.poll(context));
         self.message.set(message(messages));
@@ -153,21 +170,14 @@ impl Connection for FredConnection {
         polled(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed(), task)
     }
 
-    /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
-    /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
-    /// from then on all replies are shifted. A server that cannot store what is written refuses the
-    /// PING for that, and no SUBSCRIBE.
-    fn subscribe(&self, channel: &str) -> Answer<()> {
-        let (client, ping, channel) = (self.client.clone(), self.slots.call("PING", vec![]), channel.to_owned());
-        let subscribed = async move {
-            let (subscribed, heard) = join(client.subscribe(channel), ping).await;
-            let heard = match heard.and_then(received) {
-                Err(error) if error.details().starts_with("MISCONF") => Ok(()),
-                heard => heard.map(drop),
-            };
-            subscribed.and(heard).map_err(fault)
-        };
-        in_time(self.timeout, polled(subscribed.boxed(), Waker::noop()))
+    fn subscribe(&self, channels: &[String]) -> Answer<()> {
+        let (client, channels) = (self.client.clone(), channels.to_vec());
+        self.with_ping(async move { client.subscribe(channels).await })
+    }
+
+    fn unsubscribe(&self, channels: &[String]) -> Answer<()> {
+        let (client, channels) = (self.client.clone(), channels.to_vec());
+        self.with_ping(async move { client.unsubscribe(channels).await })
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {

@@ -22,6 +22,7 @@ mod looks;
 mod messages;
 mod meters;
 mod misfit;
+mod news;
 mod pack;
 mod page;
 mod patience;
@@ -48,6 +49,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::SharedString;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use choice::Transport;
@@ -58,7 +60,7 @@ pub(crate) use registry::Registry;
 pub use tls::Tls;
 
 use super::hint::Listener;
-use super::operation::Verb;
+use super::operation::{Name, Verb};
 use super::reply::{Fault, FaultKind};
 use super::status::NodeStatus;
 use super::{Member, Node, Request};
@@ -67,6 +69,7 @@ use crate::rules::Tick;
 use crate::rules::doubt::{Lesson, News};
 use crate::rules::roster::{Roster, Standing};
 use meters::NodeMeters;
+use news::Followed;
 use state::{Link, State};
 use transport::Dialer;
 use wire::{Straight, Wire};
@@ -138,6 +141,8 @@ struct Shared {
     host: Arc<dyn Host>,
     meters: NodeMeters,
     registry: Arc<Registry>,
+    /// The names that this client observes.
+    followed: watch::Sender<Followed>,
     state: Mutex<State>,
 }
 
@@ -280,10 +285,12 @@ impl RedisNode {
         let state = State::new(&settings, host.now());
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&settings.quorum, &label);
-        let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, state };
+        let followed = watch::Sender::default();
+        let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, followed, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
         host.spawn(Box::pin(supervisor::run(shared.clone(), closing.clone())));
+        host.spawn(Box::pin(news::run(shared.clone(), closing.clone())));
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
@@ -390,6 +397,12 @@ impl Node for RedisNode {
             Counts::Looked => state.guard.raise_anew(max_ttl, now),
             Counts::Enrolled | Counts::Always => state.guard.raise(max_ttl, now),
         }
+    }
+
+    fn follow(&self, name: &Name, on: bool) {
+        self.shared.followed.send_modify(|followed| {
+            let _ = if on { followed.names.insert(name.clone()) } else { followed.names.remove(name) };
+        });
     }
 
     fn close(&self) {

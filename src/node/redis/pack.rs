@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach, Verb, Watch};
+use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach, Verb};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -108,7 +108,6 @@ impl<'a> Fields<'a> {
             }
             Operation::Revoke(Revoke { owner, ballot, .. }) => Self { ballot: *ballot, ..Self::by(owner) },
             Operation::Enrol(enrolment) => Self::of_enrolment(enrolment),
-            Operation::Watch(Watch { client, lasts, .. }) => Self { ttl: *lasts, ..Self::by(client) },
             Operation::Inspect(_) | Operation::Record | Operation::Retire | Operation::Reset | Operation::Scan(_) => {
                 NOTHING
             }
@@ -207,7 +206,6 @@ const fn verb(verb: Verb) -> u8 {
         Verb::Enrol => 8,
         Verb::Retire => 9,
         Verb::Reset => 10,
-        Verb::Watch => 11,
         // No script scans.
         Verb::Scan => 0,
     }
@@ -349,10 +347,6 @@ mod tests {
             (
                 Operation::Release(Release { owner: "c/1/x/1.00".into(), ..release }),
                 "43 00000000004cdd40 0000000087d63241 632f312f782f312e303000 00000000 0100 0000000000000000 0000000000406f40 0000000000000000 00000040ec325d41",
-            ),
-            (
-                Operation::Watch(Watch { names: two.clone(), client: "c/1/x".into(), lasts: ttl }),
-                "4b 00000000004cdd40 0000000000000000 632f312f7800 00000000 0200 0000000000000000 0000000000000000 0000000000000000 0000000000000000",
             ),
             (
                 Operation::Inspect(two),

@@ -103,9 +103,14 @@ impl Connection for RedisRsConnection {
     }
 
     /// redis-rs takes a refusal for what it is, and waits for the server to confirm.
-    fn subscribe(&self, channel: &str) -> Answer<()> {
-        let (mut client, channel) = (self.client.clone(), channel.to_owned());
-        self.ask(async move { client.subscribe(channel).await }, Ok)
+    fn subscribe(&self, channels: &[String]) -> Answer<()> {
+        let (mut client, channels) = (self.client.clone(), channels.to_vec());
+        self.ask(async move { client.subscribe(channels).await }, Ok)
+    }
+
+    fn unsubscribe(&self, channels: &[String]) -> Answer<()> {
+        let (mut client, channels) = (self.client.clone(), channels.to_vec());
+        self.ask(async move { client.unsubscribe(channels).await }, Ok)
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {

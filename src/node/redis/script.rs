@@ -165,10 +165,6 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
         }),
         (Verb::Inspect, "inspected") => Some(Outcome::Inspected(inspections(items.get(1..)?, operation)?)),
-        (Verb::Watch, "watched") => {
-            let registered = number(items.get(1)?)? > 0;
-            Some(Outcome::Watched { entries: inspections(items.get(2..)?, operation)?, registered })
-        }
         (Verb::Teach, "taught") => Some(Outcome::Taught),
         (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
         (Verb::Enrol, "unlisted") => roster(items).map(Outcome::Unlisted),

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) hinting: bool,
     /// Why they did not, when that was noticed first.
     pub(super) silent: Option<String>,
+    /// Whether it was said that news of names is refused.
+    pub(super) newsless: bool,
     /// When it may be told again that messages were missed.
     pub(super) missed_next: Tick,
     pub(super) looks: Looks,
@@ -116,6 +118,7 @@ impl State {
             unreadable: None,
             hinting: false,
             silent: None,
+            newsless: false,
             missed_next: now,
             looks: Looks::default(),
             round_trip: None,

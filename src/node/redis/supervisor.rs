@@ -159,6 +159,7 @@ fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();
     shared.tell_doubt(doubted);
+    shared.followed.send_modify(|followed| followed.generation += 1);
     shared.settings.listener.connected(shared.index);
 }
 

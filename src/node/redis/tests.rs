@@ -93,7 +93,11 @@ impl Connection for Line {
         }
     }
 
-    fn subscribe(&self, _: &str) -> Answer<()> {
+    fn subscribe(&self, _: &[String]) -> Answer<()> {
+        ready(Ok(())).boxed()
+    }
+
+    fn unsubscribe(&self, _: &[String]) -> Answer<()> {
         ready(Ok(())).boxed()
     }
 

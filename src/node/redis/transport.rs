@@ -67,10 +67,13 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
         polled(self.send(command, arguments), task)
     }
 
-    /// Listens to a channel. What is published after the answer came is pushed over this
-    /// connection. Where the server refuses, the connection is of no further use: replies may be
-    /// taken for those to other commands.
-    fn subscribe(&self, channel: &str) -> Answer<()>;
+    /// Listens to these channels too. What is published after the answer came is pushed over this
+    /// connection. If the server refuses, the connection is of no further use: replies may be taken
+    /// for those to other commands.
+    fn subscribe(&self, channels: &[String]) -> Answer<()>;
+
+    /// Listens to these channels no more. A refusal is as with [`subscribe`](Self::subscribe).
+    fn unsubscribe(&self, channels: &[String]) -> Answer<()>;
 
     /// What happens next. Not asked again after the connection ended.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
@@ -95,7 +98,7 @@ pub fn polled<T: Send + 'static>(mut answer: Answer<T>, task: &Waker) -> Answer<
 pub enum Event {
     /// It ended, and why.
     Ended(String),
-    /// A message was published on its channel.
+    /// A message was published on one of its channels.
     Message(String),
     /// Messages were lost.
     Missed,

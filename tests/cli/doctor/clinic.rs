@@ -9,7 +9,7 @@ use crate::common::server::Server;
 use crate::{bare, done};
 
 /// A user as README, "Access rights", has it.
-pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:wake:*", "+@all", "-@dangerous", "+info"];
+pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info"];
 
 /// Three servers that have been up for an hour, so that the restart guard is over, with a user for
 /// locks.

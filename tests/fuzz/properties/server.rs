@@ -63,7 +63,7 @@ const PUSHED: [&str; 8] = [
     "1 0",
     "1 1",
     "2 18446744073709551615",
-    "look quorumlock:{a}",
+    "quorumlock:{a}",
     "1 0 host/1/u/1.0 7 1000000 500 quorumlock:{a}",
     "1 0 host/1/u/1.0 9007199254740992 1000000 500 quorumlock:{a}",
     "1 0 x 7 18446744073709551615 18446744073709551615 quorumlock:{a}",
@@ -126,7 +126,6 @@ impl Server {
         let items = match verb {
             Verb::Claim | Verb::Renew | Verb::Release => return self.tell(b"k"),
             Verb::Inspect => [vec!["inspected".into()], free()].concat(),
-            Verb::Watch => [vec!["watched".into(), 1.into()], free()].concat(),
             Verb::Teach => vec!["taught".into()],
             Verb::Record => vec!["record".into(), "0".into(), "0".into(), self.number.to_string().into()],
             Verb::Revoke => vec!["revoked".into(), 0.into(), 0.into(), "".into()],
@@ -223,7 +222,11 @@ impl Connection for Line {
         tokio::time::sleep(late).map(|()| answer).boxed()
     }
 
-    fn subscribe(&self, _: &str) -> Answer<()> {
+    fn subscribe(&self, _: &[String]) -> Answer<()> {
+        ready(Ok(())).boxed()
+    }
+
+    fn unsubscribe(&self, _: &[String]) -> Answer<()> {
         ready(Ok(())).boxed()
     }
 

@@ -42,8 +42,8 @@ impl Effect {
     pub(crate) const ALL: [Self; 5] = [Self::Acquire, Self::Some, Self::WakeUps, Self::Listing, Self::Nothing];
 }
 
-/// What the library and its script send. `K` is a key that nobody has, `C` a channel that nobody
-/// listens to. SUBSCRIBE comes last: afterwards a connection takes few other commands.
+/// What the library and its script send. `K` is a key that nobody has, `C` and `N` are channels that
+/// nobody listens to: of wake-ups, and of a name's news. SUBSCRIBE comes last: afterwards a connection takes few other commands.
 const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "PING"),
     (Effect::Acquire, "TIME"),
@@ -82,7 +82,8 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::Some, "ZREMRANGEBYRANK K x x"),
     (Effect::Some, "ZREMRANGEBYSCORE K x x"),
     (Effect::WakeUps, "PUBLISH C m"),
-    (Effect::WakeUps, "SUBSCRIBE C"),
+    (Effect::Nothing, "UNSUBSCRIBE C"),
+    (Effect::WakeUps, "SUBSCRIBE C N"),
 ];
 
 /// A key and a channel of this client's locks.
@@ -91,6 +92,7 @@ pub(crate) struct Names {
     prefix: String,
     key: String,
     channel: String,
+    news: String,
 }
 
 impl Names {
@@ -99,8 +101,10 @@ impl Names {
         let name = format!("quorumlock doctor {:032x}", random::<u128>());
         let name =
             settings.key_format.as_deref().map_or_else(|| name.clone(), |format| format.replacen("{name}", &name, 1));
+        let key = format!("{prefix}{{{name}}}");
         Self {
-            key: format!("{prefix}{{{name}}}"),
+            news: format!("{key}:news"),
+            key,
             channel: format!("{prefix}wake:doctor/{:032x}", random::<u128>()),
             prefix,
         }
@@ -110,6 +114,7 @@ impl Names {
         let word = |word| match word {
             "K" => &*self.key,
             "C" => &*self.channel,
+            "N" => &*self.news,
             "S" => NO_SCRIPT,
             word => word,
         };
@@ -199,7 +204,7 @@ impl Lacks {
         if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));
         } else if what.starts_with("access ") && what.contains(" channel") {
-            self.channels = Some(format!("&{}wake:*", names.prefix));
+            self.channels = Some(format!("&{}*", names.prefix));
         } else {
             self.commands.push((effect, right(command)));
         }
@@ -246,7 +251,7 @@ mod tests {
 
     const SCRIPT: &str = include_str!("../../../../scripts/lua/hashlock.lua");
     /// Words in capitals that are no commands.
-    const OTHERS: [&str; 6] = ["COUNT", "LIMIT", "MATCH", "QLK", "WITHSCORES", "WRONGTYPE"];
+    const OTHERS: [&str; 4] = ["LIMIT", "QLK", "WITHSCORES", "WRONGTYPE"];
 
     #[test]
     fn every_command_of_the_script_is_asked_for() {
@@ -278,7 +283,7 @@ mod tests {
             lacks.note(Effect::Some, command, why, &names);
         }
         assert_eq!(lacks.of(Effect::Some).as_deref(), Some("+zadd +script|load"));
-        assert_eq!((lacks.keys.as_deref(), lacks.channels.as_deref()), (Some("~app:*"), Some("&app:wake:*")));
+        assert_eq!((lacks.keys.as_deref(), lacks.channels.as_deref()), (Some("~app:*"), Some("&app:*")));
         assert_eq!(lacks.writes, None);
     }
 
@@ -302,11 +307,7 @@ mod tests {
             ("SET K v NX XX", "NOPERM User channel-svc has no permissions to run the 'set' command", "+set"),
             ("GET K", "NOPERM User keycloak has no permissions to run the 'get' command", "+get"),
             ("GET K", "NOPERM User channel-svc has no permissions to access the 'quorumlock:{a}' key", "~quorumlock:*"),
-            (
-                "PUBLISH C m",
-                "NOPERM User access-key has no permissions to access the 'a' channel",
-                "&quorumlock:wake:*",
-            ),
+            ("PUBLISH C m", "NOPERM User access-key has no permissions to access the 'a' channel", "&quorumlock:*"),
         ] {
             let mut lacks = Lacks::default();
             lacks.note(Effect::Acquire, command, why, &names);

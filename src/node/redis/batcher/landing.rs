@@ -86,16 +86,16 @@ impl Batcher {
                 ended
             }
             (What::Batch(jobs), Ok(value)) => self.answers.answer(jobs, sent, received, &value),
-            (What::Page(jobs), Ok(value)) => {
-                self.answers.in_time();
-                jobs.into_iter().for_each(|job| self.answers.deliver(job, received, page::read(&value)));
-                None
-            }
             (What::Again(jobs), Ok(value)) => {
                 self.verify(jobs, value, sent);
                 None
             }
             (What::Verify(jobs, value), Ok(info)) => self.verified(jobs, value, sent, received, &info),
+            (What::Page(jobs), Ok(value)) => {
+                self.answers.in_time();
+                jobs.into_iter().for_each(|job| self.answers.deliver(job, received, page::read(&value)));
+                None
+            }
             (What::Probe, Ok(info)) => {
                 self.answers.in_time();
                 self.shared.state().probing.kept();

@@ -74,9 +74,14 @@ impl Connection for Hand {
         true
     }
 
-    fn subscribe(&self, _: &str) -> Answer<()> {
+    fn subscribe(&self, _: &[String]) -> Answer<()> {
         let subscribed = self.ask("SUBSCRIBE");
         async move { subscribed.await.map(drop) }.boxed()
+    }
+
+    fn unsubscribe(&self, _: &[String]) -> Answer<()> {
+        let unsubscribed = self.ask("UNSUBSCRIBE");
+        async move { unsubscribed.await.map(drop) }.boxed()
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {

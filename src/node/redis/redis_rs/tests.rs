@@ -104,10 +104,13 @@ async fn what_a_server_refuses_is_told_as_it_said_it() {
         let told = fault.to_string();
         assert!(fault.kind() == kind && told.starts_with(said.trim_end_matches('.')), "{said}: {told}");
     }
-    let subscribed = connection.subscribe("channel");
+    let subscribed = connection.subscribe(&["channel".to_owned()]);
     server.write_all(b"-NOPERM this user has no permissions to access one of the channels\r\n").await.unwrap();
     let fault = subscribed.await.unwrap_err();
-    assert!(fault.kind() == FaultKind::Rejected && fault.to_string().contains("the wake-up channels"), "{fault}");
+    assert!(
+        fault.kind() == FaultKind::Rejected && fault.to_string().contains("the channels: &quorumlock:*"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +125,7 @@ async fn an_answer_has_its_time_and_the_next_reply_is_not_taken_for_it() {
 #[tokio::test]
 async fn messages_come_as_events_and_an_end_is_told_with_its_reason() {
     let (mut connection, mut server) = connected(PATIENCE).await;
-    let subscribed = connection.subscribe("channel");
+    let subscribed = connection.subscribe(&["channel".to_owned()]);
     server.write_all(b">3\r\n$9\r\nsubscribe\r\n$7\r\nchannel\r\n:1\r\n").await.unwrap();
     subscribed.await.unwrap();
     let asked = connection.send("ASK", &[]);

@@ -1,0 +1,122 @@
+//! The news of the names that this client observes.
+//!
+//! It has a connection of its own while any name is observed: a SUBSCRIBE that is refused must not
+//! shift the replies of a connection that carries votes.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::transport::{Connection, Event};
+use crate::host::sleep_until;
+use crate::node::hint;
+use crate::node::operation::Name;
+use crate::node::reply::{Fault, FaultKind};
+use crate::rules::Backoff;
+
+/// Pauses before it is tried again.
+const PAUSES: Backoff = Backoff { min: Duration::from_millis(200), max: Duration::from_secs(60) };
+/// How many messages are taken in a row before others have their turn.
+const IN_A_ROW: u32 = 64;
+
+type Names = BTreeSet<Name>;
+
+/// What this client observes, and over what.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Followed {
+    pub(super) names: Names,
+    /// How many connections that carry votes there were: such a connection is looked after, so a new
+    /// one means that this one may be dead too.
+    pub(super) generation: u64,
+}
+
+/// Listens to the news of all names that are followed, until `closing`.
+pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
+    closing.run_until_cancelled(keep_listening(&shared)).await;
+}
+
+async fn keep_listening(shared: &Shared) {
+    let (mut followed, mut failures) = (shared.followed.subscribe(), 0_u32);
+    while followed.wait_for(|followed| followed.generation > 0 && !followed.names.is_empty()).await.is_ok() {
+        let (generation, mut heard) = (followed.borrow().generation, Names::new());
+        let listened = listen(shared, &mut followed, &mut heard).await;
+        failures = if heard.is_empty() { failures.saturating_add(1) } else { 0 };
+        if let Err(fault) = listened {
+            warn(shared, &fault);
+            let pause = PAUSES.pause(failures, Duration::ZERO, shared.host.random()).max(PAUSES.min / 2);
+            tokio::select! {
+                biased;
+                _ = followed.wait_for(|followed| followed.generation != generation) => {}
+                () = sleep_until(&shared.host, shared.host.now() + pause) => {}
+            }
+        }
+    }
+}
+
+/// One connection, until no name is followed, there is a new generation, or it fails. Adds the names
+/// whose news come.
+async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard: &mut Names) -> Result<(), Fault> {
+    let generation = followed.borrow().generation;
+    let mut connection = shared.dialer.dial(shared.settings.timeout).await?;
+    loop {
+        let wanted = followed.borrow_and_update().clone();
+        if wanted.names.is_empty() || wanted.generation != generation {
+            return Ok(());
+        }
+        follow(shared, &*connection, wanted.names, heard).await?;
+        tokio::select! {
+            biased;
+            // Its sender lives as long as `shared`.
+            _ = followed.changed() => {}
+            fault = happens(shared, &mut *connection, heard) => return Err(fault),
+        }
+    }
+}
+
+/// Subscribes and unsubscribes until exactly the `wanted` names are heard.
+async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, heard: &mut Names) -> Result<(), Fault> {
+    let channels = |names: &Names| names.iter().map(|name| hint::news(name.key())).collect::<Vec<_>>();
+    let (new, old): (Names, Names) = (&wanted - heard, &*heard - &wanted);
+    if !old.is_empty() {
+        connection.unsubscribe(&channels(&old)).await?;
+    }
+    if !new.is_empty() {
+        connection.subscribe(&channels(&new)).await?;
+    }
+    *heard = wanted;
+    // What was published before is not known.
+    new.iter().for_each(|name| shared.settings.listener.news(shared.index, name));
+    Ok(())
+}
+
+/// Tells what the server publishes, until the connection ends.
+async fn happens(shared: &Shared, connection: &mut dyn Connection, heard: &Names) -> Fault {
+    let mut taken = 0;
+    loop {
+        match poll_fn(|context| connection.poll_event(context)).await {
+            Event::Ended(why) => return Fault::new(FaultKind::Closed, why),
+            Event::Missed => heard.iter().for_each(|name| shared.settings.listener.news(shared.index, name)),
+            Event::Message(key) => {
+                let name = Name::of_key(&key).filter(|name| heard.contains(name));
+                name.iter().for_each(|name| shared.settings.listener.news(shared.index, name));
+            }
+        }
+        taken += 1;
+        if taken % IN_A_ROW == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Says it once for each node.
+fn warn(shared: &Shared, fault: &Fault) {
+    let refused = fault.kind() == FaultKind::Rejected;
+    if refused && !std::mem::replace(&mut shared.state().newsless, true) {
+        tracing::warn!(node = %shared.label, why = %fault, "no news of names from this node: observers see changes later");
+    }
+}
