@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::changes::Step;
 use crate::cue::Cue;
 use crate::judge::history::{Memory, What};
-use crate::plan::FaultKind;
+use crate::plan::{FaultKind, LOST};
 use crate::storage::Write;
 use crate::world::{Core, Event, Weather, World, micros};
 
@@ -342,7 +342,9 @@ impl World {
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();
         core.plan.tail = 0.0;
-        core.plan.hints = [(0, 0), (1, 1), (0, 2)];
+        if core.plan.hints != LOST {
+            core.plan.hints = [(0, 0), (1, 1), (0, 2)];
+        }
         core.head_dies = false;
         core.hold_back_no_more();
         let (live, nodes) = (core.live(), core.servers.len());

@@ -152,6 +152,7 @@ pub static SCENES: &[Scene] = &[
     scene!(once::who_splits_the_votes_for_a_period_tries_again),
     scene!(tries::tries_at_one_moment_split_the_votes),
     scene!(elections::a_node_that_knows_the_last_value_cannot_be_reached),
+    scene!(elections::news_of_leaders_is_lost),
     scene!(retired::an_old_client_finds_only_retired_nodes),
     scene!(retired::a_retired_node_is_missed_by_nobody),
     scene!(proxies::one_client_notices_and_the_next_must_too),

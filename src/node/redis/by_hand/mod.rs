@@ -2,5 +2,6 @@
 
 mod calls;
 mod connections;
+mod news;
 mod stage;
 mod straight;

@@ -1,6 +1,6 @@
 //! A transport of which the test answers every command by hand, and a node over it.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::node::redis::RedisNode;
 use crate::node::redis::tests::{claimed, is_down, over, until};
 use crate::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
-use crate::node::{Fault, FaultKind, Hint, Listener, NodeState, Outcome, Reply};
+use crate::node::{Fault, FaultKind, Hint, Listener, Name, NodeState, Outcome, Reply};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 
@@ -37,6 +37,8 @@ impl Sent {
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
+    /// Whether a connection carries votes: what happens, happens to that one.
+    votes: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Sent {
@@ -60,13 +62,14 @@ impl Dialer for Hand {
 
     fn dial(&self, _: Duration) -> Dialing<'_> {
         let dialed = self.ask("DIAL");
-        let connection: Box<dyn Connection> = Box::new(self.clone());
+        let connection: Box<dyn Connection> = Box::new(Self { votes: Arc::default(), ..self.clone() });
         async move { dialed.await.map(|_| connection) }.boxed()
     }
 }
 
 impl Connection for Hand {
     fn send(&self, command: &'static str, _: &dyn Arguments) -> Answer<Value> {
+        self.votes.store(true, Relaxed);
         self.ask(command)
     }
 
@@ -85,6 +88,9 @@ impl Connection for Hand {
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        if !self.votes.load(Relaxed) {
+            return Poll::Pending;
+        }
         self.events.lock().unwrap().poll_recv(context).map(Option::unwrap)
     }
 }
@@ -93,6 +99,7 @@ impl Connection for Hand {
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) hints: AtomicU32,
+    pub(super) news: AtomicU32,
     /// Hints that hand something over, and may count.
     pub(super) counted: AtomicU32,
     pub(super) missed: AtomicU32,
@@ -108,6 +115,10 @@ impl Listener for Client {
         self.hints.fetch_add(1, Relaxed);
         let counts = hint.granted.as_ref().is_some_and(|granted| granted.counts);
         self.counted.fetch_add(counts.into(), Relaxed);
+    }
+
+    fn news(&self, _: usize, _: &Name) {
+        self.news.fetch_add(1, Relaxed);
     }
 
     fn missed(&self, _: usize) {
@@ -141,7 +152,7 @@ impl Stage {
         let (sender, sent) = mpsc::unbounded_channel();
         let (events, happens) = mpsc::unbounded_channel();
         let client = Arc::<Client>::default();
-        let hand = Hand { sent: sender, events: Arc::new(Mutex::new(happens)) };
+        let hand = Hand { sent: sender, events: Arc::new(Mutex::new(happens)), votes: Arc::default() };
         Self { node: over(Arc::new(hand), client.clone(), max_ttl), client, sent, events }
     }
 
