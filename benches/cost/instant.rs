@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::ready;
 use quorumlock::host::Host;
-use quorumlock::node::Verb;
 use quorumlock::node::redis::transport::{
     Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value, digest,
 };
@@ -38,10 +37,11 @@ impl Instant {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let time = self.host.wall();
         let (operations, verb) = read(arguments);
+        let done = format!("{} {} {operations}", time.as_secs(), time.subsec_micros()).into();
         match verb {
-            Verb::Record => full(time, &["record".into(), "0".into(), "0".into(), "".into()]),
-            Verb::Enrol => full(time, &["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()]),
-            _ => brief(time, operations),
+            Some("record") => full(done, &["record".into(), "0".into(), "0".into(), "".into()]),
+            Some("enrol") => full(done, &["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()]),
+            _ => done,
         }
     }
 }
@@ -93,26 +93,28 @@ fn loaded(arguments: &dyn Arguments) -> Value {
     digest(&last).into()
 }
 
-/// How many operations a call has, each of which is about one name, and the verb of the first.
-fn read(arguments: &dyn Arguments) -> (usize, Verb) {
-    let (mut names, mut code) = (0, 0);
-    arguments.each(&mut |argument| match argument {
-        // The number of keys. One is that of the record.
-        Argument::Integer(keys) => names = usize::try_from(keys).unwrap() - 1,
-        Argument::Packed(packed) => code = usize::from(packed[0] % 32),
-        _ => {}
+/// How many operations a call has, each of which is about one name or the node, and the word that
+/// names what they do or how.
+fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
+    let (mut at, mut keys, mut word) = (0, 0, None);
+    arguments.each(&mut |argument| {
+        match argument {
+            Argument::Integer(number) if at == 1 => keys = usize::try_from(number).unwrap(),
+            Argument::Word(text) => word = word.or(Some(text)),
+            _ => {}
+        }
+        at += 1;
     });
-    (names, Verb::ALL[code - 1])
+    // As many keys a name and arguments an operation as claims, renewals and releases have.
+    let operations = [(4, 10), (5, 9), (5, 8)].into_iter().find_map(|(names, size)| {
+        let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
+        fits.then_some((keys - 1) / names)
+    });
+    (operations.filter(|many| *many > 0).unwrap_or(1), word)
 }
 
-/// Time, and what was done.
-fn full(time: Duration, parts: &[Value]) -> Value {
-    let micros = i64::try_from(time.as_micros()).unwrap();
-    Value::Array(vec![micros.into(), "".into(), Value::Array(parts.to_vec())])
-}
-
-/// All of them went as asked.
-fn brief(time: Duration, operations: usize) -> Value {
-    let count = if operations == 1 { "k".to_owned() } else { operations.to_string() };
-    format!("{} {} {count}", time.as_secs(), time.subsec_micros()).into()
+/// What was done, and one thing more to say of it.
+fn full(done: Value, parts: &[Value]) -> Value {
+    let parts = [1.into()].into_iter().chain(parts.iter().cloned()).collect();
+    Value::Array(vec![done, "".into(), Value::Array(parts)])
 }

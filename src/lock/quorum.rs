@@ -372,14 +372,12 @@ mod tests {
     impl After {
         fn carry_out(&self, call: &dyn Arguments) -> Value {
             let mut enrols = false;
-            call.each(&mut |argument| {
-                enrols |= matches!(argument, Argument::Packed(ops) if ops.first() == Some(&(64 + 8)))
-            });
+            call.each(&mut |argument| enrols |= argument == Argument::Word("enrol"));
             let none = [0, 0, 0, 0, -1].map(Value::Integer);
-            let listed = std::iter::once("listed".into()).chain(none).collect();
-            let record = vec!["record".into(), "0".into(), "0".into(), self.1.to_string().into()];
+            let listed = [1.into(), "listed".into()].into_iter().chain(none).collect();
+            let record = vec![1.into(), "record".into(), "0".into(), "0".into(), self.1.to_string().into()];
             let reply = if enrols { listed } else { record };
-            Value::Array(vec![Value::Integer(1_000_000), "".into(), Value::Array(reply)])
+            Value::Array(vec!["1 0 1".into(), "".into(), Value::Array(reply)])
         }
     }
 

@@ -30,11 +30,11 @@ async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: im
 async fn a_key_of_another_type_in_the_way() {
     let harm = |server: &Server| {
         server.command(&["DEL", "quorumlock:{wrong}"]);
-        server.command(&["HSET", "quorumlock:{wrong}", "somebody", "1"]);
+        server.command(&["RPUSH", "quorumlock:{wrong}", "somebody"]);
     };
     one_is_survived_and_a_majority_is_told(
         "wrong",
-        "the key quorumlock:{wrong} is a hash (a key of another type is in the way",
+        "the key quorumlock:{wrong} is a list (a key of another type is in the way",
         harm,
     )
     .await;
@@ -43,14 +43,15 @@ async fn a_key_of_another_type_in_the_way() {
     let quorum = unguarded(&servers).connect().await.unwrap();
     assert!(quorum.lock("wrong").acquire(Duration::ZERO).await.is_err());
     assert!(quorum.force_release("wrong").await.is_err());
-    assert_eq!(servers[0].command(&["HGETALL", "quorumlock:{wrong}"]), "somebody 1", "nothing is lost");
+    assert_eq!(servers[0].command(&["LRANGE", "quorumlock:{wrong}", "0", "-1"]), "somebody", "nothing is lost");
     assert!(quorum.lock("right").acquire(Duration::ZERO).await.is_ok(), "and no other name is in its way");
 }
 
 #[tokio::test]
-async fn another_programs_text_in_the_way() {
+async fn another_programs_hash_in_the_way() {
     let harm = |server: &Server| {
-        server.command(&["SET", "quorumlock:{theirs}", "precious"]);
+        server.command(&["DEL", "quorumlock:{theirs}"]);
+        server.command(&["HSET", "quorumlock:{theirs}", "precious", "1"]);
     };
     one_is_survived_and_a_majority_is_told("theirs", "no lock of this protocol", harm).await;
     let servers = servers(1).await;
@@ -58,7 +59,7 @@ async fn another_programs_text_in_the_way() {
     let quorum = unguarded(&servers).connect().await.unwrap();
     assert!(quorum.lock("theirs").acquire(Duration::ZERO).await.is_err());
     assert!(quorum.force_release("theirs").await.is_err());
-    assert_eq!(servers[0].command(&["GET", "quorumlock:{theirs}"]), "precious", "nothing is lost");
+    assert_eq!(servers[0].command(&["HGETALL", "quorumlock:{theirs}"]), "precious 1", "nothing is lost");
 }
 
 #[tokio::test]
@@ -84,26 +85,25 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
 #[tokio::test]
 async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let servers = servers(1).await;
-    servers[0].command(&["SET", "quorumlock:{hands}:hands", "precious"]);
+    servers[0].command(&["SET", "quorumlock:{hands}:waiting", "precious"]);
     let quorum = unguarded(&servers).connect().await.unwrap();
     let guard = quorum.lock("hands").acquire(PATIENCE).await.unwrap();
     let other = unguarded(&servers).connect().await.unwrap();
     let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
-    assert!(error.to_string().contains("the key quorumlock:{hands}:hands is a string"), "{error}");
+    assert!(error.to_string().contains("the key quorumlock:{hands}:waiting is a string"), "{error}");
     assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{hands}:queue"]), "0", "nobody waits");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     other.quiet().await;
     assert!(other.lock("hands").acquire(PATIENCE).await.is_ok());
-    assert_eq!(servers[0].command(&["GET", "quorumlock:{hands}:hands"]), "precious");
+    assert_eq!(servers[0].command(&["GET", "quorumlock:{hands}:waiting"]), "precious");
 }
 
 #[tokio::test]
 async fn a_key_in_the_place_of_a_nodes_record_is_named() {
     let put = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     for (words, said) in [
-        (put(&["SET", "quorumlock:node", "precious"]), "the key quorumlock:node is no record of this protocol"),
-        (put(&["HSET", "quorumlock:node", "a", "b"]), "the key quorumlock:node is"),
-        (put(&["HSET", "quorumlock:node:retired", "a", "b"]), "the key quorumlock:node:retired is a hash"),
+        (put(&["HSET", "quorumlock:node", "a", "b"]), "the key quorumlock:node is no record of this protocol"),
+        (put(&["SET", "quorumlock:node", "precious"]), "the key quorumlock:node is a string"),
     ] {
         let servers = servers(1).await;
         servers[0].command(&words.iter().map(String::as_str).collect::<Vec<_>>());

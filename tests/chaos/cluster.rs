@@ -184,10 +184,9 @@ fn spawn(orders: &Orders) -> Child {
 }
 
 /// The owner of a name, by the server's clock.
-pub const HOLDER: &str = "local time, stored = redis.call('TIME'), redis.call('GET', KEYS[1])
-    if not stored then return '' end
-    local _, _, ends, _, _, owner = struct.unpack('<I4ddI4ds', stored)
-    return ends > time[1] * 1000 + time[2] / 1000 and owner or ''";
+pub const HOLDER: &str = "local time = redis.call('TIME')
+    local owner, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'until'))
+    return (tonumber(ends) or 0) > time[1] * 1000 + time[2] / 1000 and owner or ''";
 
 async fn safe_to_lose(nodes: &[Arc<Node>], name: &str, losing: usize) -> bool {
     let key = format!("quorumlock:{{{name}}}");

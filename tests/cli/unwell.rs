@@ -53,8 +53,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
 #[tokio::test]
 async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
     let servers = servers(3).await;
-    let mut lacking =
-        limited(&servers, &["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info", "-setrange"]);
+    let mut lacking = limited(&servers, &["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info", "-hset"]);
     let (code, _, said) = done(lacking.args(["run", "job", "--timeout", IN_VAIN, "--ttl=30s", "--", "true"]));
     assert!(code == 69 && said.contains("lacks"), "{code} {said}");
     let (code, _, said) = done(over(&servers).args(["run", "job", "-n", "--", "true"]));

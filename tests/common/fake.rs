@@ -48,24 +48,22 @@ pub fn well(words: &[String]) -> Vec<u8> {
         "INFO" => bulk("run_id:fake\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"),
         "SCRIPT" => bulk(&"a".repeat(40)),
         "EVALSHA" if asks_for(words, ENROL) => {
-            b"*3\r\n:1000000\r\n$0\r\n\r\n*6\r\n+listed\r\n:0\r\n:0\r\n:0\r\n:0\r\n:-1\r\n".to_vec()
+            b"*3\r\n+1 0 1\r\n$0\r\n\r\n*7\r\n:1\r\n+listed\r\n:0\r\n:0\r\n:0\r\n:0\r\n:-1\r\n".to_vec()
         }
         "EVALSHA" if asks_for(words, RECORD) => {
-            b"*3\r\n:1000000\r\n$0\r\n\r\n*4\r\n+record\r\n+0\r\n+0\r\n+fake\r\n".to_vec()
+            b"*3\r\n+1 0 1\r\n$0\r\n\r\n*5\r\n:1\r\n+record\r\n+0\r\n+0\r\n+fake\r\n".to_vec()
         }
         "SUBSCRIBE" => [b">3\r\n".to_vec(), bulk("subscribe"), bulk(&words[1]), b":1\r\n".to_vec()].concat(),
         _ => b"+OK\r\n".to_vec(),
     }
 }
 
-/// Numbers of verbs.
-pub const RECORD: u8 = 6;
-pub const ENROL: u8 = 8;
+pub const RECORD: &str = "record";
+pub const ENROL: &str = "enrol";
 
-/// Whether a script call begins with the verb of that number, without a name: the record and an
-/// enrolment come before all others.
-pub fn asks_for(words: &[String], verb: u8) -> bool {
-    words.last().is_some_and(|operations| operations.starts_with(char::from(64 + verb)))
+/// Whether a script call is about the node, and does that.
+pub fn asks_for(words: &[String], verb: &str) -> bool {
+    words.iter().any(|word| word == verb)
 }
 
 /// A bulk string, as the protocol has it.

@@ -25,41 +25,25 @@ pub struct Server {
     process: Option<Child>,
 }
 
-/// The owner of a name, its count, and what is left: see the script's header.
-const HOLD: &str = "local time, stored = redis.call('TIME'), redis.call('GET', KEYS[1])
-    if not stored then return '' end
-    local _, _, ends, count, _, owner = struct.unpack('<I4ddI4ds', stored)
+/// The owner of a name, its count, and what is left: see scripts/lua/name.lua.
+const HOLD: &str = "local time = redis.call('TIME')
+    local owner, count, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'count', 'until'))
     local now = math.floor(time[1] * 1000 + time[2] / 1000)
     local readers = redis.call('ZREVRANGEBYSCORE', KEYS[1] .. ':readers', '+inf', string.format('(%d', now), 'WITHSCORES')
     if readers[1] then owner, count, ends = readers[1], #readers / 2, readers[2] end
-    local left = ends - now
+    local left = (ends or 0) - now
     return left > 0 and string.format('%s %d %.0f', owner, count, left) or ''";
 
 const TAKE: &str = "local time = redis.call('TIME')
-    local ends = math.floor(time[1] * 1000 + time[2] / 1000) + 600000
-    local stored = redis.call('GET', KEYS[1])
-    local fence = stored and struct.unpack('<d', stored, 25) or 0
-    local plain = struct.pack('<I4ddI4ds', 0x404b4c51, ends + 300000, ends, 1, fence, ARGV[1])
-    return redis.call('SET', KEYS[1], plain, 'PX', 900000)";
+    local ends = string.format('%.0f', math.floor(time[1] * 1000 + time[2] / 1000) + 600000)
+    redis.call('HSETNX', KEYS[1], 'fence', 0)
+    redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'count', 1, 'until', ends)
+    redis.call('PEXPIRE', KEYS[1], 900000)
+    return 'OK'";
 
-/// The fence of a name.
-const FENCE: &str = "local stored = redis.call('GET', KEYS[1])
-    return stored and string.format('%.0f', (struct.unpack('<d', stored, 25))) or ''";
-
-const SET_FENCE: &str = "local plain = struct.pack('<I4ddI4ds', 0x404b4c51, 0, 0, 0, 0, '')
-    redis.call('SET', KEYS[1], plain, 'NX')
-    return redis.call('SETRANGE', KEYS[1], 24, struct.pack('<d', ARGV[1]))";
-
-/// Whether there was an owner. What is behind it stays.
-const FORGET: &str = "local stored = redis.call('GET', KEYS[1])
-    if not stored then return 0 end
-    local kind, expires, ends, count, fence, owner, behind = struct.unpack('<I4ddI4ds', stored)
-    local plain = struct.pack('<I4ddI4ds', kind, expires, 0, 0, fence, '') .. string.sub(stored, behind)
-    redis.call('SET', KEYS[1], plain, 'PX', redis.call('PTTL', KEYS[1]))
-    return #owner + redis.call('DEL', KEYS[1] .. ':readers')";
-
-/// Up to which ballots the node's record knows of what was granted.
-const HIGH: &str = "return string.format('%.0f', (struct.unpack('<d', redis.call('GET', KEYS[1]), 5)))";
+/// Whether there was an owner. What else is stored stays.
+const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'count')
+    + redis.call('DEL', KEYS[1] .. ':readers')";
 
 fn key(name: &str) -> String {
     format!("quorumlock:{{{name}}}")
@@ -178,22 +162,21 @@ impl Server {
 
     /// The fence of a name.
     pub fn fence(&self, name: &str) -> u64 {
-        self.command(&["EVAL", FENCE, "1", &key(name)]).parse().unwrap_or(0)
+        self.command(&["HGET", &key(name), "fence"]).parse().unwrap_or(0)
     }
 
     /// The highest ballot in the node's record, under a key prefix.
     pub fn high(&self, prefix: &str) -> u64 {
-        self.command(&["EVAL", HIGH, "1", &format!("{prefix}node")]).parse().expect("it has a record")
+        self.command(&["HGET", &format!("{prefix}node"), "high"]).parse().expect("it has a record")
     }
 
     /// When the hold of a name ends, by the server's clock, in milliseconds since the epoch.
     pub fn ends(&self, name: &str) -> u128 {
-        let ends = "return string.format('%.0f', (struct.unpack('<d', redis.call('GET', KEYS[1]), 13)))";
-        self.command(&["EVAL", ends, "1", &key(name)]).parse().expect("it is held")
+        self.command(&["HGET", &key(name), "until"]).parse().expect("it is held")
     }
 
     pub fn set_fence(&self, name: &str, fence: u64) {
-        self.command(&["EVAL", SET_FENCE, "1", &key(name), &fence.to_string()]);
+        self.command(&["HSET", &key(name), "fence", &fence.to_string()]);
     }
 
     /// Somebody else holds a name, for ten minutes.

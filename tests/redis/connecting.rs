@@ -36,7 +36,7 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
 
 /// Grants a claim with the ballot that it asked with.
 fn granted(words: &[String]) -> Vec<u8> {
-    if asks_for(words, ENROL) { well(words) } else { bulk("1 0 k") }
+    if asks_for(words, ENROL) { well(words) } else { bulk("1 0 1") }
 }
 
 /// A master that answers nothing until it has heard the last word of what can be sent together.

@@ -366,7 +366,7 @@ async fn who_is_told_that_a_node_refused_to_be_retired_finds_it_as_it_was() {
     server.command(&["SET", "quorumlock:node:roster", "x"]);
     let error = looks.retire(&server.url()).await.unwrap_err();
     assert!(error.to_string().contains("the node refused it"), "{error}");
-    assert_eq!(server.command(&["EXISTS", "quorumlock:node:retired"]), "0");
+    assert_eq!(server.command(&["HEXISTS", "quorumlock:node", "retired"]), "0");
 }
 
 #[tokio::test]

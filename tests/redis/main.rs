@@ -17,6 +17,7 @@ mod rights;
 mod rolling;
 mod sessions;
 mod stalled;
+mod stored;
 mod teaching;
 mod transport;
 mod upgrade;

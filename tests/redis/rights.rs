@@ -201,24 +201,3 @@ async fn with_the_least_rights_everything_works() {
         assert!(!refused.contains("locks"), "{refused}");
     }
 }
-
-/// From now on `high` of the server's record is an hour ahead of its clock.
-fn lead_by_an_hour(server: &Server) {
-    let script = "local time = redis.call('TIME')
-        local high = time[1] * 1000000 + time[2] + 3600000000
-        return redis.call('SETRANGE', KEYS[1], '4', struct.pack('<d', high))";
-    server.command(&["EVAL", script, "1", "quorumlock:node"]);
-}
-
-/// Where the record need not be written for a grant, it holds and gives back what it got.
-#[tokio::test]
-async fn who_may_not_write_in_place_releases_what_it_was_granted() {
-    let servers = servers(3).await;
-    let [lacks] = clients(&servers, &["allchannels", "-setrange"]).await;
-    let ours = unguarded(&servers).connect().await.unwrap();
-    ours.lock("other").acquire(PATIENCE).await.unwrap().release().await.unwrap();
-    servers.iter().for_each(lead_by_an_hour);
-    let guard = lacks.lock("it").acquire(PATIENCE).await.unwrap();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    ours.lock("it").acquire(PATIENCE).await.unwrap().release().await.unwrap();
-}

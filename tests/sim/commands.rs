@@ -1,7 +1,7 @@
 //! The commands that the library sends, read from what it writes, and what a server answers to
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn by_two_words(core: &mut Core, said: &dyn Arguments) -> Option<Command> {
     said.each(&mut |argument| match text(argument) {
         "LOAD" => load = true,
         "SETNAME" => command = Some(Command::Name),
-        script if load => command = Some(Command::Load(core.names.digest(script))),
+        script if load => command = Some(Command::Load(core.names.met(script))),
         _ => {}
     });
     command
@@ -74,7 +74,7 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
     let mut submitted = std::mem::take(&mut core.link(process, node).submitted);
     let mut reader = Reader::new(whole, &mut names, &submitted);
     said.each(&mut |argument| reader.take(argument));
-    let Reader { script, operations, .. } = reader;
+    let (script, operations) = reader.read();
     let known = |operation: Operation| {
         let op = submitted.sent(&operation).unwrap_or_else(|| core.op(now, process, node, &operation));
         (operation, op)
@@ -92,6 +92,8 @@ pub struct Names {
     channel: Arc<str>,
     /// The digests of scripts, by their lengths and their last lines, which tell them apart.
     digests: BTreeMap<(usize, String), u64>,
+    /// The names of scripts, by their digests.
+    scripts: BTreeMap<u64, String>,
 }
 
 impl Names {
@@ -104,11 +106,15 @@ impl Names {
         self.channel.clone()
     }
 
-    /// The digest of a script, as far as it is told apart here.
-    fn digest(&mut self, script: &str) -> u64 {
-        let last = script.trim_end().rfind('\n').map_or(script, |line| &script[line..]);
+    /// The digest of a script, as far as it is told apart here. Its last line names it; that with
+    /// which servers are greeted has none.
+    fn met(&mut self, script: &str) -> u64 {
+        let last = script.trim_end().rfind('\n').map_or(script, |line| &script[line + 1..]);
         let key = (script.len(), last.to_owned());
-        *self.digests.entry(key).or_insert_with(|| abridged(&transport::digest(script)))
+        let digest = *self.digests.entry(key).or_insert_with(|| abridged(&transport::digest(script)));
+        let named = || last.strip_prefix("-- ").and_then(|rest| rest.split(' ').next()).unwrap_or("record").to_owned();
+        self.scripts.entry(digest).or_insert_with(named);
+        digest
     }
 
     fn by_key(&mut self, key: &str) -> Arc<[Name]> {
@@ -123,118 +129,154 @@ impl Names {
     }
 }
 
-/// Reads the arguments of a script call one by one: see the script's header.
+/// Reads the arguments of a script call one by one: see the heads of the scripts.
 struct Reader<'a> {
     script: Script,
-    operations: Vec<Operation>,
     names: &'a mut Names,
     submitted: &'a Submitted,
     /// Which argument comes next.
     at: usize,
     keys: usize,
-    found: Vec<Arc<[Name]>>,
+    found: VecDeque<String>,
+    arguments: VecDeque<String>,
 }
 
 impl<'a> Reader<'a> {
     fn new(whole: bool, names: &'a mut Names, submitted: &'a Submitted) -> Self {
         let script = Script { whole, ..Script::default() };
-        let (operations, found) = (Vec::new(), Vec::new());
-        Self { script, operations, names, submitted, at: 0, keys: 0, found }
+        Self { script, names, submitted, at: 0, keys: 0, found: VecDeque::new(), arguments: VecDeque::new() }
     }
 
     fn take(&mut self, argument: Argument<'_>) {
         match self.at {
             0 => self.script.digest = self.digest(text(argument)),
-            1 => self.keys = number(argument) as usize,
+            1 => self.keys = usize::try_from(number(argument)).expect("how many keys"),
             2 => self.script.channel = self.names.channel(text(argument)),
-            at if at < 2 + self.keys => {
-                let name = self.names.by_key(text(argument));
-                self.found.push(name);
-            }
-            at => {
-                assert_eq!(at, 2 + self.keys, "the operations are the last argument");
-                let Argument::Packed(packed) = argument else { panic!("the operations are packed") };
-                self.unpack(packed);
-            }
+            at if at < 2 + self.keys => self.found.push_back(text(argument).to_owned()),
+            _ => self.arguments.push_back(match argument {
+                Argument::Integer(number) => number.to_string(),
+                argument => text(argument).to_owned(),
+            }),
         }
         self.at += 1;
     }
 
     fn digest(&mut self, said: &str) -> u64 {
-        if self.script.whole { self.names.digest(said) } else { abridged(said) }
+        if self.script.whole { self.names.met(said) } else { abridged(said) }
     }
 
-    fn unpack(&mut self, mut packed: &[u8]) {
-        let from = &mut packed;
-        let mut used = 0;
-        while !from.is_empty() {
-            let verb = verb(u8::from_le_bytes(bytes(from)));
-            let ttl = millis(number_of(from));
-            let ballot = number_of(from) as u64;
-            let said = word(from);
-            let (owner, says) = match said.split_once('\n').filter(|_| verb == Verb::Renew) {
-                Some((owner, says)) => (owner, Some(says)),
-                None => (said, None),
-            };
-            let owner = self.submitted.owner(owner);
-            let count = u32::from_le_bytes(bytes(from));
-            let of = &self.found[used..][..usize::from(u16::from_le_bytes(bytes(from)))];
-            used += of.len();
-            let names = if let [one] = of { one.clone() } else { of.iter().map(|one| one[0].clone()).collect() };
-            let (wait, grace) = (number_of(from), millis(number_of(from)));
-            let (ticket, last) = (number_of(from), number_of(from));
-            let (next, handover) = match verb {
-                Verb::Release => (last as u64, Duration::ZERO),
-                Verb::Claim => (0, millis(last)),
-                _ => (0, Duration::ZERO),
-            };
-            let stance = stance(wait as i64, ticket as u64);
-            let note = says.map(|says| Note { number: last as u32, age: grace, says: says.into() });
-            let asked = Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, note };
-            self.operations.push(asked.into());
+    fn read(mut self) -> (Script, Vec<Operation>) {
+        let script = self.names.scripts.get(&self.script.digest).expect("a script that was loaded").clone();
+        let mut operations = Vec::new();
+        while !self.arguments.is_empty() {
+            let many = self.number() as usize;
+            operations.push(self.operation(&script, many).into());
         }
-        assert_eq!(used, self.found.len(), "all was read");
+        assert!(self.found.is_empty(), "all was read");
+        (self.script, operations)
+    }
+
+    fn operation(&mut self, script: &str, many: usize) -> Asked {
+        match script {
+            "claim" => {
+                let (owner, mode) = (self.owner(), self.word());
+                let asked = Asked { ttl: self.millis(), ballot: self.number(), ..self.asked(Verb::Claim, owner) };
+                let count = counted(&mode, self.number() as u32);
+                let stance = self.stance();
+                let (grace, handover) = (self.millis(), self.millis());
+                Asked { count, stance, grace, handover, names: self.names(many, 4), ..asked }
+            }
+            "renew" => {
+                let (owner, mode) = (self.owner(), self.word());
+                let asked = Asked { ttl: self.millis(), ballot: self.number(), ..self.asked(Verb::Renew, owner) };
+                let count = counted(&mode, self.number() as u32);
+                let (noted, age, says) = (self.word(), self.millis(), self.word().into());
+                let note = (noted != "-1").then(|| Note { number: noted.parse().expect("a number"), age, says });
+                let with_gate = usize::from(mode == "permit");
+                let names = self.names(many - with_gate, 5);
+                self.names(with_gate, 5);
+                Asked { count, names, note, ..asked }
+            }
+            "release" => {
+                let (owner, _) = (self.owner(), self.word());
+                let asked = Asked { ballot: self.number(), next: self.number(), ..self.asked(Verb::Release, owner) };
+                let stance = self.stance();
+                Asked { stance, grace: self.millis(), names: self.names(many, 5), ..asked }
+            }
+            "revoke" => {
+                let (owner, _) = (self.owner(), self.word());
+                Asked { ballot: self.number(), names: self.names(many, 2), ..self.asked(Verb::Revoke, owner) }
+            }
+            "inspect" => Asked::inspect(self.names(many, 5)),
+            "record" => {
+                let verb = if self.word() == "teach" { Verb::Teach } else { Verb::Record };
+                let (ballot, whole) = (self.number(), self.number());
+                let grace = Duration::from_millis(u64::from(verb == Verb::Teach && whole == 0));
+                Asked { ballot, grace, ..self.asked(verb, "-".into()) }
+            }
+            "roster" => {
+                let word = self.word();
+                let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == word).expect("a verb");
+                let asked = self.asked(verb, self.arguments[0].as_str().into());
+                self.word();
+                self.found.pop_front();
+                let (count, ballot) = (self.number() as u32, self.number());
+                Asked { count, ballot, ttl: self.millis(), grace: self.millis(), ..asked }
+            }
+            other => panic!("no script is called {other}"),
+        }
+    }
+
+    fn asked(&self, verb: Verb, owner: Arc<str>) -> Asked {
+        Asked { verb, owner, ..Asked::inspect([].into()) }
+    }
+
+    /// So many names, which have so many keys each.
+    fn names(&mut self, many: usize, keys: usize) -> Arc<[Name]> {
+        let found: Vec<_> = self.found.drain(..many * keys).step_by(keys).map(|key| self.names.by_key(&key)).collect();
+        if let [one] = &found[..] { one.clone() } else { found.iter().map(|one| one[0].clone()).collect() }
+    }
+
+    fn word(&mut self) -> String {
+        self.arguments.pop_front().expect("one more argument")
+    }
+
+    fn number(&mut self) -> u64 {
+        self.word().parse().expect("a number")
+    }
+
+    fn millis(&mut self) -> Duration {
+        Duration::from_millis(self.number())
+    }
+
+    fn owner(&mut self) -> Arc<str> {
+        let owner = self.word();
+        self.submitted.owner(&owner)
+    }
+
+    fn stance(&mut self) -> Stance {
+        let (wait, ticket) = (self.word(), self.number());
+        match &*wait {
+            "-1" => Stance::Barge,
+            "0" => Stance::Once,
+            wait => Stance::Wait { ticket, patience: Duration::from_millis(wait.parse().expect("a time")) },
+        }
     }
 }
 
-fn bytes<const N: usize>(from: &mut &[u8]) -> [u8; N] {
-    let (bytes, rest) = from.split_first_chunk().expect("so many bytes");
-    *from = rest;
-    *bytes
-}
-
-fn word<'a>(from: &mut &'a [u8]) -> &'a str {
-    let end = from.iter().position(|byte| *byte == 0).expect("a text ends");
-    let word = std::str::from_utf8(&from[..end]).expect("a text");
-    *from = &from[end + 1..];
-    word
-}
-
-fn number_of(from: &mut &[u8]) -> f64 {
-    f64::from_le_bytes(bytes(from))
-}
-
-fn millis(count: f64) -> Duration {
-    Duration::from_millis(count as u64)
-}
-
-fn stance(wait: i64, ticket: u64) -> Stance {
-    match wait {
-        -1 => Stance::Barge,
-        0 => Stance::Once,
-        wait => Stance::Wait { ticket, patience: Duration::from_millis(wait as u64) },
+fn counted(mode: &str, count: u32) -> u32 {
+    match mode {
+        "gate" => Seat::Gate(count).count(),
+        "permit" => Seat::Permit(count).count(),
+        _ => count,
     }
-}
-
-fn verb(code: u8) -> Verb {
-    Verb::ALL[usize::from(code % 32) - 1]
 }
 
 fn text(argument: Argument<'_>) -> &str {
     match argument {
         Argument::Word(text) => text,
         Argument::Text(text) => text,
-        Argument::Integer(_) | Argument::Packed(_) => "",
+        Argument::Integer(_) => "",
     }
 }
 
@@ -292,14 +334,16 @@ impl Core {
         } else if !server.knows(script.digest, process) {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
-        let (mut replies, mut told) = (Vec::with_capacity(2 + script.operations.len()), Vec::new());
-        replies.push(Value::Integer(server.time(now).as_micros() as i64));
+        let (time, count) = (server.time(now), script.operations.len());
         // Everybody has the right to publish.
-        replies.push("".into());
-        let mut hints = Vec::new();
-        for (operation, op) in &script.operations {
+        let mut replies = vec![format!("{} {} {count}", time.as_secs(), time.subsec_micros()).into(), "".into()];
+        let (mut hints, mut told) = (Vec::new(), Vec::new());
+        for (number, (operation, op)) in (1..).zip(&script.operations) {
             let outcome = self.run_operation(now, node, (operation, *op), &script.channel, &mut hints);
-            replies.push(written(&outcome, || self.servers[node].run_id()));
+            if !is_as_asked(operation, &outcome) {
+                let parts = written(&outcome, || self.servers[node].run_id());
+                replies.push(Value::Array([Value::Integer(number)].into_iter().chain(parts).collect()));
+            }
             told.push((*op, answer(*op, &Ok(outcome))));
         }
         self.send_hints(now, node, &script.channel, hints);
@@ -308,7 +352,8 @@ impl Core {
                 self.publish(now, listener, name.key(), None);
             }
         }
-        (Ok(Value::Array(replies)), told)
+        let reply = if replies.len() == 2 { replies.swap_remove(0) } else { Value::Array(replies) };
+        (Ok(reply), told)
     }
 
     fn run_operation(
@@ -388,11 +433,20 @@ fn refused(said: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Rejected, said)
 }
 
-/// What the script returns for an outcome.
-fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
+/// Of such an operation the script returns nothing.
+fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
+    match (operation, outcome) {
+        (Operation::Claim(claim), Outcome::Granted { fence }) => claim.ballot == *fence,
+        (Operation::Release(release), Outcome::Released { held }) => release.names.len() == 1 && *held == 1,
+        (_, outcome) => matches!(outcome, Outcome::Extended | Outcome::Taught),
+    }
+}
+
+/// What the script returns for another outcome.
+fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
-    let parts = match outcome {
+    match outcome {
         Outcome::Extended | Outcome::Healed | Outcome::Taught => vec![outcome.as_str().into()],
         Outcome::Scanned { .. } => unreachable!("no script scans"),
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
@@ -427,8 +481,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Value {
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
         }
-    };
-    Value::Array(parts)
+    }
 }
 
 fn inspected(entry: &Inspection) -> [Value; 8] {
@@ -439,7 +492,7 @@ fn inspected(entry: &Inspection) -> [Value; 8] {
     let described = told.map(|told| format!("{} {} {} {}", told.since.as_millis(), told.token, told.number, told.says));
     [
         (holder.unwrap_or_default() + if entry.revoked { "!" } else { "" }).into(),
-        entry.permits.map_or(entry.count, |permits| Seat::Gate(permits).count()).to_string().into(),
+        entry.permits.map_or_else(|| entry.count.to_string(), |permits| format!("permits {permits}")).into(),
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),
         i64::from(entry.waiting).into(),

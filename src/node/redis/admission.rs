@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{join5, ready};
 
-use super::call::Call;
-use super::script::{self, returned};
+use super::decode::returned;
+use super::encode::Call;
+use super::script::Script;
 use super::transport::{Answer, Argument, Arguments, Connection, Value, digest};
 use crate::host::Host;
 use crate::node::operation::Operation;
@@ -76,7 +77,7 @@ pub(super) async fn greet(
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
     let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
-    let loaded = give(send, &script::SOURCE, record, true);
+    let loaded = load(&send, Script::Record.source());
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
     let recorded = recorded(connection, record);
     let subscribed =
@@ -98,7 +99,10 @@ pub(super) async fn greet(
     let recorded = match refused {
         // Where the subscription was refused too, the connection is of no further use.
         Some(refused) if hinting.is_ok() => {
-            Ok(give(send, &script::SOURCE, record, false).await.map_err(|_| refused)?)
+            let (script, asked) = (Script::Record, [&Operation::Record]);
+            Ok(send("EVAL", &Call::new(script.source(), script, record, asked.into_iter()))
+                .await
+                .map_err(|_| refused)?)
         }
         _ => recorded,
     };
@@ -112,8 +116,8 @@ pub(super) async fn greet(
 
 /// Asks for the node's record, by the script that was just loaded.
 fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
-    let operation = Operation::Record;
-    connection.send("EVALSHA", &Call::new(&digest(&script::SOURCE), record, [&operation].into_iter()))
+    let (script, asked) = (Script::Record, [&Operation::Record]);
+    connection.send("EVALSHA", &Call::new(&digest(script.source()), script, record, asked.into_iter()))
 }
 
 /// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
@@ -153,37 +157,41 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
     Server::parse(info.text()?)
 }
 
-/// The script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown
-/// to any other process, so a call that reaches another one, behind a proxy that changed its mind,
-/// finds no script there and carries nothing out.
-pub(super) fn source(lineage: &str) -> String {
+/// A script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown to
+/// any other process, so a call that reaches another one, behind a proxy that changed its mind,
+/// finds no script there and carries nothing out. That holds for each script by itself.
+pub(super) fn source(script: Script, lineage: &str) -> String {
     let run = run(lineage);
-    format!("local RUN = '{run}'\n{}\n-- {run}\n", script::SOURCE.as_str())
+    format!("local RUN = '{run}'\n{}\n-- {} {run}\n", script.source(), script.name())
 }
 
-/// What the script calls a server of `lineage`.
+/// What scripts call a server of `lineage`.
 pub(super) fn run(lineage: &str) -> String {
     lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect()
 }
 
 /// The same script by another digest, for EVAL, which leaves a script in the server's memory: a
 /// server of another lineage must not come to know the one that is loaded.
-pub(super) fn once(lineage: &str) -> String {
-    format!("{}-- once\n", source(lineage))
+pub(super) fn once(script: Script, lineage: &str) -> String {
+    format!("{}-- {} once\n", source(script, lineage), script.name())
 }
 
 /// Lets a server know a script: by SCRIPT LOAD, whose answer is its digest. Where that is refused,
-/// it is run, which asks for the node's record; servers keep what they run as well.
+/// it is run for no operation; servers keep what they run as well.
 pub(super) fn give(
-    send: impl FnOnce(&'static str, &dyn Arguments) -> Answer<Value>,
-    source: &str,
+    send: impl Fn(&'static str, &dyn Arguments) -> Answer<Value>,
+    (script, source): (Script, &str),
     record: &str,
     loads: bool,
 ) -> Answer<Value> {
     match loads {
-        true => send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)]),
-        false => send("EVAL", &Call::new(source, record, [&Operation::Record].into_iter())),
+        true => load(send, source),
+        false => send("EVAL", &Call::new(source, script, record, std::iter::empty())),
     }
+}
+
+fn load(send: impl Fn(&'static str, &dyn Arguments) -> Answer<Value>, source: &str) -> Answer<Value> {
+    send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)])
 }
 
 impl Server {
@@ -303,10 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn each_server_has_a_script_of_its_own_and_none_writes_into_it() {
-        assert!(source("ab/01").starts_with("local RUN = 'ab/01'\n"));
-        assert!(source("a'..x\n/b").starts_with("local RUN = 'ax/b'\n"));
-        assert!(source("a") != source("b") && source("a").contains(script::SOURCE.as_str()));
-        assert!(once("a") != source("a") && once("a").starts_with(&source("a")));
+    fn each_server_has_scripts_of_its_own_and_none_writes_into_them() {
+        for script in Script::ALL {
+            let (source, once) = (|lineage| source(script, lineage), |lineage| once(script, lineage));
+            assert!(source("ab/01").starts_with("local RUN = 'ab/01'\n"));
+            assert!(source("a'..x\n/b").starts_with("local RUN = 'ax/b'\n"));
+            assert!(source("a") != source("b") && source("a").contains(script.source()));
+            assert!(once("a") != source("a") && once("a").starts_with(&source("a")));
+        }
     }
 }

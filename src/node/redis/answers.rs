@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::decode;
 use super::looks::Looking;
-use super::script;
 use super::transport::Value;
 use super::{Job, Shared};
 use crate::node::Request;
@@ -40,8 +40,8 @@ impl Answers {
     /// Hands out replies. Returns why the generation must end, if it must.
     pub(super) fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         self.in_time();
-        let Some(script::Returned { time, unheard, mut replies }) = script::returned(value, jobs.len()) else {
-            self.fail_all(jobs, &script::garbled());
+        let Some(decode::Returned { time, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
+            self.fail_all(jobs, &decode::garbled());
             return None;
         };
         if let Some(why) = unheard {

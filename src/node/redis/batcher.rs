@@ -16,16 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::{give, once, run, source};
 use super::answers::Answers;
-use super::call::Call;
+use super::encode::{BATCH, Call, batches};
 use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
 use super::messages::Messages;
-use super::pack::{BATCH, fitting};
 use super::patience::Patience;
+use super::script::Script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
-use super::wire::Wire;
+use super::wire::{Digests, Wire};
 use super::{Job, Shared, page};
 use crate::host::before;
-use crate::node::operation::{Operation, Verb};
+use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
@@ -46,9 +46,9 @@ pub(super) struct Batcher {
     shared: Arc<Shared>,
     wire: Arc<Wire>,
     answers: Arc<Answers>,
-    digest: String,
+    digests: Digests,
     lineage: String,
-    /// Until it is confirmed that the server that was admitted has the script, calls are sent and
+    /// Until it is confirmed that the server that was admitted has the scripts, calls are sent and
     /// no reply counts: they may be another server's.
     confirming: Fuse<BoxFuture<'static, Confirmation>>,
     /// Whether it was confirmed.
@@ -57,6 +57,8 @@ pub(super) struct Batcher {
     unprobed: Option<Tick>,
     /// Whether the server takes SCRIPT LOAD.
     loads: bool,
+    /// How many scripts are on their way to it again.
+    loading: usize,
     flights: Flights,
     patience: Patience,
     messages: Messages,
@@ -66,11 +68,11 @@ pub(super) struct Batcher {
 
 impl Batcher {
     pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, lineage: String, loads: bool) -> Self {
-        let script = source(&lineage);
-        let given =
-            give(|command, arguments| connection.send(command, arguments), &script, &shared.settings.record, loads);
-        let confirming = confirming(given, &*connection, shared.host.clone()).fuse();
-        let digest = digest(&script);
+        let sources = Script::ALL.map(|script| (script, source(script, &lineage)));
+        let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
+        let give = |(script, source): &(Script, String)| give(send, (*script, source), &shared.settings.record, loads);
+        let confirming = confirming(sources.iter().map(give), &*connection, shared.host.clone()).fuse();
+        let digests = sources.map(|(_, source)| digest(&source));
         let mut state = shared.state();
         state.generations += 1;
         let generation = state.generations;
@@ -81,14 +83,15 @@ impl Batcher {
             asked: false,
             messages: Messages::new(shared.clone()),
             shared,
-            wire: Arc::new(Wire::new(connection, digest.clone(), Arc::downgrade(&answers))),
+            wire: Arc::new(Wire::new(connection, digests.clone(), Arc::downgrade(&answers))),
             answers,
-            digest,
+            digests,
             lineage,
             confirming,
             answered: false,
             unprobed: None,
             loads,
+            loading: 0,
             flights: Flights::default(),
             patience,
         }
@@ -195,17 +198,16 @@ impl Batcher {
         for job in batch.extract_if(.., overdue) {
             self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
         }
-        let mut jobs = std::mem::take(batch);
-        for job in jobs.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
+        for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
             if let Some(answer) = page::ask(send, &job.request.operation, &self.shared.settings.record) {
                 self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
             }
         }
-        while !jobs.is_empty() {
-            let rest = jobs.split_off(fitting(jobs.iter().map(|job| &*job.request.operation)));
-            let answer = self.wire.send("EVALSHA", &self.script_call(&self.digest, &jobs));
-            self.launch(What::Batch(std::mem::replace(&mut jobs, rest)), sent, answer);
+        for batch in batches(batch.drain(..), |job| &job.request.operation) {
+            let digest = &self.digests[batch.script as usize];
+            let answer = self.wire.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
+            self.launch(What::Batch(batch.jobs), sent, answer);
         }
         // Last: nothing that callers send overtakes these.
         self.wire.sent();
@@ -219,22 +221,19 @@ impl Batcher {
         self.answers.let_it_look();
     }
 
-    /// NOSCRIPT means that nothing ran, so the same may be sent again, whole. All within what is
+    /// NOSCRIPT means that nothing of this call ran, so it may be sent again, whole. All within what is
     /// left of the call's time. Whoever answers now must not know the loaded script from this:
     /// another client's connection may not have met NOSCRIPT yet.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
-        // It would write the old one's run to a new one's roster. It is asked again when it is
-        // known who answers.
-        let of_members = |job: &Job| matches!(job.request.operation.verb(), Verb::Enrol | Verb::Retire | Verb::Reset);
-        let (enrolments, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(of_members);
-        self.answers.fail_all(
-            enrolments,
-            &Fault::new(FaultKind::Down, "the server does not know the script, and may be another"),
-        );
-        if jobs.is_empty() {
-            return self.verify(jobs, Value::Array(Vec::new()), sent);
+        let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
+        if script == Script::Roster {
+            // It would write the old one's run to a new one's roster. It is asked again when it is
+            // known who answers.
+            let why = "the server does not know the script, and may be another";
+            self.answers.fail_all(jobs, &Fault::new(FaultKind::Down, why));
+            return self.verify(Vec::new(), Value::Array(Vec::new()), sent);
         }
-        let answer = self.wire.send("EVAL", &self.script_call(&once(&self.lineage), &jobs));
+        let answer = self.wire.send("EVAL", &self.script_call(&once(script, &self.lineage), script, &jobs));
         self.launch(What::Again(jobs), sent, answer);
     }
 
@@ -247,10 +246,17 @@ impl Batcher {
 
     /// The server has lost its scripts, and is the same.
     fn load_again(&mut self) {
+        if self.loading > 0 {
+            return;
+        }
+        self.loading = Script::ALL.len();
         let sent = self.shared.host.now();
-        let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
-        let answer = give(send, &source(&self.lineage), &self.shared.settings.record, self.loads);
-        self.launch(What::Load, sent, answer);
+        for script in Script::ALL {
+            let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
+            let source = source(script, &self.lineage);
+            let answer = give(send, (script, &source), &self.shared.settings.record, self.loads);
+            self.launch(What::Load, sent, answer);
+        }
     }
 
     /// Gives up the commands that have had their time. Returns why the generation must end, if it
@@ -272,9 +278,9 @@ impl Batcher {
         self.flights.push(Flight { what, sent, answer });
     }
 
-    fn script_call<'a>(&'a self, script: &'a str, jobs: &'a [Job]) -> impl Arguments + 'a {
+    fn script_call<'a>(&'a self, text: &'a str, script: Script, jobs: &'a [Job]) -> impl Arguments + 'a {
         let operations = jobs.iter().map(|job| &*job.request.operation);
-        Call::new(script, &self.shared.settings.record, operations)
+        Call::new(text, script, &self.shared.settings.record, operations)
     }
 
     /// The connection has ended: perhaps because nobody used it, as `timeout` makes servers do.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, join};
+use futures::future::{BoxFuture, join, join_all};
 
 use super::Job;
 use super::transport::{Answer, Connection, Value};
@@ -23,7 +23,7 @@ pub(super) struct Flight {
 
 /// What a command is for.
 pub(super) enum What {
-    /// Carries out the jobs.
+    /// Carries out the jobs, which one script does.
     Batch(Vec<Job>),
     /// The same, with the whole script: the server did not know it, so nothing had run.
     Again(Vec<Job>),
@@ -33,7 +33,7 @@ pub(super) enum What {
     Page(Vec<Job>),
     /// Asks whether the server is still the same.
     Probe,
-    /// Gives it the script again. If that fails, the next batch meets NOSCRIPT again.
+    /// Gives it a script again. If that fails, the next batch meets NOSCRIPT again.
     Load,
 }
 
@@ -45,23 +45,28 @@ pub(super) struct Landed {
     pub(super) result: Result<Value, Fault>,
 }
 
-/// Who has the script: what SCRIPT LOAD and the INFO behind it came to.
+/// Who has the scripts: what each SCRIPT LOAD and the INFO behind them came to.
 pub(super) struct Confirmation {
-    pub(super) digest: Result<Value, Fault>,
+    pub(super) digests: Result<Vec<Value>, Fault>,
     pub(super) info: Result<Value, Fault>,
     pub(super) sent: Tick,
     pub(super) received: Tick,
 }
 
-/// Asks who has the script that was just given to the server that was admitted.
+/// Asks who has the scripts that were just given to the server that was admitted.
 pub(super) fn confirming(
-    given: Answer<Value>,
+    given: impl Iterator<Item = Answer<Value>>,
     connection: &dyn Connection,
     host: Arc<dyn Host>,
 ) -> BoxFuture<'static, Confirmation> {
     let sent = host.now();
-    let both = join(given, connection.send("INFO", &[]));
-    both.map(move |(digest, info)| Confirmation { digest, info, sent, received: host.now() }).boxed()
+    let given: Vec<_> = given.collect();
+    let both = join(join_all(given), connection.send("INFO", &[]));
+    let confirmed = move |(given, info): (Vec<_>, _)| {
+        let digests = given.into_iter().collect();
+        Confirmation { digests, info, sent, received: host.now() }
+    };
+    both.map(confirmed).boxed()
 }
 
 impl fmt::Debug for Flight {

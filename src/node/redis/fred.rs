@@ -22,9 +22,9 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use super::advice::advice;
 use super::credentials::Site;
+use super::decode::refusal;
 use super::endpoint::{Address, Endpoint};
 use super::misfit::fits;
-use super::script::refusal;
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
 use super::trouble::handshake;
 use super::wording::{PANICKED, STRANGER, plain, words};

@@ -1,6 +1,6 @@
 //! A page of the names that a node knows, by the command SCAN.
 
-use super::script::garbled;
+use super::decode::garbled;
 use super::transport::{Answer, Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Scan};
 use crate::node::reply::{Outcome, Reply};

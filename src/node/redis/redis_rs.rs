@@ -189,7 +189,6 @@ fn written(command: &'static str, arguments: &dyn Arguments) -> Cmd {
         Argument::Word(word) => drop(written.arg(word)),
         Argument::Text(text) => drop(written.arg(text)),
         Argument::Integer(number) => drop(written.arg(number)),
-        Argument::Packed(bytes) => drop(written.arg(bytes)),
     });
     written
 }

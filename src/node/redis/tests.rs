@@ -108,15 +108,13 @@ impl Connection for Line {
 
 /// Grants every claim of a call.
 fn granted(arguments: &dyn Arguments) -> Value {
-    // The script, the number of keys, the record's key, and the operations.
-    grants(arguments.count() - 4)
+    // The script, the number of keys, the record's key; then four keys and ten arguments a claim.
+    grants((arguments.count() - 3) / 14)
 }
 
 /// The reply to a call of so many claims that are all granted.
 pub(super) fn grants(claims: usize) -> Value {
-    let mut reply = vec![Value::Integer(1_000_000), "".into()];
-    reply.extend((0..claims).map(|_| Value::Array(vec!["granted".into(), "1".into()])));
-    Value::Array(reply)
+    format!("1 0 {claims}").into()
 }
 
 #[derive(Debug, Default)]
@@ -336,7 +334,7 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
     let script = Arc::new(Script { event: Some(|| Poll::Pending), ..Script::default() });
     let node = node(&script, Arc::default());
     let connection = Box::new(Line { script, infos: AtomicU32::new(0) });
-    let wire = Arc::new(Wire::new(connection, String::new(), Weak::new()));
+    let wire = Arc::new(Wire::new(connection, Default::default(), Weak::new()));
     let (told, mut answers) = mpsc::unbounded_channel();
     let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
     wire.queue(Job { request, submitted: node.shared.host.now(), others: Vec::new() }).unwrap();

@@ -120,16 +120,13 @@ pub enum Argument<'a> {
     Text(&'a str),
     /// A number, sent in decimal digits.
     Integer(i64),
-    /// Any bytes.
-    Packed(&'a [u8]),
 }
 
 impl Argument<'_> {
     /// How many bytes it takes in a buffer, if it needs one.
-    const fn bytes(&self) -> usize {
+    pub(super) const fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Packed(bytes) => bytes.len(),
             Self::Word(_) | Self::Integer(_) => 0,
         }
     }
@@ -141,7 +138,7 @@ pub trait Arguments {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// How many bytes texts and what is packed take together, for whoever writes them into one
+    /// How many bytes texts take together, for whoever writes them into one
     /// buffer.
     fn bytes(&self) -> usize;
 

@@ -17,10 +17,10 @@ use futures::future::ready as known;
 use tokio::task::coop::unconstrained;
 
 use super::answers::Answers;
-use super::call::Call;
+use super::encode::{BATCH, Call};
 use super::flight::{Flight, Flights, Landed, What};
 use super::lone::Lone;
-use super::pack::BATCH;
+use super::script::Script;
 use super::transport::{Answer, Arguments, Connection, Event, Value};
 use super::wording::PANICKED;
 use super::{Job, QUEUE};
@@ -43,8 +43,8 @@ pub(super) struct Wire {
 struct Inner {
     /// `None` once the generation has ended.
     connection: Option<Box<dyn Connection>>,
-    /// What the server calls the script.
-    digest: String,
+    /// What the server calls the scripts.
+    digests: Digests,
     /// What waits for the batcher.
     queue: VecDeque<Job>,
     /// Whether nothing is queued any more.
@@ -60,6 +60,9 @@ struct Inner {
     /// Whether the batcher has an answer that it may not have handed out yet.
     delivers: bool,
 }
+
+/// What a server calls the scripts, in their order.
+pub(super) type Digests = [String; Script::ALL.len()];
 
 /// What became of a job.
 pub(super) enum Straight {
@@ -78,10 +81,10 @@ pub(super) struct Ended {
 }
 
 impl Wire {
-    pub(super) fn new(connection: Box<dyn Connection>, digest: String, answers: Weak<Answers>) -> Self {
+    pub(super) fn new(connection: Box<dyn Connection>, digests: Digests, answers: Weak<Answers>) -> Self {
         let inner = Inner {
             connection: Some(connection),
-            digest,
+            digests,
             queue: VecDeque::new(),
             closed: false,
             sends: false,
@@ -97,7 +100,7 @@ impl Wire {
     /// says no, which is asked last.
     pub(super) fn straight(self: &Arc<Self>, job: Job, record: &str, may: impl FnOnce() -> bool) -> Straight {
         let mut inner = self.inner();
-        let Inner { connection: Some(connection), queue, sends: false, under_way, next: None, digest, .. } = &*inner
+        let Inner { connection: Some(connection), queue, sends: false, under_way, next: None, digests, .. } = &*inner
         else {
             return Straight::NotSent(job);
         };
@@ -107,7 +110,9 @@ impl Wire {
         let Some(batcher) = self.lone().begin(*under_way) else { return Straight::NotSent(job) };
         let task = if connection.wakes_freely() { Waker::from(self.clone()) } else { batcher };
         let sending = AssertUnwindSafe(|| {
-            let call = Call::new(digest, record, std::iter::once(&*job.request.operation));
+            let operation = &*job.request.operation;
+            let script = Script::of(operation.verb());
+            let call = Call::new(&digests[script as usize], script, record, std::iter::once(operation));
             connection.send_for("EVALSHA", &call, &task)
         });
         let Ok(answer) = catch_unwind(sending) else {
@@ -179,9 +184,9 @@ impl Wire {
         }
     }
 
-    /// The server calls the script so.
-    pub(super) fn rename(&self, digest: &str) {
-        digest.clone_into(&mut self.inner().digest);
+    /// The server calls the scripts so.
+    pub(super) fn rename(&self, digests: &Digests) {
+        digests.clone_into(&mut self.inner().digests);
     }
 
     /// What happens next to the connection.

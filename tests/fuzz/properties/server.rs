@@ -106,7 +106,7 @@ impl Server {
     /// What can be taken for a grant is, from here on.
     fn tell(&self, text: &[u8]) -> Value {
         let text = String::from_utf8_lossy(text).into_owned();
-        let grants = text == "granted" || text == "k" || text.starts_with(|first: char| first.is_ascii_digit());
+        let grants = text == "granted" || text.starts_with(|first: char| first.is_ascii_digit());
         self.granted.fetch_or(grants, Relaxed);
         text.into()
     }
@@ -120,31 +120,39 @@ impl Server {
         }
     }
 
-    /// As a server would that has nothing, and grants everything.
-    fn right(&self, verb: Verb) -> Value {
+    /// As a server would that has nothing, and grants everything: that is said by nothing more.
+    fn right(&self, number: i64, verb: Verb) -> Option<Value> {
         let free = || vec!["".into(), 0.into(), (-1).into(), "0".into(), 0.into(), "".into(), 0.into(), "".into()];
         let items = match verb {
-            Verb::Claim | Verb::Renew | Verb::Release => return self.tell(b"k"),
+            Verb::Claim | Verb::Renew | Verb::Release | Verb::Teach | Verb::Scan => return None,
             Verb::Inspect => [vec!["inspected".into()], free()].concat(),
-            Verb::Teach => vec!["taught".into()],
             Verb::Record => vec!["record".into(), "0".into(), "0".into(), self.number.to_string().into()],
             Verb::Revoke => vec!["revoked".into(), 0.into(), 0.into(), "".into()],
             Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
-            Verb::Scan => vec!["0".into(), Value::Array(Vec::new())],
         };
-        Value::Array(items)
+        Some(Value::Array([number.into()].into_iter().chain(items).collect()))
     }
 
     fn scripted(&self, call: &dyn Arguments) -> Value {
         let verb = verb(call);
-        let reply = |_| if self.byte().is_multiple_of(3) { self.right(verb) } else { self.any(2) };
+        let reply = |number| match (self.byte() % 3, self.any(2)) {
+            (0, _) => self.right(number, verb),
+            (1, Value::Array(items)) => Some(Value::Array([number.into()].into_iter().chain(items).collect())),
+            (_, other) => Some(other),
+        };
         match self.byte() % 8 {
             0..5 => {
-                let replies = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
-                let head = [Value::Integer(1_000_000 + i64::from(self.byte())), "".into()];
-                Value::Array(head.into_iter().chain((0..replies).map(reply)).collect())
+                let operations = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
+                let done = Value::from(format!("1 {} {operations}", self.byte()));
+                let others: Vec<_> = (1..=i64::from(operations)).filter_map(reply).collect();
+                // Of the rest nothing is told: it went as asked.
+                self.granted.fetch_or(verb == Verb::Claim && others.len() < usize::from(operations), Relaxed);
+                match others.is_empty() {
+                    true => done,
+                    false => Value::Array([done, "".into()].into_iter().chain(others).collect()),
+                }
             }
             5 => self.text(),
             _ => self.any(3),
@@ -179,16 +187,23 @@ impl Server {
     }
 }
 
-/// What the first operation of a call is: its number, and flags above.
+/// What the operations of a call are, which have one name each: by how many keys and arguments they
+/// have, or by the word that names them.
 fn verb(call: &dyn Arguments) -> Verb {
-    let mut verb = Verb::Record;
+    let (mut at, mut keys, mut verb) = (0_usize, 0_usize, None);
     call.each(&mut |argument| {
-        if let Argument::Packed(operations) = argument {
-            let number = usize::from(operations.first().copied().unwrap_or_default() % 64);
-            verb = number.checked_sub(1).and_then(|index| Verb::ALL.get(index)).copied().unwrap_or(verb);
+        match argument {
+            Argument::Integer(number) if at == 1 => keys = usize::try_from(number).unwrap_or_default(),
+            Argument::Word(word) => verb = verb.or(Verb::ALL.into_iter().find(|verb| verb.as_str() == word)),
+            _ => {}
         }
+        at += 1;
     });
-    verb
+    let forms =
+        [(Verb::Claim, 4, 10), (Verb::Renew, 5, 9), (Verb::Release, 5, 8), (Verb::Revoke, 2, 4), (Verb::Inspect, 5, 1)];
+    let named = (keys.saturating_sub(1), at.saturating_sub(2 + keys));
+    let by_form = forms.into_iter().find(|(_, keys, arguments)| named.0 * arguments == named.1 * keys);
+    verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Record)
 }
 
 /// The way to a server.

@@ -7,32 +7,32 @@ use tokio::task::coop::unconstrained;
 
 use super::{Batcher, TIMEOUTS};
 use crate::node::redis::admission::{Server, during, parse};
+use crate::node::redis::decode;
 use crate::node::redis::flight::{Confirmation, Landed, What};
-use crate::node::redis::script;
 use crate::node::redis::transport::Value;
 use crate::node::redis::{Job, page};
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
 impl Batcher {
-    /// Takes note of who has the script. Returns why the generation must end, if it must.
+    /// Takes note of who has the scripts. Returns why the generation must end, if it must.
     pub(super) fn confirm(&mut self, confirmation: Confirmation) -> Option<String> {
-        let Confirmation { digest, info, sent, received } = confirmation;
-        let digest = digest.map_err(during("SCRIPT LOAD"));
-        let both = digest.and_then(|digest| Ok((digest, info.map_err(during("INFO"))?)));
-        match both.map(|(digest, info)| (digest, parse(&info))) {
-            Ok((digest, Some(server))) => {
-                // Where it has another name for the script, that is the right one.
-                if let Some(digest) = digest.text() {
-                    digest.clone_into(&mut self.digest);
-                    self.wire.rename(digest);
+        let Confirmation { digests, info, sent, received } = confirmation;
+        let digests = digests.map_err(during("SCRIPT LOAD"));
+        let both = digests.and_then(|digests| Ok((digests, info.map_err(during("INFO"))?)));
+        match both.map(|(digests, info)| (digests, parse(&info))) {
+            Ok((digests, Some(server))) => {
+                // Where it has another name for a script, that is the right one.
+                for (digest, told) in self.digests.iter_mut().zip(&digests).filter(|_| self.loads) {
+                    told.text().into_iter().for_each(|told| told.clone_into(digest));
                 }
+                self.wire.rename(&self.digests);
                 let ended = self.compared(sent, received, server);
                 self.answered = ended.is_none();
                 self.unprobed = Some(received).filter(|_| self.answered);
                 ended
             }
-            Ok((_, None)) => Some(script::garbled().to_string()),
+            Ok((_, None)) => Some(decode::garbled().to_string()),
             Err(fault) => Some(fault.to_string()),
         }
     }
@@ -102,7 +102,10 @@ impl Batcher {
                 self.probed(sent, received, &info)
             }
             (What::Probe, Err(fault)) => self.count(&fault),
-            (What::Load, _) => None,
+            (What::Load, _) => {
+                self.loading = self.loading.saturating_sub(1);
+                None
+            }
         }
     }
 
@@ -137,7 +140,7 @@ impl Batcher {
         }
         let renamed = server.lineage != self.lineage;
         self.keep(server, sent, received);
-        // The script that is loaded has the old words, in which the node would say that it was
+        // The scripts that are loaded have the old words, in which the node would say that it was
         // taught.
         renamed.then(|| "it forgot of its promotion".to_owned())
     }

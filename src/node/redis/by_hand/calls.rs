@@ -6,7 +6,7 @@ use tokio::time::advance;
 
 use super::stage::{MS, Stage, failed, granted, info, settled};
 use crate::node::redis::QUEUE;
-use crate::node::redis::pack::BATCH;
+use crate::node::redis::encode::BATCH;
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
 use crate::node::{Fault, FaultKind, Node, NodeState};
@@ -139,13 +139,13 @@ async fn no_reply_counts_before_it_is_confirmed_who_gave_it_when_the_node_is_clo
     for (run, counts) in [("run", true), ("another", false)] {
         let mut stage = Stage::new();
         stage.admit().await;
-        let (script, info_asked) = (stage.next("SCRIPT").await, stage.next("INFO").await);
+        let (loads, info_asked) = (stage.loads().await, stage.next("INFO").await);
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
         stage.node.close();
         sent.reply(grants(1));
         settled().await;
         assert!(answers.try_recv().is_err(), "it is not known whose it is");
-        script.reply("digest");
+        loads.into_iter().for_each(|load| load.reply("digest"));
         info_asked.reply(info(run, 1_000));
         let reply = answers.recv().await.unwrap();
         assert_eq!(reply.is_ok(), counts, "{reply:?}");
@@ -166,7 +166,7 @@ async fn a_server_without_the_script_gets_it_whole_and_counts_once_it_is_known()
         let reply = answers.recv().await.unwrap();
         assert_eq!(reply.as_ref().err().map(Fault::kind), (!counts).then_some(FaultKind::Closed));
         if counts {
-            stage.next("SCRIPT").await.reply("digest");
+            stage.loads().await.into_iter().for_each(|load| load.reply("digest"));
             stage.is_quiet().await;
         } else {
             stage.comes_down("another server answers at this address").await;

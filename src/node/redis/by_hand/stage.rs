@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use crate::node::redis::RedisNode;
+use crate::node::redis::script::Script;
 use crate::node::redis::tests::{claimed, is_down, over, until};
 use crate::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::{Fault, FaultKind, Hint, Listener, Name, NodeState, Outcome, Reply};
@@ -209,10 +210,19 @@ impl Stage {
         until(&self.node, |state| *state == NodeState::Up).await;
     }
 
-    /// Answers who has the script.
+    /// Answers who has the scripts.
     pub(super) async fn confirm(&mut self, run: &str) {
-        self.next("SCRIPT").await.reply("digest");
+        self.loads().await.into_iter().for_each(|sent| sent.reply("digest"));
         self.next("INFO").await.reply(info(run, 1_000));
+    }
+
+    /// Each script is loaded.
+    pub(super) async fn loads(&mut self) -> Vec<Sent> {
+        let mut loads = Vec::new();
+        for _ in Script::ALL {
+            loads.push(self.next("SCRIPT").await);
+        }
+        loads
     }
 
     /// Claims, each in a call of its own.
@@ -242,8 +252,9 @@ pub(super) fn known(run: &'static str) -> Value {
 
 /// The reply to one operation at the server's time.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
-    let words = words.iter().map(|&word| word.into()).collect();
-    Value::Array(vec![Value::Integer(time), "".into(), Value::Array(words)])
+    let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
+    let done = format!("{} {} 1", time / 1_000_000, time % 1_000_000);
+    Value::Array(vec![done.into(), "".into(), Value::Array(reply)])
 }
 
 /// Lets all others run until they wait, without time passing.

@@ -173,7 +173,8 @@ async fn nothing_goes_straight_before_it_is_confirmed_who_answers() {
     stage.admit().await;
     settled().await;
     let confirms = sent(&mut stage);
-    assert_eq!(confirms.iter().map(|sent| sent.command).collect::<Vec<_>>(), ["SCRIPT", "INFO"]);
+    let loads = confirms.iter().take_while(|sent| sent.command == "SCRIPT").count();
+    assert_eq!((loads, confirms.last().unwrap().command), (confirms.len() - 1, "INFO"));
     let mut answers = claimed(&stage.node);
     assert!(sent(&mut stage).is_empty());
     stage.next("EVALSHA").await.reply(grants(1));

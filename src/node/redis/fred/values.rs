@@ -12,7 +12,6 @@ pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     let mut buffer = Vec::with_capacity(arguments.bytes());
     arguments.each(&mut |argument| match argument {
         Argument::Text(text) => buffer.extend_from_slice(text.as_bytes()),
-        Argument::Packed(packed) => buffer.extend_from_slice(packed),
         Argument::Word(_) | Argument::Integer(_) => {}
     });
     let mut rest = Bytes::from(buffer);
@@ -22,7 +21,6 @@ pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
             Argument::Word(word) => FredValue::from_static_str(word),
             Argument::Text(text) => FredValue::Bytes(rest.split_to(text.len())),
             Argument::Integer(number) => FredValue::Integer(number),
-            Argument::Packed(packed) => FredValue::Bytes(rest.split_to(packed.len())),
         });
     });
     values

@@ -7,8 +7,8 @@ use redis::{ErrorKind, RedisError, ServerError};
 
 use super::socket::{Log, told};
 use crate::node::redis::advice::advice;
+use crate::node::redis::decode::refusal;
 use crate::node::redis::endpoint::Endpoint;
-use crate::node::redis::script::refusal;
 use crate::node::redis::wording::STRANGER;
 use crate::node::reply::{Fault, FaultKind};
 

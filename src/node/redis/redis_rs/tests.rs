@@ -56,7 +56,7 @@ fn kind<T>(answer: Result<T, Fault>) -> FaultKind {
 #[tokio::test]
 async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_reads_the_answers() {
     let (connection, mut server) = connected(PATIENCE).await;
-    let arguments = [Argument::Text("a"), Argument::Integer(-7), Argument::Packed(&[0, 13, 10])];
+    let arguments = [Argument::Text("a"), Argument::Integer(-7), Argument::Text("\0\r\n")];
     drop(connection.send("FIRST", &arguments));
     drop(connection.send("SECOND", &[Argument::Word("b")]));
     let said = heard(&mut server, "*2\r\n$6\r\nSECOND\r\n$1\r\nb\r\n").await;

@@ -1,0 +1,105 @@
+-- Stands in front of each script. A call carries out operations of one verb; each is atomic, and if
+-- one fails, only that one fails.
+--
+-- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations
+-- ARGV    as many for each operation as its script says. Times are ms, ballots and tickets us
+-- RUN     from a line that the client puts in front: the process that the script was loaded into
+-- Returns 'SECONDS MICROSECONDS OPERATIONS', TIME and how many there were, if all went as asked.
+--         Else a table: that text; why a message could not be published, or ''; and for each
+--         operation that went otherwise {its number, a word, more}, as its script says, or
+--         {its number, 'error', what Redis answered}
+--
+-- P..node is a hash and does not expire:
+--   high     at least each ballot that was granted, healed, released or revoked here, for any name,
+--            except those more than FAR ahead of TIME. Up to AHEAD higher, to be written seldom
+--   mid      high as it was one PERIOD ago
+--   floor    high as it was two PERIODs ago: no ballot up to it is granted. A name that is not
+--            stored was last changed three PERIODs ago, so floor is at least its fence
+--   rotated  when these moved on, ms of TIME
+--   taught   the RUN that is known to have all this: it never forgot it, or other nodes taught it
+--   retired  since when the node is retired, ms of TIME
+
+local KEEP, PERIOD = 105000, 35000
+-- us. A ballot that is further ahead comes from a broken clock: it must not lift all names.
+local FAR, AHEAD = 86400000000, 250000
+
+local call, try, format, find, match = redis.call, redis.pcall, string.format, string.find, string.match
+local max, min = math.max, math.min
+local time = call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = (micros - micros % 1000) / 1000
+-- Of the record, once it was read. Why a message could not be published.
+local high, floor
+local unheard = ''
+
+-- Redis writes some numbers with an exponent.
+local function digits(number)
+  return format('%d', number)
+end
+
+-- Reads the record, and moves high to mid and mid to floor once a PERIOD.
+local function read_record()
+  if floor then return end
+  local stored = call('HMGET', KEYS[1], 'high', 'floor', 'rotated')
+  local to, below, rotated = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[3])
+  if not rotated or now < rotated or now >= rotated + PERIOD then
+    if not rotated and call('EXISTS', KEYS[1]) == 1 then
+      error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol'})
+    end
+    local mid = tonumber(call('HGET', KEYS[1], 'mid') or 0)
+    if rotated and now < rotated then
+      -- The clock was set back, so nobody knows how long ago that was. Ballots that are too far
+      -- ahead now are no floor for all names.
+      to, below = min(to, micros + FAR), min(below, micros + FAR)
+      mid = to
+    elseif rotated and now >= rotated + 2 * PERIOD then
+      mid = to
+    end
+    below = max(below, mid)
+    call('HSET', KEYS[1], 'high', digits(to), 'mid', digits(to), 'floor', digits(below), 'rotated', digits(now))
+  end
+  high, floor = to, below
+end
+
+local function heard(ballot)
+  read_record()
+  if ballot <= high or ballot > micros + FAR then return end
+  local ahead = max(ballot, min(ballot, micros) + AHEAD)
+  call('HSET', KEYS[1], 'high', digits(ahead))
+  high = ahead
+end
+
+-- Carries out all operations. Each has so many arguments, of which the first is how many names it
+-- has, and so many keys a name.
+local function each(arguments, group, carry_out)
+  local replies, number, key = nil, 0, 2
+  for at = 1, #ARGV, arguments do
+    number = number + 1
+    local behind = key + ARGV[at] * group
+    local ok, reply = pcall(carry_out, at, key)
+    if not ok then
+      -- Before version 7 Redis puts in front where in the script that was. It does not say which
+      -- key is of another type.
+      local text = string.gsub(type(reply) == 'table' and reply.err or tostring(reply), '^@?[%w_]+: ?%d+: %-?', '')
+      local found, types = {}, {[0] = 'hash', 'zset', 'hash', 'zset', 'hash'}
+      for of = key - 1, text:sub(1, 9) == 'WRONGTYPE' and behind - 1 or 0 do
+        local at = of < key and 1 or of
+        local kind = try('TYPE', KEYS[at]).ok
+        local right = types[at > 1 and (at - key) % group or 0]
+        if kind and kind ~= right and kind ~= 'none' then found[#found + 1] = 'the key ' .. KEYS[at] .. ' is a ' .. kind end
+      end
+      reply = {'error', found[1] and 'WRONGTYPE ' .. table.concat(found, ', ') or text}
+    end
+    if reply then
+      table.insert(reply, 1, number)
+      replies = replies or {'', ''}
+      replies[#replies + 1] = reply
+    end
+    key = behind
+  end
+  local done = time[1] .. ' ' .. time[2] .. ' ' .. number
+  if not replies and unheard == '' then return done end
+  replies = replies or {}
+  replies[1], replies[2] = done, unheard
+  return replies
+end

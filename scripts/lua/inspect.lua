@@ -1,0 +1,41 @@
+-- Tells everything about names, and writes nothing.
+--
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
+-- ARGV    names
+-- Returns inspected, then for each name HOLDER (with '!' if it was revoked) or '', COUNT,
+--         MS LEFT (-2: free), FENCE, LENGTH of the queue, WHOSE TURN or '', MS LEFT, NOTE or ''.
+--         If readers hold it: one of them, not a revoked one if there is another; how many; until
+--         the last ends. Of a gate COUNT is 'permits N'
+
+group = 5
+
+-- '{ms since it acquired the name} {token} {number} {what it says}'
+local function note_of(it)
+  local key = KEYS[it.at + NOTE]
+  local whose, since, token, number, says = unpack(try('HMGET', key, 'owner', 'since', 'token', 'number', 'says'))
+  if not whose or whose ~= it.holder then return '' end
+  return format('%d %s %s ', max(0, now - since), token, number) .. says
+end
+
+local function tell(reply, it)
+  local holder, count, lasts = it.holder, 0, -2
+  if it.reader then
+    holder, lasts = more().another_reader(it) or it.reader .. '!', it.read_ends - now
+    count = call('ZCOUNT', KEYS[it.at + READERS], '(' .. digits(now), '+inf')
+  elseif holder then
+    count, lasts = tonumber(call('HGET', it.lock, 'count') or 1), it.ends - now
+    if it.revoked then holder = holder .. '!' end
+  end
+  if it.permits then count = 'permits ' .. digits(it.permits) end
+  local line, turn = call('ZCARD', KEYS[it.at + QUEUE]), it.turn or ''
+  local told = {holder or '', count, lasts, it.bar or it.fence, line, turn, it.turn and it.turn_until - now or 0}
+  told[8] = it.holder and note_of(it) or ''
+  for _, part in ipairs(told) do reply[#reply + 1] = part end
+end
+
+return each(1, 5, function(at, key)
+  first, names = key, ARGV[at] + 0
+  local reply = {'inspected'}
+  for _, it in ipairs(look_all()) do tell(reply, it) end
+  return reply
+end)

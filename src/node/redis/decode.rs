@@ -1,0 +1,388 @@
+//! What scripts return, as outcomes.
+
+use std::iter::Peekable;
+use std::time::Duration;
+use std::vec;
+
+use super::advice::{advice, code};
+use super::transport::Value;
+use crate::node::inspection::{Description, Inspection};
+use crate::node::operation::{Operation, Verb};
+use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
+use crate::rules::ballot;
+use crate::rules::roster::Roster;
+
+/// What one call of a script returned.
+#[derive(Debug)]
+pub(super) struct Returned<'a> {
+    /// The node's TIME.
+    pub(super) time: Duration,
+    /// Why wake-ups could not be published, if so: who waits was not notified, and asks by itself.
+    pub(super) unheard: Option<String>,
+    pub(super) replies: Replies<'a>,
+}
+
+/// The replies to the operations of a call, in their order.
+#[derive(Debug)]
+pub(super) struct Replies<'a> {
+    /// Those to operations that did not go as asked, by their numbers.
+    others: Peekable<vec::IntoIter<(usize, &'a [Value])>>,
+    /// How many replies were read.
+    read: usize,
+}
+
+impl Replies<'_> {
+    /// The next, which is to `operation`, of the server of `run`.
+    pub(super) fn next(&mut self, operation: &Operation, run: &str) -> Reply {
+        self.read += 1;
+        let Some((_, items)) = self.others.next_if(|(number, _)| *number == self.read) else {
+            return as_asked(operation);
+        };
+        match items.first().and_then(Value::text) {
+            Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
+            Some(word) => outcome(word, items, operation, run).ok_or_else(garbled),
+            None => Err(garbled()),
+        }
+    }
+}
+
+/// What a script returned for so many operations, or `None` if that is not what `value` holds.
+pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>> {
+    let (done, unheard, others) = match value {
+        Value::Array(items) => {
+            let [done, unheard, others @ ..] = &items[..] else { return None };
+            (done.text()?, unheard.text()?, others)
+        }
+        value => (value.text()?, "", &[][..]),
+    };
+    let mut numbers = done.split(' ').map(digits);
+    let (seconds, micros, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let time = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
+    let others = others.iter().map(numbered).collect::<Option<Vec<_>>>()?;
+    let fits = others.iter().all(|(number, _)| (1..=operations).contains(number));
+    let ordered = others.is_sorted_by(|(one, _), (next, _)| one < next);
+    if count != operations as u64 || numbers.next().is_some() || !fits || !ordered {
+        return None;
+    }
+    let unheard = Some(unheard.to_owned()).filter(|why| !why.is_empty());
+    Some(Returned { time, unheard, replies: Replies { others: others.into_iter().peekable(), read: 0 } })
+}
+
+/// A number without a sign.
+fn digits(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The number of an operation, and its reply.
+fn numbered(value: &Value) -> Option<(usize, &[Value])> {
+    let Value::Array(items) = value else { return None };
+    let [number, items @ ..] = &items[..] else { return None };
+    Some((usize::try_from(unsigned(number)?).ok()?, items))
+}
+
+/// An operation that went as asked.
+fn as_asked(operation: &Operation) -> Reply {
+    match operation {
+        Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
+        Operation::Renew(_) => Ok(Outcome::Extended),
+        Operation::Release(release) if release.names.len() == 1 => Ok(Outcome::Released { held: 1 }),
+        Operation::Teach(_) => Ok(Outcome::Taught),
+        _ => Err(garbled()),
+    }
+}
+
+fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
+    match (operation.verb(), word) {
+        (Verb::Claim, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
+        (Verb::Claim, "reserved") => Some(Outcome::Reserved {
+            turn: text(items.get(1)?)?,
+            left: remaining(items.get(2)?)??,
+            fence: fence(items.get(3)?)?,
+            queued: Queued::of(number(items.get(4)?)?),
+        }),
+        (Verb::Claim, "held") => Some(Outcome::Held {
+            holder: text(items.get(1)?)?,
+            remaining: remaining(items.get(2)?)?,
+            fence: fence(items.get(3)?)?,
+            queued: Queued::of(number(items.get(4)?)?),
+        }),
+        (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
+        (Verb::Claim, "misused") => {
+            Some(Outcome::Misused { name: misused(items.get(1)?, operation)?, permits: number(items.get(2)?)? })
+        }
+        (Verb::Renew, "healed") => Some(Outcome::Healed),
+        (Verb::Claim | Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
+        (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
+        (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
+            held: number(items.get(1)?)?,
+            left: remaining(items.get(2)?)??,
+            other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
+        }),
+        (Verb::Inspect, "inspected") => Some(Outcome::Inspected(inspections(items.get(1..)?, operation)?)),
+        (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
+        (Verb::Enrol, "unlisted") => roster(items).map(Outcome::Unlisted),
+        (Verb::Retire, "retired") => roster(items).map(Outcome::Retired),
+        (Verb::Reset, "reset") => roster(items).map(Outcome::Reset),
+        (Verb::Record, "record") => Some(Outcome::Record {
+            high: fence(items.get(1)?)?,
+            floor: fence(items.get(2)?)?,
+            taught: items.get(3)?.text()? == run,
+        }),
+        _ => None,
+    }
+}
+
+/// Which of the operation's names.
+fn misused(number: &Value, operation: &Operation) -> Option<usize> {
+    let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
+    (name < operation.names().len()).then_some(name)
+}
+
+fn roster(items: &[Value]) -> Option<Roster> {
+    let [_, nodes, protocol, max_ttl, lasts, retired, servers @ ..] = items else { return None };
+    let (nodes, protocol) = (number(nodes)?, number(protocol)?);
+    let max_ttl = Duration::from_millis(unsigned(max_ttl)?);
+    let (lasts, retired) = (Duration::from_millis(unsigned(lasts)?), remaining(retired)?);
+    let mut servers = servers.iter().map(text).collect::<Option<Vec<_>>>()?;
+    servers.sort_unstable();
+    Some(Roster { nodes, protocol, max_ttl, lasts, retired, servers })
+}
+
+/// Ends the owner of a hold that was revoked. Owners end with a digit.
+const REVOKED: char = '!';
+
+fn inspections(items: &[Value], operation: &Operation) -> Option<Vec<Inspection>> {
+    let entries = items.chunks(8).map(inspection).collect::<Option<Vec<_>>>()?;
+    (entries.len() == operation.names().len()).then_some(entries)
+}
+
+fn inspection(items: &[Value]) -> Option<Inspection> {
+    let [holder, count, left, mark, waiting, turn, turn_left, says] = items else { return None };
+    let fence = fence(mark)?;
+    let holder = text(holder)?;
+    let (holder, revoked) = holder.strip_suffix(REVOKED).map_or((holder.as_str(), false), |holder| (holder, true));
+    let turn = text(turn).filter(|turn| !turn.is_empty());
+    let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
+    let permits = count.text().and_then(|told| told.strip_prefix("permits "));
+    let permits = if let Some(permits) = permits { Some(permits.parse().ok()?) } else { None };
+    let count = if permits.is_some() { 1 } else { number(count)? };
+    let entry = if holder.is_empty() {
+        Inspection::free(fence)
+    } else {
+        Inspection::held(holder.to_owned(), count, remaining(left)?, fence).with_revoked(revoked)
+    };
+    let entry = entry.with_permits(permits).with_line(number(waiting)?, turn);
+    match says.text()? {
+        "" => Some(entry),
+        says => Some(entry.with_description(description(says)?)),
+    }
+}
+
+/// What a holder says of itself.
+fn description(told: &str) -> Option<Description> {
+    let mut parts = told.splitn(4, ' ');
+    let since = Duration::from_millis(parts.next()?.parse().ok()?);
+    let token = parts.next()?.parse().ok().filter(|&token| token < ballot::LIMIT)?;
+    let number = parts.next()?.parse().ok()?;
+    Some(Description { says: parts.next()?.into(), since, token, number })
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.text().map(str::to_owned)
+}
+
+fn number(value: &Value) -> Option<u32> {
+    unsigned(value).and_then(|number| u32::try_from(number).ok())
+}
+
+fn unsigned(value: &Value) -> Option<u64> {
+    value.integer().and_then(|number| u64::try_from(number).ok())
+}
+
+/// A fence from 2^53 on is nobody's: believing it would leave no ballot above it.
+fn fence(value: &Value) -> Option<u64> {
+    unsigned(value).filter(|&fence| fence < ballot::LIMIT)
+}
+
+/// PTTL: -1 means that the hold never ends. Of a retirement, that there is none.
+fn remaining(value: &Value) -> Option<Option<Duration>> {
+    value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
+}
+
+pub(crate) fn garbled() -> Fault {
+    Fault::new(FaultKind::Garbled, "the reply is not one of our scripts'; does something else answer at this address?")
+}
+
+fn rejected(said: &str) -> Fault {
+    Fault::new(refusal(said), advice(said))
+}
+
+/// Whether what Redis said means not now, or no.
+pub(super) fn refusal(said: &str) -> FaultKind {
+    match code(said) {
+        "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" | "OOM" => FaultKind::Busy,
+        _ => FaultKind::Rejected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Claim;
+
+    fn operation(verb: Verb) -> Operation {
+        Claim::sample("a", "me", 7).with_verb(verb)
+    }
+
+    fn decode(verb: Verb, items: Vec<Value>) -> Reply {
+        let operation = operation(verb);
+        let value = reply(items);
+        let mut returned = returned(&value, 1).expect("one reply for one operation");
+        returned.replies.next(&operation, "run")
+    }
+
+    fn reply(items: Vec<Value>) -> Value {
+        let items = [Value::Integer(1)].into_iter().chain(items).collect();
+        Value::Array(vec!["1 2 1".into(), "".into(), Value::Array(items)])
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_garbled() {
+        for (verb, word) in [(Verb::Claim, "extended"), (Verb::Renew, "granted"), (Verb::Release, "OK")] {
+            let fault = decode(verb, vec![word.into()]).unwrap_err();
+            assert_eq!(fault.kind(), FaultKind::Garbled, "{word} to {verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_fence_no_ballot_can_exceed_is_garbled() {
+        let fault = decode(Verb::Claim, vec!["stale".into(), "9007199254740992".into()]).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Garbled);
+    }
+
+    #[test]
+    fn a_hold_without_an_end_is_told_as_one() {
+        let items = vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into(), Value::Integer(0)];
+        let expected = Outcome::Held { holder: "someone".into(), remaining: None, fence: 5, queued: None };
+        assert_eq!(decode(Verb::Claim, items).unwrap(), expected);
+    }
+
+    #[test]
+    fn too_few_replies_are_no_replies() {
+        for value in
+            [Value::Array(vec![Value::Integer(1)]), Value::Array(vec![Value::Integer(1), "".into()]), Value::Null]
+        {
+            assert!(returned(&value, 1).is_none());
+        }
+    }
+
+    #[test]
+    fn operations_that_went_as_asked_are_told_by_nothing_more() {
+        for (verb, expected) in [
+            (Verb::Claim, Some(Outcome::Granted { fence: 7 })),
+            (Verb::Renew, Some(Outcome::Extended)),
+            (Verb::Release, Some(Outcome::Released { held: 1 })),
+            (Verb::Teach, Some(Outcome::Taught)),
+            (Verb::Inspect, None),
+        ] {
+            for value in ["1 2 1".into(), Value::Array(vec!["1 2 1".into(), "".into()])] {
+                let mut told = returned(&value, 1).unwrap();
+                assert_eq!(told.time, Duration::from_micros(1_000_002));
+                assert_eq!(told.replies.next(&operation(verb), "run").ok(), expected, "{verb:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn replies_are_those_to_the_operations_of_their_numbers() {
+        let stale = |number| Value::Array(vec![Value::Integer(number), "stale".into(), Value::Integer(number)]);
+        let call = |others: &[i64]| {
+            let others = others.iter().map(|&number| stale(number));
+            Value::Array(["1 2 3".into(), "".into()].into_iter().chain(others).collect())
+        };
+        let value = call(&[1, 3]);
+        let mut told = returned(&value, 3).unwrap();
+        let fences = [1, 7, 3].map(|expected| match told.replies.next(&operation(Verb::Claim), "run").unwrap() {
+            Outcome::Stale { fence } | Outcome::Granted { fence } => (fence, expected),
+            other => panic!("{other:?}"),
+        });
+        assert!(fences.iter().all(|(fence, expected)| fence == expected), "{fences:?}");
+        for others in [&[0][..], &[4], &[2, 1], &[1, 1], &[-1]] {
+            assert!(returned(&call(others), 3).is_none(), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_another_form_is_no_reply() {
+        for text in [
+            "",
+            "1",
+            "1 0",
+            "1 0 ",
+            "1 0 2",
+            "1 0 x",
+            "1 0 +1",
+            "x 0 1",
+            "1 -1 1",
+            "1 0 1 ",
+            "1 0 1 1",
+            "1 0 1\n",
+            "18446744073709551615 18446744073709551615 1",
+        ] {
+            assert!(returned(&text.into(), 1).is_none(), "{text:?}");
+            assert!(returned(&Value::Array(vec![text.into(), "".into()]), 1).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_rejection_says_what_to_do() {
+        let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
+        assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Busy, true));
+    }
+
+    #[test]
+    fn a_node_that_cannot_now_is_told_from_one_that_never_will() {
+        for (said, kind) in [("BUSY Redis is busy", FaultKind::Busy), ("NOPERM", FaultKind::Rejected)] {
+            assert_eq!(decode(Verb::Release, vec!["error".into(), said.into()]).unwrap_err().kind(), kind);
+        }
+    }
+
+    #[test]
+    fn a_node_that_was_taught_in_another_run_is_not() {
+        for (told, expected) in [("run", true), ("runs", false), ("", false)] {
+            let record = decode(Verb::Record, vec!["record".into(), "7".into(), "5".into(), told.into()]);
+            assert_eq!(record.unwrap(), Outcome::Record { high: 7, floor: 5, taught: expected }, "{told}");
+        }
+    }
+
+    #[test]
+    fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
+        let inspected = |says: &str| {
+            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says];
+            decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
+        };
+        let description = |says: &str| match inspected(says).unwrap() {
+            Outcome::Inspected(entries) => entries[0].description.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(description(""), None);
+        let since = Duration::from_millis(12);
+        for says in ["", "two words", " \n "] {
+            let told = Description { says: says.into(), since, token: 7, number: 2 };
+            assert_eq!(description(&format!("12 7 2 {says}")), Some(told));
+        }
+        for says in ["12", "12 7 2", "-1 7 2 x", "12 9007199254740992 2 x", "12 7 -2 x"] {
+            assert_eq!(inspected(says).unwrap_err().kind(), FaultKind::Garbled, "{says}");
+        }
+    }
+
+    #[test]
+    fn a_stale_ballot_is_told_to_claims_and_a_silent_channel_to_whoever_asks() {
+        let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
+        assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
+        for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {
+            let value = Value::Array(vec!["1 0 0".into(), unheard.into()]);
+            assert_eq!(returned(&value, 0).unwrap().unheard.as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Operations as plain arguments of their scripts, and which of them go into one call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::script::Script;
+use super::transport::{Argument, Arguments};
+use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach};
+use crate::rules::roster::Enrolment;
+
+/// How many operations go into one call at most, so that a node is never blocked for long.
+pub(super) const BATCH: usize = 128;
+/// And how many names, unless one operation has more.
+const NAMES: usize = 256;
+/// And how many bytes of notes, unless one operation has more.
+const NOTES: usize = 256 << 10;
+
+/// One EVALSHA (or EVAL) that carries out operations, in order: those of one script.
+pub(super) struct Call<'a> {
+    /// The script's text or digest.
+    text: &'a str,
+    /// The key of the node's record.
+    record: &'a str,
+    keys: usize,
+    /// The other keys, then the arguments.
+    parts: Vec<Part>,
+    /// The texts of all of them.
+    texts: String,
+}
+
+/// A key or an argument.
+#[derive(Clone, Copy)]
+enum Part {
+    Word(&'static str),
+    /// So many bytes more of the texts.
+    Text(usize),
+    Integer(i64),
+}
+
+/// How many texts an operation on one name has at most, and about how many bytes.
+const PARTS: usize = 16;
+const BYTES: usize = 256;
+
+impl<'a> Call<'a> {
+    pub(super) fn new<'b>(
+        text: &'a str,
+        script: Script,
+        record: &'a str,
+        operations: impl Iterator<Item = &'b Operation> + Clone,
+    ) -> Self {
+        let many = operations.size_hint().0;
+        let (parts, texts) = (Vec::with_capacity(many * PARTS), String::with_capacity(many * BYTES));
+        let mut call = Self { text, record, keys: 1, parts, texts };
+        for operation in operations.clone() {
+            call.add_keys(script, operation);
+        }
+        call.keys += call.parts.len();
+        operations.for_each(|operation| arguments(operation, &mut |argument| call.add(argument)));
+        call
+    }
+
+    fn add_keys(&mut self, script: Script, operation: &Operation) {
+        if script == Script::Roster {
+            return self.add_key(self.record, ":roster");
+        }
+        for name in operation.names().iter().chain(&gate(operation)) {
+            script.keys().iter().for_each(|behind| self.add_key(name.key(), behind));
+        }
+    }
+
+    fn add_key(&mut self, key: &str, behind: &str) {
+        self.texts.push_str(key);
+        self.texts.push_str(behind);
+        self.parts.push(Part::Text(key.len() + behind.len()));
+    }
+
+    fn add(&mut self, argument: Argument<'_>) {
+        self.parts.push(match argument {
+            Argument::Word(word) => Part::Word(word),
+            Argument::Integer(number) => Part::Integer(number),
+            Argument::Text(text) => {
+                self.texts.push_str(text);
+                Part::Text(text.len())
+            }
+        });
+    }
+}
+
+impl Arguments for Call<'_> {
+    fn count(&self) -> usize {
+        3 + self.parts.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.text.len() + self.record.len() + self.texts.len()
+    }
+
+    fn each(&self, take: &mut dyn FnMut(Argument<'_>)) {
+        take(Argument::Text(self.text));
+        take(integer(self.keys));
+        take(Argument::Text(self.record));
+        let mut rest = &*self.texts;
+        for part in &self.parts {
+            take(match *part {
+                Part::Word(word) => Argument::Word(word),
+                Part::Integer(number) => Argument::Integer(number),
+                Part::Text(length) => {
+                    let (text, behind) = rest.split_at(length);
+                    rest = behind;
+                    Argument::Text(text)
+                }
+            });
+        }
+    }
+}
+
+/// What the operation's script reads of it, as its head lists.
+fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
+    let names = operation.names().len();
+    match operation {
+        Operation::Claim(claim) => {
+            let Claim { ttl, ballot, stance, grace, handover, .. } = *claim;
+            let (mode, count) = seated(&claim.owner, claim.count);
+            let (wait, ticket) = place(stance);
+            [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), millis(ttl), integer(ballot)]
+                .into_iter()
+                .chain([integer(count), wait, ticket, millis(grace), millis(handover)])
+                .for_each(take);
+        }
+        Operation::Renew(Renew { owner, ttl, ballot, count, note, .. }) => {
+            let (mode, count) = match seated(owner, *count) {
+                // Nothing is remembered of these.
+                ("permit", _) if gate(operation).is_none() => ("lock", 1),
+                seated => seated,
+            };
+            let names = names + usize::from(mode == "permit");
+            [integer(names), Argument::Text(owner), Argument::Word(mode), millis(*ttl), integer(*ballot)]
+                .into_iter()
+                .chain([integer(count)])
+                .chain(match note {
+                    Some(Note { number, age, says }) => [integer(*number), millis(*age), Argument::Text(says)],
+                    None => [Argument::Integer(-1), Argument::Integer(0), Argument::Word("")],
+                })
+                .for_each(take);
+        }
+        Operation::Release(release) => {
+            let Release { ballot, stance, grace, next, .. } = *release;
+            let (wait, ticket) = place(stance);
+            [integer(names), Argument::Text(&release.owner), Argument::Word(mode(&release.owner)), integer(ballot)]
+                .into_iter()
+                .chain([integer(next), wait, ticket, millis(grace)])
+                .for_each(take);
+        }
+        Operation::Revoke(Revoke { owner, ballot, .. }) => {
+            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), integer(*ballot)]
+                .into_iter()
+                .for_each(take);
+        }
+        Operation::Inspect(_) => take(integer(names)),
+        Operation::Teach(Teach { high, by_hand, .. }) => {
+            [integer(0_u64), Argument::Word("teach"), integer(*high), integer(u64::from(!by_hand))]
+                .into_iter()
+                .for_each(take);
+        }
+        Operation::Record => {
+            [integer(0_u64), Argument::Word("record"), integer(0_u64), integer(0_u64)].into_iter().for_each(take);
+        }
+        Operation::Enrol(enrolment) => enrolled("enrol", enrolment, take),
+        Operation::Retire => enrolled("retire", &Enrolment::default(), take),
+        Operation::Reset => enrolled("reset", &Enrolment::default(), take),
+        Operation::Scan(_) => {}
+    }
+}
+
+fn enrolled(verb: &'static str, enrolment: &Enrolment, take: &mut dyn FnMut(Argument<'_>)) {
+    let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
+    let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    [integer(1_u64), Argument::Word(verb), Argument::Text(&servers), integer(nodes), integer(protocol)]
+        .into_iter()
+        .chain([millis(max_ttl), millis(lasts)])
+        .for_each(take);
+}
+
+fn mode(owner: &str) -> &'static str {
+    if Operation::is_shared(owner) { "reader" } else { "lock" }
+}
+
+/// The mode, and the hold count or how many permits there are.
+fn seated(owner: &str, count: u32) -> (&'static str, u32) {
+    match Seat::of(count) {
+        _ if Operation::is_shared(owner) => ("reader", Seat::holds(count)),
+        Some(Seat::Gate(permits)) => ("gate", permits),
+        Some(Seat::Permit(permits)) => ("permit", permits),
+        None => ("lock", count),
+    }
+}
+
+/// The gate of the permits that are renewed.
+fn gate(operation: &Operation) -> Option<Name> {
+    let Operation::Renew(Renew { names, owner, count, .. }) = operation else { return None };
+    (seated(owner, *count).0 == "permit").then(|| names.first()?.gate())?
+}
+
+/// For how long to stay in the queue, and the ticket.
+fn place(stance: Stance) -> (Argument<'static>, Argument<'static>) {
+    match stance {
+        Stance::Once => (Argument::Integer(0), Argument::Integer(0)),
+        Stance::Wait { ticket, patience } => {
+            // A wait of less than a millisecond is one all the same.
+            let patience = patience.max(Duration::from_millis(1));
+            (millis(patience), integer(ticket))
+        }
+        Stance::Barge => (Argument::Integer(-1), Argument::Integer(0)),
+    }
+}
+
+/// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
+fn millis(duration: Duration) -> Argument<'static> {
+    const MOST: u64 = 1 << 43;
+    integer(duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST))
+}
+
+fn integer(number: impl TryInto<i64>) -> Argument<'static> {
+    Argument::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+/// What goes into one call.
+#[derive(Debug)]
+pub(super) struct Batch<T> {
+    pub(super) script: Script,
+    pub(super) jobs: Vec<T>,
+    names: usize,
+    /// Bytes.
+    notes: usize,
+}
+
+impl<T> Batch<T> {
+    fn takes(&self, script: Script, names: usize, notes: usize) -> bool {
+        let fits = self.names + names <= NAMES && self.notes + notes <= NOTES;
+        self.script == script && self.jobs.len() < BATCH && fits
+    }
+}
+
+/// How many bytes of notes a node stores for it, which has one for each name.
+fn noted(operation: &Operation) -> usize {
+    match operation {
+        Operation::Renew(Renew { names, note: Some(note), .. }) => note.says.len() * names.len(),
+        _ => 0,
+    }
+}
+
+/// Puts jobs into calls, of one script each. Each goes into the earliest call of its script that is
+/// not full and is not sent before any that has one of its names: operations on one name keep their
+/// order. What is about the node stays behind all that is before it, and before all behind it.
+pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
+    let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
+    // All before are full, or another script's.
+    let mut open = [0; Script::ALL.len()];
+    for job in jobs {
+        let operation = of(&job).clone();
+        let script = Script::of(operation.verb());
+        let (names, notes, gate) = (operation.names().len(), noted(&operation), gate(&operation));
+        let keys = || operation.names().iter().chain(&gate).map(|name| name.key().clone());
+        let named = keys().filter_map(|key| last.get(&key).copied()).max().unwrap_or(0);
+        let from = if names == 0 { batches.len().saturating_sub(1) } else { named.max(behind) };
+        let open = &mut open[script as usize];
+        while batches.get(*open).is_some_and(|batch| !batch.takes(script, 0, 0)) {
+            *open += 1;
+        }
+        let fitting = |&at: &usize| batches[at].takes(script, names, notes);
+        let at = (from.max(*open)..batches.len()).find(fitting).unwrap_or_else(|| {
+            batches.push(Batch { script, jobs: Vec::new(), names: 0, notes: 0 });
+            batches.len() - 1
+        });
+        if names == 0 {
+            behind = at;
+        }
+        batches[at].jobs.push(job);
+        batches[at].names += names;
+        batches[at].notes += notes;
+        last.extend(keys().map(|key| (key, at)));
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::roster::Server;
+
+    fn names(names: &[&str]) -> Arc<[Name]> {
+        names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
+    }
+
+    fn of(verb: char, names: &[&str]) -> Arc<Operation> {
+        let claim = Claim { names: self::names(names), ..Claim::sample("a", "c/1.0", 7) };
+        Arc::new(match verb {
+            'c' => claim.into(),
+            'r' => Release::of(&claim).into(),
+            'i' => Operation::Inspect(claim.names),
+            't' => Operation::teach(7, 1),
+            _ => Operation::Record,
+        })
+    }
+
+    /// The numbers of the jobs in each call.
+    fn batched(jobs: &[(char, &[&str])]) -> Vec<Vec<usize>> {
+        let jobs: Vec<_> = jobs.iter().map(|(verb, names)| of(*verb, names)).enumerate().collect();
+        let numbers = |batch: Batch<(usize, _)>| batch.jobs.into_iter().map(|(number, _)| number).collect();
+        batches(jobs, |(_, operation)| operation).into_iter().map(numbers).collect()
+    }
+
+    #[test]
+    fn operations_of_one_script_share_a_call_behind_what_has_their_names() {
+        let mixed: [(char, &[&str]); 6] =
+            [('c', &["a"]), ('r', &["b"]), ('c', &["c"]), ('r', &["d"]), ('c', &["a"]), ('r', &["e"])];
+        assert_eq!(batched(&mixed), [vec![0, 2, 4], vec![1, 3, 5]]);
+        let one: [(char, &[&str]); 4] = [('c', &["a"]), ('r', &["a"]), ('c', &["a"]), ('r', &["a"])];
+        assert_eq!(batched(&one), [vec![0], vec![1], vec![2], vec![3]]);
+        let between: [(char, &[&str]); 6] =
+            [('r', &["a"]), ('c', &["a", "b"]), ('r', &["b"]), ('c', &["c"]), ('r', &["d"]), ('c', &["b"])];
+        assert_eq!(batched(&between), [vec![0, 4], vec![1, 3], vec![2], vec![5]]);
+        let node: [(char, &[&str]); 4] = [('x', &[]), ('c', &["a"]), ('t', &[]), ('c', &["b"])];
+        assert_eq!(batched(&node), [vec![0], vec![1], vec![2], vec![3]]);
+    }
+
+    #[test]
+    fn a_call_has_so_many_operations_and_names_at_most_or_one_operation() {
+        let sizes = |jobs: Vec<(usize, char)>| {
+            let texts: Vec<_> = (0..1_000).map(|number| number.to_string()).collect();
+            let mut rest = texts.iter().map(String::as_str).cycle();
+            let jobs: Vec<_> =
+                jobs.into_iter().map(|(many, verb)| (verb, rest.by_ref().take(many).collect::<Vec<_>>())).collect();
+            let jobs: Vec<_> = jobs.iter().map(|(verb, names)| (*verb, &names[..])).collect();
+            batched(&jobs).iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(vec![(1, 'i'); BATCH + 1]), [BATCH, 1]);
+        assert_eq!(sizes(vec![(100, 'i'), (100, 'i'), (56, 'i'), (1, 'i')]), [3, 1]);
+        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "what fits goes before what does not");
+        assert_eq!(sizes(vec![(900, 'i'), (1, 'i')]), [1, 1]);
+    }
+
+    /// Keys with a line in front, and arguments.
+    fn said(operation: &Operation) -> String {
+        let script = Script::of(operation.verb());
+        let call = Call::new("digest", script, "p:node", std::iter::once(operation));
+        let (mut said, mut count, mut bytes) = (Vec::new(), 0, 0);
+        call.each(&mut |argument| {
+            count += 1;
+            bytes += argument.bytes();
+            said.push(match argument {
+                Argument::Word(text) => text.to_owned(),
+                Argument::Text(text) => text.to_owned(),
+                Argument::Integer(number) => number.to_string(),
+            });
+        });
+        assert_eq!((call.count(), call.bytes()), (count, bytes));
+        assert_eq!(said[..1], ["digest"]);
+        said[1..].join(" ")
+    }
+
+    #[test]
+    fn each_verb_is_written_as_its_script_reads_it() {
+        let (ttl, grace, handover) = (Duration::from_secs(30), Duration::from_millis(250), Duration::from_secs(3));
+        let stance = Stance::Wait { ticket: 99, patience: Duration::from_micros(10_000_500) };
+        let owner: Arc<str> = "c/1/x/1.0".into();
+        let claim = Claim { names: names(&["a"]), owner, ttl, ballot: 1_234_567, count: 1, stance, grace, handover };
+        let release = Release { next: 7_654_321, ..Release::of(&claim) };
+        let reader = Claim { owner: "c/1/x/s1.0".into(), stance: Stance::Barge, ..claim.clone() };
+        let permit = |name| Claim { names: names(&[name]), count: Seat::Permit(3).count(), ..claim.clone() };
+        let gate = Claim { names: names(&["a", "b"]), count: Seat::Gate(3).count(), ..claim.clone() };
+        let servers = ["a<b", "c"].map(Server::parse).to_vec();
+        let enrolment = Enrolment { nodes: 5, protocol: 3, max_ttl: 2 * ttl, lasts: 3 * ttl, servers };
+        let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
+        let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
+        for (operation, expected) in [
+            (claim.clone().into(), format!("5 {a} 1 c/1/x/1.0 lock 30000 1234567 1 10000 99 250 3000")),
+            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1.0 reader 30000 1234567 1 -1 0 250 3000")),
+            (gate.into(), format!("9 {a} {b} 2 c/1/x/1.0 gate 30000 1234567 3 10000 99 250 3000")),
+            (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 2 -1 0 ")),
+            (
+                Renew::of(&permit("a/7"), 1).into(),
+                "11 p:node p:{a/7} p:{a/7}:readers p:{a/7}:waiting p:{a/7}:queue p:{a/7}:note \
+                 p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue p:{a}:note \
+                 2 c/1/x/1.0 permit 30000 1234567 3 -1 0 "
+                    .to_owned(),
+            ),
+            (Renew::of(&permit("a"), 1).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 1 -1 0 ")),
+            (
+                Renew { note: Some(Note { number: 3, age: grace, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
+                format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 2 3 250 hi"),
+            ),
+            (release.clone().into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 1234567 7654321 0 0 250")),
+            (
+                Release { stance, ..release }.into(),
+                format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 1234567 7654321 10000 99 250"),
+            ),
+            (
+                Revoke { names: claim.names.clone(), owner: reader.owner, ballot: 7 }.into(),
+                "3 p:node p:{a} p:{a}:readers 1 c/1/x/s1.0 reader 7".to_owned(),
+            ),
+            (Operation::Inspect(claim.names), format!("6 {a} p:{{a}}:note 1")),
+            (Operation::teach(7, 3), "1 p:node 0 teach 7 1".to_owned()),
+            (Operation::teach_by_hand(7, 3), "1 p:node 0 teach 7 0".to_owned()),
+            (Operation::Record, "1 p:node 0 record 0 0".to_owned()),
+            (Operation::Enrol(enrolment), "2 p:node p:node:roster 1 enrol a<b c 5 3 60000 90000".to_owned()),
+            (Operation::Retire, "2 p:node p:node:roster 1 retire  0 0 0 0".to_owned()),
+            (Operation::Reset, "2 p:node p:node:roster 1 reset  0 0 0 0".to_owned()),
+        ] {
+            assert_eq!(said(&operation), expected, "{operation:?}");
+        }
+    }
+}
