@@ -83,7 +83,7 @@ pub enum NodeCause {
 pub struct Conflict {
     /// The name, as it was given.
     pub name: Arc<str>,
-    /// Who held it: the owner of a round, `host/pid/uuid/acquisition.round`.
+    /// Who held it: `host/pid/uuid/number`.
     pub holder: String,
     /// For how long still, unless it is renewed.
     pub left: Option<Duration>,

@@ -226,7 +226,7 @@ pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
 pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::redis::{Credentials, CredentialsProvider, FetchingCredentials, Tls, Transport};
-pub use node::{Description, Inspection, NodeState, NodeStatus};
+pub use node::{Description, Inspection, Kind as HoldKind, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
 pub use rules::doubt::Doubt;
 pub use rules::roster::{Agreement, Counted, Roster};

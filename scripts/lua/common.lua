@@ -43,7 +43,7 @@ local function read_record()
   local stored = call('HMGET', KEYS[1], 'high', 'floor', 'rotated')
   local to, below, rotated = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[3])
   if not rotated or now < rotated or now >= rotated + PERIOD then
-    if not rotated and call('EXISTS', KEYS[1]) == 1 then
+    if not rotated and call('HGETALL', KEYS[1])[1] then
       error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol'})
     end
     local mid = tonumber(call('HGET', KEYS[1], 'mid') or 0)
@@ -81,7 +81,7 @@ local function each(arguments, group, carry_out)
       -- Before version 7 Redis puts in front where in the script that was. It does not say which
       -- key is of another type.
       local text = string.gsub(type(reply) == 'table' and reply.err or tostring(reply), '^@?[%w_]+: ?%d+: %-?', '')
-      local found, types = {}, {[0] = 'hash', 'zset', 'hash', 'zset', 'hash'}
+      local found, types = {}, {[0] = 'hash', 'hash', 'hash', 'zset', 'hash'}
       for of = key - 1, text:sub(1, 9) == 'WRONGTYPE' and behind - 1 or 0 do
         local at = of < key and 1 or of
         local kind = try('TYPE', KEYS[at]).ok

@@ -2,10 +2,10 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
--- Returns inspected, then for each name HOLDER (with '!' if it was revoked) or '', COUNT,
---         MS LEFT (-2: free), FENCE, LENGTH of the queue, WHOSE TURN or '', MS LEFT, NOTE or ''.
---         If readers hold it: one of them, not a revoked one if there is another; how many; until
---         the last ends. Of a gate COUNT is 'permits N'
+-- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), FENCE, LENGTH of
+--         the queue, WHOSE TURN or '', MS LEFT, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
+--         one of them, not a revoked one if there is another; how many; until the last ends. Of a
+--         gate COUNT is 'permits N'
 
 group = 5
 
@@ -18,18 +18,18 @@ local function note_of(it)
 end
 
 local function tell(reply, it)
-  local holder, count, lasts = it.holder, 0, -2
+  local holder, count, lasts, kind, with = it.holder, 0, -2, 0, 0
   if it.reader then
-    holder, lasts = more().another_reader(it) or it.reader .. '!', it.read_ends - now
-    count = call('ZCOUNT', KEYS[it.at + READERS], '(' .. digits(now), '+inf')
+    local last, many = more().last_reader(it, it.over)
+    holder, count, lasts = last or it.reader, many, it.read_ends - now
+    with = it.reading[holder].ballot
   elseif holder then
-    count, lasts = tonumber(call('HGET', it.lock, 'count') or 1), it.ends - now
-    if it.revoked then holder = holder .. '!' end
+    count, lasts, kind, with = tonumber(it.count), it.ends - now, it.kind, it.ballot
   end
   if it.permits then count = 'permits ' .. digits(it.permits) end
   local line, turn = call('ZCARD', KEYS[it.at + QUEUE]), it.turn or ''
   local told = {holder or '', count, lasts, it.bar or it.fence, line, turn, it.turn and it.turn_until - now or 0}
-  told[8] = it.holder and note_of(it) or ''
+  told[8], told[9], told[10], told[11] = it.holder and note_of(it) or '', kind, with, it.over
   for _, part in ipairs(told) do reply[#reply + 1] = part end
 end
 

@@ -2,36 +2,31 @@
 --
 -- KEYS of a name, as many of them as the script says:
 --   P{name}          hash; a field that is not there is 0 or ''
---     owner            who holds the name, or held it last
---     until            when the hold ends, ms of TIME: over once that is reached. A release removes it
+--     owner            who holds the name, or held it last. A release removes it and the next four
+--     kind             what the hold is: 0 a lock; 1 one that may have a note; 2 done once a period
+--     ballot           with which it was granted
+--     until            when the hold ends, ms of TIME: over once until <= TIME
 --     count            how often its process holds it
---     fence            the highest ballot that was granted or healed, or came with a release or a
---                      revocation
+--     fence            the highest ballot that was granted, withdrawn, released or revoked
+--     over             locks with tokens up to this one are over: they are never renewed
+--     revoked_until    until when `over` is remembered at least, since a revocation
 --     queue            1: somebody may wait
---     revoked          1: the hold is not renewed any more
 --     turn, turn_until who may claim the free name first
---     released, released_until
---                      the owner that was last released here without holding the name: what comes
---                      late of that owner is refused
---     taken, taken_until
---                      the owners that were last revoked here, a line each; then '*' and a ballot:
---                      all readers with ballots up to that were
 --     permits          the name is the gate of a semaphore with so many permits
 --     readers          1: there may be some
---     read_fence       the highest ballot that was granted to a reader or came with its release:
---                      the ballots of readers need not be above it. Counts as fence once there are
---                      no readers
---   P{name}:readers  sorted set: owner -> until when it reads, with '!' behind a revoked one. Below
---                    zero: it was released, and is remembered for so long
---   P{name}:waiting  hash: acquisition -> for those that may be handed the name
---                    'LASTS MOST SINCE OWNER': how long a hand-over lasts, and lasts at most, and
---                    when it asked. For others 'TURN SINCE': how long its turn must last
---   P{name}:queue    sorted set: acquisition -> ticket
+--     read_fence       the highest ballot that was granted to a reader or came with its release
+--                      or withdrawal: the ballots of readers need not be above it. It becomes the
+--                      fence once there are no readers
+--   P{name}:readers  hash: owner -> 'UNTIL BALLOT': until when it reads, and with which ballot
+--   P{name}:waiting  hash: owner -> for those that may be handed the name 'LASTS MOST SINCE': how
+--                    long a hand-over lasts, and lasts at most, and when it asked. For others
+--                    'TURN SINCE': how long its turn must last
+--   P{name}:queue    sorted set: owner -> ticket
 --   P{name}:note     hash: what its holder says of itself
 --
 -- P{name} expires KEEP after the later of the end of its hold and its last change: by then floor is
--- above its fence. If that is more than a day ahead of TIME, KEEP after TIME has reached it. With
--- `taken` not before taken_until; a gate not before the permits that renewals told of.
+-- above its fence. If that is more than a day ahead of TIME, KEEP after TIME has reached it. Not
+-- before revoked_until; a gate not before the permits that renewals told of.
 
 -- Lua makes the functions of a script anew at each call. Those that few operations need are made by
 -- more(), readers() and queue(), when the first operation needs them.
@@ -40,7 +35,7 @@ local LONGEST_TURN, REMEMBERED, LONGEST_TTL = 60000, 3600000, 86400000
 
 -- The operation that is carried out, as its script says. Each name has `group` keys, the first name
 -- from `first` on. `gate` is where the keys of a semaphore's gate begin.
-local names, owner, is_reader, ttl, ballot, permits, gate, wait, ticket, grace, hand
+local names, owner, is_reader, kind, ttl, ballot, permits, gate, wait, ticket, grace, hand
 local first, group
 
 -- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
@@ -67,46 +62,60 @@ local function more()
     more.put(it, 'turn_until')
   end
 
-  -- Who reads: the last of them; and whether a reader itself reads, was released, or was revoked.
-  local function look_at_readers(it)
-    local last, till = unpack(call('ZREVRANGE', KEYS[it.at + READERS], 0, 0, 'WITHSCORES'))
-    if not last then
-      more.put(it, 'fence', it.bar)
-      more.put(it, 'readers')
-      more.put(it, 'read_fence')
-      return
-    end
-    it.read_ends = tonumber(till)
-    if it.read_ends > now then it.reader = match(last, '^[^!]*') end
-    if not is_reader then
-      if it.reader and not it.holder then it.holder, it.holds_until = it.reader, it.read_ends end
-      return
-    end
-    local mine = tonumber(call('ZSCORE', KEYS[it.at + READERS], owner) or 0)
-    local marked = tonumber(call('ZSCORE', KEYS[it.at + READERS], owner .. '!') or 0)
-    it.dismissed, it.marked = mine < -now and owner, marked > now and owner
-    if max(mine, marked) > now then it.holder, it.holds_until = owner, max(mine, marked) end
+  -- Without readers their fence is that of the name.
+  function more.settle(it)
+    if it.reader then return end
+    more.put(it, 'fence', max(it.fence, it.read_fence or 0))
+    more.put(it, 'readers')
+    more.put(it, 'read_fence')
+    it.bar = it.fence
   end
 
-  -- Nothing is further ahead than it may be, unless the clock was set back.
-  local function look_until(it, field, till, most)
-    it[till] = min(tonumber(it[till] or 0), now + most)
-    if it[field] and it[till] <= now then
-      more.put(it, field)
-      more.put(it, till)
+  -- The last of the readers, of those with ballots above this one; and how many there are.
+  function more.last_reader(it, above)
+    local last, many = nil, 0
+    for reader, known in pairs(it.reading) do
+      many = many + 1
+      if known.ballot > above and (not last or known.ends > it.reading[last].ends) then last = reader end
+    end
+    return last, many
+  end
+
+  -- Who reads: each that does, the last of them, and those that are over.
+  local function look_at_readers(it)
+    local stored = call('HGETALL', KEYS[it.at + READERS])
+    it.reading, it.over_readers = {}, {}
+    for at = 1, #stored, 2 do
+      local ends, with = match(stored[at + 1], '^(%d+) (%d+)$')
+      if ends and tonumber(ends) > now then
+        it.reading[stored[at]] = {ends = tonumber(ends), ballot = tonumber(with)}
+      else
+        it.over_readers[#it.over_readers + 1] = stored[at]
+      end
+    end
+    it.reader = more.last_reader(it, -1)
+    if not it.reader then return more.settle(it) end
+    it.read_ends = it.reading[it.reader].ends
+    local mine = is_reader and it.reading[owner]
+    if mine then
+      it.holder, it.holds_until, it.holds_with = owner, mine.ends, mine.ballot
+    elseif not is_reader and not it.holder then
+      it.holder, it.holds_until, it.holds_with = it.reader, it.read_ends, it.read_fence
     end
   end
 
   function more.look(it)
     it.permits, it.read_fence = tonumber(it.permits), tonumber(it.read_fence)
-    it.bar = max(it.fence, it.read_fence or 0)
-    if it.turn and it.turn_until - now > LONGEST_TURN then it.turn_until = 0 end
-    look_until(it, 'turn', 'turn_until', LONGEST_TURN)
-    look_until(it, 'released', 'released_until', KEEP)
-    look_until(it, 'taken', 'taken_until', REMEMBERED)
+    -- Nothing is further ahead than it may be, unless the clock was set back.
+    local till = it.turn and tonumber(it.turn_until)
+    if till and (till <= now or till > now + LONGEST_TURN) then more.end_turn(it) end
+    if it.revoked_until then
+      it.revoked_until = min(tonumber(it.revoked_until), now + REMEMBERED)
+      if it.revoked_until <= now then more.put(it, 'revoked_until') end
+    end
     if it.readers then look_at_readers(it) end
     -- The ballots of readers need not be above each other.
-    if is_reader then it.bar = it.fence end
+    it.bar = is_reader and it.fence or max(it.fence, it.read_fence or 0)
   end
 
   -- Stores what put() has changed.
@@ -123,31 +132,15 @@ local function more()
     if sets[1] then call('HSET', it.lock, unpack(sets)) end
     if drops[1] then call('HDEL', it.lock, unpack(drops)) end
     it.changed = nil
+    if it.over_readers then
+      for _, reader in ipairs(it.over_readers) do call('HDEL', KEYS[it.at + READERS], reader) end
+      it.over_readers = nil
+    end
   end
 
-  -- Whether this owner was revoked here. With a ballot also a reader that does not read, if all
-  -- readers with ballots up to that were.
-  function more.is_revoked(it, who, read_with)
-    if it.marked == who or it.revoked and it.owner == who then return true end
-    if not it.taken then return false end
-    local taken = '\n' .. it.taken .. '\n'
-    local all = read_with and it.holder ~= who and tonumber(match(taken, '\n%*(%d+)') or -1)
-    return find(taken, '\n' .. who .. '\n', 1, true) ~= nil or all and read_with <= all
-  end
-
-  -- Whether what comes late of this owner is to change nothing: it was released or revoked here.
-  function more.is_gone(it, who)
-    if it.owner == who and it.ends == 0 then return true end
-    return it.released == who or it.dismissed == who or more.is_revoked(it, who)
-  end
-
-  function more.acquisition(who)
-    return match(who, '^(.*)%.%d+$') or who
-  end
-
-  -- Whether an acquisition is a reader's.
-  function more.reads(acquisition)
-    return find(acquisition, '/s%d+$') ~= nil
+  -- Whether an owner is a reader.
+  function more.reads(who)
+    return find(who, '/s%d+$') ~= nil
   end
 
   -- A lock and the gate of a semaphore have one key. What waits for fewer permits is handed nothing
@@ -160,18 +153,6 @@ local function more()
     more.put(it, 'permits', permits)
   end
 
-  -- A reader that was not revoked. Those that were are looked at so many at a time.
-  function more.another_reader(it)
-    local from, reading = 0
-    repeat
-      reading = call('ZREVRANGEBYSCORE', KEYS[it.at + READERS], '+inf', '(' .. digits(now), 'LIMIT', from, 1000)
-      for _, reader in ipairs(reading) do
-        if string.sub(reader, -1) ~= '!' then return reader end
-      end
-      from = from + 1000
-    until #reading < 1000
-  end
-
   return more
 end
 
@@ -180,12 +161,13 @@ end
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
   -- A table that has room for all this need not grow.
-  local it = {owner = false, ['until'] = false, count = false, fence = false, at = at, lock = lock, ends = 0, holder = nil}
+  local it = {owner = false, ['until'] = false, ballot = false, count = false, fence = false, at = at}
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
   it.at, it.lock, it.ends, it.fence = at, lock, (it['until'] or 0) + 0, (it.fence or 0) + 0
-  if it.ends > now then it.holder = it.owner end
-  if it.turn or it.released or it.taken or it.permits or it.readers then more().look(it) end
+  it.over, it.ballot, it.kind = (it.over or 0) + 0, (it.ballot or 0) + 0, (it.kind or 0) + 0
+  if it.ends > now then it.holder, it.holds_until, it.holds_with = it.owner, it.ends, it.ballot end
+  if it.turn or it.revoked_until or it.permits or it.readers then more().look(it) end
   return it
 end
 
@@ -195,6 +177,12 @@ local function look_all()
   return seen
 end
 
+-- Nobody holds the name any more, but for readers.
+local function free(it)
+  call('HDEL', it.lock, 'until', 'owner', 'kind', 'ballot', 'count')
+  it.ends, it.owner = 0, nil
+end
+
 -- Stores these fields and what put() has changed. The key expires when the floor is above its
 -- fence.
 local function keep(it, ...)
@@ -202,9 +190,9 @@ local function keep(it, ...)
   if it.read_ends then last, fence = max(last, it.read_ends), max(fence, it.read_fence or 0) end
   local till = last
   if fence > micros + FAR then till = max(last, math.ceil(fence / 1000)) end
-  if it.taken then till = max(till, it.taken_until - KEEP) end
+  if it.revoked_until then till = max(till, it.revoked_until - KEEP) end
   if it.permits then till = max(till, now + min(call('PTTL', it.lock), LONGEST_TTL) - KEEP) end
-  local lasts = format('%d', till + KEEP - now)
+  local lasts = digits(till + KEEP - now)
   local done = not claims and call('PEXPIRE', it.lock, lasts) == 1
   if ... then call('HSET', it.lock, ...) else call('HSET', it.lock, 'fence', digits(it.fence)) end
   if it.changed then more().store(it) end
@@ -213,12 +201,10 @@ local function keep(it, ...)
   if fence > last * 1000 then heard(fence) end
 end
 
-local function hold(it, who, count, till, fence)
-  it.owner, it.ends, it.fence = who, till, fence
-  if it.revoked then more().put(it, 'revoked') end
+local function hold(it, who, what, with, count, till)
+  it.owner, it.ends, it.fence = who, till, max(it.fence, it.read_fence or 0, with)
   if it.changed then it.changed.fence = nil end
-  keep(it, 'owner', who, 'until', format('%d', till), 'count', count, 'fence', format('%d', fence))
-  heard(fence)
-  -- No reader that is over comes back if the clock is set back.
-  if it.readers then call('ZREMRANGEBYSCORE', KEYS[it.at + READERS], digits(-now), digits(now)) end
+  local fence = digits(it.fence)
+  keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', digits(till), 'count', count, 'fence', fence)
+  heard(it.fence)
 end

@@ -1,11 +1,11 @@
--- The queue of a name, for claims and releases: places, turns and hand-overs.
+-- The queue of a name: places, turns and hand-overs.
 
 local made_queue
 local function queue()
   if made_queue then return made_queue end
   made_queue = {}
   local queue, more = made_queue, more()
-  local put, acquisition, reads = more.put, more.acquisition, more.reads
+  local put, reads = more.put, more.reads
   -- ms. No hand-over lasts longer than a client counts a vote for, and no turn need be longer than
   -- LONGEST_NEED. How many readers enter at once.
   local LONGEST_HAND_OVER, LONGEST_NEED, HEAD = 5000, 2000, 128
@@ -26,8 +26,8 @@ local function queue()
   function queue.registered(it, who)
     local known = try('HGET', KEYS[it.at + WAITING], who)
     known = type(known) == 'string' and known or ''
-    local lasts, most, since, as = match(known, '^(%d+) (%d+) (%d+) (.*)$')
-    if as then return {owner = as, lasts = tonumber(lasts), most = tonumber(most), age = now - since, need = 0} end
+    local lasts, most, since = match(known, '^(%d+) (%d+) (%d+)$')
+    if lasts then return {lasts = tonumber(lasts), most = tonumber(most), age = now - since, need = 0} end
     local need, asked = match(known, '^(%d+) (%d+)$')
     return {need = tonumber(need or 0), age = asked and now - asked or 0}
   end
@@ -40,21 +40,16 @@ local function queue()
   -- Stays in the queue, or takes a place. A claim of one name may be handed it, for so long; others
   -- are given turns, which last as long as they need.
   function queue.join(it)
-    local me, left = acquisition(owner), call('PTTL', KEYS[it.at + QUEUE])
+    local left = call('PTTL', KEYS[it.at + QUEUE])
     if it.at == gate then more.seat(it) end
-    call('ZADD', KEYS[it.at + QUEUE], ticket, me)
-    local done
-    if hand then
-      local what = format('%d %d', grace, now)
-      if hand > 0 and names == 1 and not is_reader then
-        what = format('%d %d %d %s', hand, max(hand, min(ttl, LONGEST_HAND_OVER)), now, owner)
-      end
-      done = try('HSET', KEYS[it.at + WAITING], me, what)
-    else
-      done = try('HLEN', KEYS[it.at + WAITING])
+    call('ZADD', KEYS[it.at + QUEUE], ticket, owner)
+    local what = format('%d %d', grace, now)
+    if hand > 0 and names == 1 and not is_reader then
+      what = format('%d %d %d', hand, max(hand, min(ttl, LONGEST_HAND_OVER)), now)
     end
+    local done = try('HSET', KEYS[it.at + WAITING], owner, what)
     if type(done) == 'table' then
-      call('ZREM', KEYS[it.at + QUEUE], me)
+      call('ZREM', KEYS[it.at + QUEUE], owner)
       error(done)
     end
     call('PEXPIRE', KEYS[it.at + QUEUE], digits(max(wait, left)))
@@ -65,21 +60,15 @@ local function queue()
 
   -- Where this claim stands, from 1; 0 if it does not wait.
   function queue.place(it)
-    local rank = wait > 0 and call('ZRANK', KEYS[it.at + QUEUE], acquisition(owner))
+    local rank = wait > 0 and call('ZRANK', KEYS[it.at + QUEUE], owner)
     return rank and rank + 1 or 0
   end
 
   function queue.leave(it)
     if not it.queue then return end
-    call('ZREM', KEYS[it.at + QUEUE], acquisition(owner))
-    forget(it, acquisition(owner))
+    call('ZREM', KEYS[it.at + QUEUE], owner)
+    forget(it, owner)
     if call('EXISTS', KEYS[it.at + QUEUE]) == 0 then put(it, 'queue') end
-  end
-
-  -- Of a release that keeps its place: as this owner it is handed nothing any more.
-  function queue.withdraw(it)
-    local me = acquisition(owner)
-    if it.queue and queue.registered(it, me).owner == owner then forget(it, me) end
   end
 
   -- Whether the first in the queue may have the name, as it is.
@@ -111,7 +100,7 @@ local function queue()
     return lasts
   end
 
-  -- Lets the first in the queue hold the name that this release has freed, if that is registered,
+  -- Lets the first in the queue hold the name that this call has freed, if that is registered,
   -- hears of it, and may be granted this ballot. Returns whether it did. The next two register
   -- again, if they did so long ago.
   function queue.hand_over(it, with)
@@ -119,8 +108,7 @@ local function queue()
     if with <= max(it.fence, it.read_fence or 0, floor) then return false end
     local line = call('ZRANGE', KEYS[it.at + QUEUE], 0, 2)
     local to = queue.registered(it, line[1] or '')
-    -- A release or revocation of it must not be undone by what another's release carries.
-    if not to.owner or to.age < 0 or more.is_gone(it, to.owner) then return false end
+    if not to.lasts or to.age < 0 then return false end
     -- It counts from when it registered: half of what it asked for is left.
     local lasts = max(to.lasts, to.age + math.ceil(to.lasts / 2))
     if lasts > to.most then return false end
@@ -128,13 +116,13 @@ local function queue()
     call('HDEL', KEYS[it.at + WAITING], line[1])
     heard(with)
     keep(it)
-    if not wake(line[1], format('0 %s %d %d %d %s', to.owner, with, micros, lasts, it.lock)) then return false end
+    if not wake(line[1], format('0 %s %d %d %d %s', line[1], with, micros, lasts, it.lock)) then return false end
     put(it, 'queue', line[2] ~= nil or nil)
-    hold(it, to.owner, '1', now + lasts, with)
+    hold(it, line[1], '0', with, '1', now + lasts)
     try('ZREM', KEYS[it.at + QUEUE], line[1])
     for at = 2, #line do
       local next = queue.registered(it, line[at])
-      if next.owner and (next.age < 0 or next.age * 8 + next.lasts * 5 > next.most * 8) then wake(line[at], 1) end
+      if next.lasts and (next.age < 0 or next.age * 8 + next.lasts * 5 > next.most * 8) then wake(line[at], 1) end
     end
     return true
   end

@@ -1,57 +1,42 @@
--- What claims, renewals and releases do for readers, which hold a name together.
+-- What claims, renewals, releases and withdrawals do for readers, which hold a name together.
 
 local made_readers
 local function readers()
   if made_readers then return made_readers end
   made_readers = {}
-  -- How many released readers a node remembers.
-  local readers, put, RELEASED = made_readers, more().put, 128
+  local readers, more, put = made_readers, more(), more().put
 
-  -- What is over goes, and the key expires when nothing in it counts any more.
-  local function keep_readers(it)
-    local key = KEYS[it.at + READERS]
-    call('ZREMRANGEBYSCORE', key, digits(-now), digits(now))
-    it.read_ends = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
-    call('PEXPIRE', key, digits(max(it.read_ends - now, KEEP)))
-    put(it, 'readers', true)
-  end
-
-  -- The owner reads for another ttl.
+  -- The owner reads for another ttl, with this ballot or a higher one that it had. A writer whose
+  -- time is over stays out if the clock goes back.
   function readers.read(it)
-    local key = KEYS[it.at + READERS]
-    if not claims then call('PEXPIRE', key, digits(max(ttl, (it.read_ends or 0) - now, KEEP))) end
-    call('ZADD', key, digits(now + ttl), owner)
-    it.reader = it.reader or owner
-    keep_readers(it)
-  end
-
-  -- One more reads the name, with its ballot.
-  function readers.admit(it)
-    readers.read(it)
-    -- A writer whose time is over stays out if the clock goes back.
-    it.ends = min(it.ends, 1)
+    local key, had = KEYS[it.at + READERS], it.reading and it.reading[owner]
+    local mine = {ends = now + ttl, ballot = max(ballot, had and had.ballot or 0)}
+    it.reading = it.reading or {}
+    it.reading[owner] = mine
+    it.reader = more.last_reader(it, -1)
+    it.read_ends = it.reading[it.reader].ends
+    local lasts = digits(it.read_ends - now + KEEP)
+    if not claims then call('PEXPIRE', key, lasts) end
+    call('HSET', key, owner, digits(mine.ends) .. ' ' .. digits(mine.ballot))
+    call('PEXPIRE', key, lasts)
+    if it.owner then free(it) end
+    put(it, 'readers', true)
     put(it, 'read_fence', max(it.read_fence or 0, ballot))
-    keep(it, 'until', digits(it.ends), 'fence', digits(it.fence))
+    keep(it)
     heard(ballot)
   end
 
-  -- The owner reads no more, and takes nothing by what comes late.
+  -- The owner reads no more, if its ballot is not above this one.
   function readers.dismiss(it)
-    local key = KEYS[it.at + READERS]
-    call('ZREM', key, owner .. '!')
-    call('ZADD', key, digits(-now - KEEP), owner)
-    local many = call('ZCOUNT', key, '-inf', '(' .. digits(-now)) - RELEASED
-    if many > 0 then
-      -- What seems to be of later was released before the clock was set back: that goes first.
-      local later = call('ZCOUNT', key, '-inf', '(' .. digits(-now - KEEP))
-      local from = later < many and RELEASED or later - many
-      call('ZREMRANGEBYRANK', key, from, from + many - 1)
-    end
-    keep_readers(it)
-    it.reader = it.read_ends > now and it.reader or nil
     put(it, 'read_fence', max(it.read_fence or 0, ballot))
-    keep(it)
-    heard(it.read_fence)
+    it.mine = it.reading and it.reading[owner] and it.reading[owner].ballot <= ballot or false
+    if it.mine then
+      call('HDEL', KEYS[it.at + READERS], owner)
+      it.reading[owner] = nil
+      it.reader = more.last_reader(it, -1)
+      it.read_ends = it.reader and it.reading[it.reader].ends
+    end
+    more.settle(it)
   end
 
   return readers

@@ -1,34 +1,45 @@
--- Gives names up.
+-- Gives names up: the owner has ended, or it goes on and takes back what it was granted with
+-- ballots up to this one.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
--- ARGV    names, owner, mode, ballot
+-- ARGV    names, owner
+--         mode    'lock' or 'reader'
+--         verb    'release': it has ended; 'withdraw': it goes on
+--         token   of a release: locks with tokens up to this one are over; or 0
+--         ballot  the highest that the owner asked with or was handed
 --         next    the ballot of whom it hands the names over to; 0: to nobody
---         wait    ms to stay in the queue for; 0: leaves the queue; -1: keeps what place there is
---         ticket  place in the queue
---         grace   ms that a turn lasts which this release gives
+--         grace   ms that a turn lasts which this gives
 -- Returns nothing if it had one name, which the owner held; else released, HOW MANY it held
 
 group = 5
 
+local has_ended, token
+
 -- First, for all names: nothing that fails later keeps them from others.
-local function free(it)
-  it.mine = it.holder == owner
-  it.holder = not it.mine and it.holder or nil
-  if is_reader then return readers().dismiss(it) end
-  if it.mine then
-    it.ends = 0
-    call('HDEL', it.lock, 'until')
+local function give_up(it)
+  local is_higher = ballot > max(it.fence, it.read_fence or 0)
+  if is_reader then
+    readers().dismiss(it)
+    keep(it)
   else
-    more().put(it, 'released', owner)
-    more().put(it, 'released_until', now + KEEP)
+    it.mine = it.holder == owner and (has_ended or it.ballot <= ballot)
+    if it.owner == owner and (has_ended or it.ballot <= ballot) then
+      it.was = it.kind
+      free(it)
+    end
+    it.fence, it.over = max(it.fence, ballot), max(it.over, token)
+    if it.mine and not is_higher and not it.changed then
+      -- The key outlasts the end of the hold, and so this.
+      if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
+    else
+      if it.changed then it.changed.fence = nil end
+      keep(it, 'fence', digits(it.fence), 'over', digits(it.over))
+    end
   end
-  local is_higher = ballot > it.fence
-  if is_higher then more().put(it, 'fence', ballot) end
-  if it.changed then keep(it) end
   if is_higher then heard(ballot) end
 end
 
--- Nothing rests on the note. Only owners whose round begins with a zero have one.
+-- Nothing rests on the note.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end
@@ -36,32 +47,33 @@ local function end_note(it)
   if it.mine then call('PUBLISH', it.lock .. ':news', it.lock) end
 end
 
--- What is given back for an earlier owner leaves its acquisition the turn, and what it is
--- registered as.
-local function step_back(it)
-  if it.turn == more().acquisition(owner) and wait >= 0 then more().end_turn(it) end
-  if wait == 0 then return queue().leave(it) end
-  if wait > 0 then queue().join(it) end
-  queue().withdraw(it)
+-- An owner that goes on keeps its place, and is not handed what it gives up.
+local function step_back(it, next)
+  if it.turn == owner then more().end_turn(it) end
+  if has_ended then
+    queue().leave(it)
+  elseif call('ZRANGE', KEYS[it.at + QUEUE], 0, 0)[1] == owner then
+    return
+  end
+  if queue().is_open(it) and not (it.mine and queue().hand_over(it, next)) then queue().give(it) end
 end
 
 return each(8, 5, function(at, key)
-  local mode, with
-  first, names, owner, mode, ballot, with, wait, ticket, grace = key, unpack(ARGV, at, at + 7)
-  names, ballot, wait, grace, is_reader = names + 0, ballot + 0, wait + 0, grace + 0, mode == 'reader'
-  local seen, freed, has_note = look_all(), 0, find(owner, '%.0%d+$')
-  for i = 1, names do
-    free(seen[i])
-    if seen[i].mine then freed = freed + 1 end
+  local mode, verb, next
+  first, names, owner, mode, verb, token, ballot, next, grace = key, unpack(ARGV, at, at + 7)
+  names, token, ballot, grace = names + 0, token + 0, ballot + 0, grace + 0
+  is_reader, has_ended = mode == 'reader', verb == 'release'
+  local seen, freed = look_all(), 0
+  for _, it in ipairs(seen) do
+    give_up(it)
+    if it.mine then freed = freed + 1 end
   end
-  for i = 1, names do
-    local it = seen[i]
-    if it.queue or it.turn or wait > 0 then
-      step_back(it)
-      if queue().is_open(it) and not (it.mine and queue().hand_over(it, with + 0)) then queue().give(it) end
+  for _, it in ipairs(seen) do
+    if it.queue or it.turn then
+      step_back(it, next + 0)
       if it.changed then keep(it) end
     end
-    if has_note then pcall(end_note, it) end
+    if has_ended and it.was and it.was > 0 then pcall(end_note, it) end
   end
   if freed ~= 1 or names ~= 1 then return {'released', freed} end
 end)

@@ -5,36 +5,50 @@
 -- ARGV    names   with the gate of a permit
 --         owner
 --         mode    'lock'; 'reader'; 'gate'; or 'permit', of a semaphore
---         ttl, ballot
+--         kind    what the hold is: see P{name}
+--         ttl
+--         ballot  the token
 --         count   hold count; of a gate or permit how many permits there are
 --         note    number of the note, or -1: it has none. A lower one does not replace a higher one
 --         age     how long ago the names were acquired
 --         says    what the holder says of itself
 -- Returns nothing if all names were held; healed: some had been free; lost, HOLDER: who holds one
---         or whose turn it is; or '' if this owner was released or revoked
+--         or whose turn it is; or '' if locks with this token are over
 
 group = 5
 
 local function lost(it)
-  if it.holder == owner then return (it.marked or it.revoked and not is_reader) and '' end
-  if it.holder then return it.holder end
-  if it.turn and not (is_reader and more().reads(it.turn)) then return it.turn end
-  -- A renewal that comes late must not revive what was released or revoked.
-  return (more().is_gone(it, owner) or is_reader and more().is_revoked(it, owner, ballot)) and ''
+  if ballot <= it.over then return '' end
+  if it.holder then return it.holder ~= owner and it.holder end
+  if it.turn and it.turn ~= owner and not (is_reader and more().reads(it.turn)) then return it.turn end
 end
 
+-- With this token at least: a late withdrawal of an earlier ask must not end it. What was handed
+-- over is a plain lock before.
 local function extend(it, count)
+  it.ends = now + ttl
+  local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
+  it.fence = max(it.fence, ballot)
+  if it.changed then it.changed.fence = nil end
+  if it.permits then count = it.count end
+  keep(it, 'until', digits(it.ends), 'ballot', with, 'kind', kind, 'count', count, 'fence', digits(it.fence))
+  if is_higher then heard(ballot) end
+end
+
+-- What the owner does not hold it takes again, and leaves the queue.
+local function renew(it, count)
+  local mine = it.holder == owner
   if is_reader then
     readers().read(it)
-    return keep(it)
+  elseif mine then
+    extend(it, count)
+  else
+    hold(it, owner, kind, ballot, count, now + ttl)
   end
-  it.ends = now + ttl
-  keep(it, 'until', digits(it.ends), 'count', count)
-end
-
-local function heal(it, count)
-  if is_reader then return readers().admit(it) end
-  hold(it, owner, count, now + ttl, max(it.bar or it.fence, ballot))
+  if mine then return end
+  if it.turn == owner then more().end_turn(it) end
+  if it.queue then queue().leave(it) end
+  if it.changed then keep(it) end
 end
 
 -- Nothing rests on the note.
@@ -60,27 +74,21 @@ local function remember(it)
   call('PEXPIRE', it.lock, digits(max(left, ttl + KEEP)))
 end
 
-return each(9, 5, function(at, key)
+return each(10, 5, function(at, key)
   local mode, reply, number, age, says
-  first, names, owner, mode, ttl, ballot, permits, number, age, says = key, unpack(ARGV, at, at + 8)
+  first, names, owner, mode, kind, ttl, ballot, permits, number, age, says = key, unpack(ARGV, at, at + 9)
   names, ttl, ballot, permits = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, permits + 0
   is_reader, gate = mode == 'reader', mode == 'gate' and key
   local seen, count = look_all(), mode == 'lock' and digits(permits) or '1'
-  -- No reader has one, nor has an owner whose round does not begin with a zero.
-  local has_note = number ~= '-1' and not is_reader and find(owner, '%.0%d+$')
-  for i = 1, names do
-    local holder = lost(seen[i])
+  local has_note = number ~= '-1' and kind ~= '0' and not is_reader
+  for _, it in ipairs(seen) do
+    local holder = lost(it)
     if holder then return {'lost', holder} end
   end
-  for i = 1, names do
-    local it = seen[i]
+  for _, it in ipairs(seen) do
+    if it.holder ~= owner then reply = {'healed'} end
     if it.at == gate then more().seat(it) end
-    if it.holder then
-      extend(it, count)
-    else
-      heal(it, count)
-      reply = {'healed'}
-    end
+    renew(it, count)
     if has_note then pcall(describe, it, number + 0, age, says) end
   end
   -- Nothing that the renewal comes to rests on it.

@@ -19,7 +19,7 @@ const RARELY: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leadership {
-    /// Who: `host/pid/uuid/acquisition.round`.
+    /// Who: `host/pid/uuid/number`.
     pub leader: String,
     /// Its fencing token, greater than that of every leader before.
     pub token: u64,

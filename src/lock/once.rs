@@ -11,7 +11,7 @@ use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::sleep_until;
 use crate::lease::{Lease, LockGuard, Released};
-use crate::node::{Mark, Name};
+use crate::node::Name;
 use crate::protocol::{Inspected, Survey};
 
 /// Something to be done once in each period, by whoever of many comes first: a report, a clean-up,
@@ -120,8 +120,9 @@ impl Once {
             if let Some(guard) = self.lock.try_until(end).await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            if let Some(holder) = self.holder().await? {
-                return used(&name, &holder).map(|()| None);
+            let seen = self.seen().await?;
+            if let Some(holder) = seen.holder() {
+                return used(&name, holder, seen.is_once()).map(|()| None);
             }
             // It was given back since.
             let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
@@ -136,11 +137,11 @@ impl Once {
     }
 
     /// Whom a quorum names: who has it, had it in this period, or holds a lock on its name.
-    async fn holder(&self) -> Result<Option<String>> {
+    async fn seen(&self) -> Result<Inspected> {
         let (inner, name) = self.lock.first()?;
         let voters = &inner.leases.voters;
         let survey = Survey::of(voters, &name, self.lock.rules().round_timeout).await;
-        Ok(Inspected::new(voters, &survey).holder().map(str::to_owned))
+        Ok(Inspected::new(voters, &survey))
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
@@ -225,10 +226,10 @@ impl Once {
 }
 
 /// Whether who holds the name has done it, or does it: a lock on that name says nothing of it.
-fn used(name: &Name, holder: &str) -> Result<()> {
-    match Mark::of(holder) {
-        Mark::Once => Ok(()),
-        _ => Err(Error::config(format!(
+fn used(name: &Name, holder: &str, once: bool) -> Result<()> {
+    match once {
+        true => Ok(()),
+        false => Err(Error::config(format!(
             "{name:?} is held as a lock by {holder}, so nobody can tell whether it was done in this period; use another \
              name for what is done once in a period, or for the lock"
         ))),

@@ -14,7 +14,7 @@ const REGISTER: Duration = Duration::from_millis(1);
 /// What a node publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
-    /// Whom it is for: `{client}/{acquisition}`.
+    /// Whom it is for: an owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
     /// When to ask: at once where its turn has come, or when the turn of the one before it has run
     /// out.
@@ -149,9 +149,8 @@ mod tests {
         let hint = Hint::parse("host/1/uuid", "7 500").unwrap();
         assert_eq!((hint.address(), hint.after), (Some(("host/1/uuid", 7)), Duration::from_millis(500)));
         assert_eq!(hint.granted, None);
-        let granted =
-            Hint::parse("host/1/uuid", "7 0 host/1/uuid/7.2 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
-        assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7.2", 99, "a b"));
+        let granted = Hint::parse("host/1/uuid", "7 0 host/1/uuid/7 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
+        assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7", 99, "a b"));
         assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
         assert_eq!(granted.lasts, Duration::from_millis(3_040));
         for garbage in [

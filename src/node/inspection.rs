@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::operation::Kind;
+
 /// What the holder of a name says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -21,12 +23,16 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds it; of readers one, whose acquisition is an `s` and a number.
+    /// Who holds it; of readers one, whose number is behind an `s`.
     pub holder: Option<String>,
+    /// What the hold is.
+    pub kind: Kind,
     /// The holder's hold count; of readers how many there are; 0 where nobody holds it.
     pub count: u32,
-    /// Whether it was taken away from the holder, who has not let go yet.
-    pub revoked: bool,
+    /// With which ballot it was granted; 0 where nobody holds it.
+    pub ballot: u64,
+    /// Locks with tokens up to this one are over.
+    pub over: u64,
     /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or
     /// the hold never ends.
     pub remaining: Option<Duration>,
@@ -49,8 +55,10 @@ impl Inspection {
     pub const fn free(fence: u64) -> Self {
         Self {
             holder: None,
+            kind: Kind::Lock,
             count: 0,
-            revoked: false,
+            ballot: 0,
+            over: 0,
             remaining: None,
             fence,
             waiting: 0,
@@ -65,8 +73,10 @@ impl Inspection {
     pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
         Self {
             holder: Some(holder),
+            kind: Kind::Lock,
             count,
-            revoked: false,
+            ballot: 0,
+            over: 0,
             remaining,
             fence,
             waiting: 0,
@@ -76,11 +86,24 @@ impl Inspection {
         }
     }
 
-    /// The same, `revoked` or not.
+    /// The same of this kind.
     #[must_use]
-    pub const fn with_revoked(mut self, revoked: bool) -> Self {
-        self.revoked = revoked;
+    pub const fn with_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
         self
+    }
+
+    /// The same, granted with this ballot, where locks with tokens up to `over` are over.
+    #[must_use]
+    pub const fn with_ballots(mut self, ballot: u64, over: u64) -> Self {
+        (self.ballot, self.over) = (ballot, over);
+        self
+    }
+
+    /// Whether it was taken away from the holder, who has not let go yet.
+    #[must_use]
+    pub const fn is_revoked(&self) -> bool {
+        self.holder.is_some() && self.over > 0 && self.ballot <= self.over
     }
 
     /// The same with what the holder says of itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inspection::Inspection;
-use crate::node::operation::Name;
+use crate::node::operation::{Kind, Name};
 use crate::rules::ballot::LIMIT;
 use crate::rules::handover::Stamp;
 use crate::rules::roster::Roster;
@@ -31,16 +31,17 @@ impl Queued {
 /// An answer that was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Claim: the names are the asker's.
+    /// Claim: the names are the asker's, with the ballot that it asked with.
     Granted {
-        /// The ballot that this grant has: the one asked with, or the higher one of an earlier
-        /// grant to the same owner.
+        /// That ballot.
         fence: u64,
     },
     /// Claim: somebody else holds one of the names.
     Held {
         /// Who.
         holder: String,
+        /// What its hold is.
+        kind: Kind,
         /// For how long still, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
         /// The highest ballot granted or told.
@@ -48,9 +49,9 @@ pub enum Outcome {
         /// Where the asker stands in the queue, if it does.
         queued: Option<Queued>,
     },
-    /// Claim: the ballot was not above the fence.
+    /// Claim: the ballot was not above the bar, or the owner holds the name with a higher one.
     Stale {
-        /// The highest ballot granted or told.
+        /// The bar: a ballot above it may be granted.
         fence: u64,
     },
     /// Claim: the name is free, and somebody else may claim it first.
@@ -75,8 +76,8 @@ pub enum Outcome {
     Extended,
     /// Renew: had been gone, and is held again. Not a vote.
     Healed,
-    /// Renew: the owner does not hold one of the names. Claim: one of them was taken away from the
-    /// owner.
+    /// Renew: the owner does not hold one of the names, or its lock is over. Claim of a reader that was
+    /// the writer: that was taken away.
     Lost {
         /// Who does; empty where nobody does.
         holder: String,
@@ -88,19 +89,19 @@ pub enum Outcome {
         /// The names.
         names: Vec<Name>,
     },
-    /// Release: done.
+    /// Release or withdraw: done.
     Released {
         /// How many of the names had been held until then.
         held: u32,
     },
     /// Revoke: done.
     Revoked {
-        /// How many of the names the owner holds.
-        held: u32,
-        /// For how long still at most.
+        /// Who holds the name; of readers, or of several names, who has it for longest.
+        holder: Option<String>,
+        /// With which ballot.
+        ballot: u64,
+        /// For how long still.
         left: Duration,
-        /// Who else holds one of them.
-        other: Option<String>,
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),

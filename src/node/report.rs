@@ -82,6 +82,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::node::Kind;
     use crate::rules::doubt::Doubt;
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             let NodeReport { cause, said, .. } = NodeReport::of_reply(&node, reply.as_ref());
             (cause, said)
         };
-        let held = Outcome::Held { holder: "x".to_owned(), remaining: None, fence: 1, queued: None };
+        let held = Outcome::Held { holder: "x".to_owned(), kind: Kind::Lock, remaining: None, fence: 1, queued: None };
         assert!(matches!(of(Some(Ok(held))), (NodeCause::Held, said) if said.starts_with("held by x")));
         assert_eq!(of(Some(Ok(Outcome::Granted { fence: 1 }))).0, NodeCause::Agreed);
         assert_eq!(of(Some(Ok(Outcome::Stale { fence: 1 }))).0, NodeCause::Outdated);

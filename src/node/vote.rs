@@ -9,8 +9,7 @@ use crate::rules::{RenewVote, Vote};
 #[must_use]
 pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
-        Ok(Outcome::Granted { fence }) if *fence != ballot => Vote::Apart,
-        Ok(Outcome::Granted { .. }) => Vote::Granted,
+        Ok(Outcome::Granted { fence }) if *fence == ballot => Vote::Granted,
         Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => {
             Vote::Refused
         }
@@ -54,6 +53,7 @@ const fn can_be_lifted(fence: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Kind;
     use crate::node::inspection::Inspection;
     use crate::node::reply::{Fault, FaultKind};
     use std::time::Duration;
@@ -62,7 +62,7 @@ mod tests {
     const BALLOT: u64 = 7;
 
     fn held(fence: u64) -> Reply {
-        Ok(Outcome::Held { holder: "other".to_owned(), remaining: None, fence, queued: None })
+        Ok(Outcome::Held { holder: "other".to_owned(), kind: Kind::Lock, remaining: None, fence, queued: None })
     }
 
     fn reserved(fence: u64) -> Reply {
@@ -77,7 +77,7 @@ mod tests {
     fn a_claim_is_granted_refused_stale_unsent_or_unknown() {
         for (reply, vote) in [
             (Ok(Outcome::Granted { fence: BALLOT }), Vote::Granted),
-            (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Apart),
+            (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Unknown),
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
             (Ok(Outcome::Misused { name: 0, permits: 3 }), Vote::Refused),
             (held(7), Vote::Refused),

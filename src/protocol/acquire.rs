@@ -157,7 +157,7 @@ impl Claimant<'_> {
                 if next >= again {
                     return Err(self.defeated(&defeat, patience, true));
                 }
-                attempt.requeue(Stance::Once);
+                attempt.withdraw();
                 failures = failures.saturating_add(1);
                 sleep_until(&self.voters.host, next).await;
                 continue;
@@ -165,7 +165,7 @@ impl Claimant<'_> {
             if let Some(end) = patience.end().filter(|_| !self.is_over(patience)) {
                 // From here on it has waited, and is no try.
                 again = None;
-                let failed = self.failed(attempt, &defeat, failures, self.stance(ticket, patience));
+                let failed = self.failed(attempt, &defeat, failures);
                 let hinted = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
                 let handed = match hinted {
                     true => until_worth_asking(self.voters, attempt, self.rules, failed, end).await,
@@ -182,7 +182,7 @@ impl Claimant<'_> {
                 // Nodes that are far away grant when nearer ones have refused, again and again:
                 // each waiter would keep one.
                 if attempt.holds_a_minority() {
-                    attempt.requeue(self.stance(ticket, patience));
+                    attempt.withdraw();
                 }
             }
             if self.is_over(patience) {
@@ -200,17 +200,16 @@ impl Claimant<'_> {
         Ok(())
     }
 
-    /// What follows from a round that failed. Where it left nothing but places in queues, it goes
-    /// on under the same owner; else it gives back what it was granted, and goes on under another.
-    fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32, stance: Stance) -> Failed {
+    /// What follows from a round that failed. Unless it left nothing but places in queues, what it may
+    /// have been granted is withdrawn.
+    fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
-        // Another owner is registered nowhere before it has asked.
+        // It has no place where it was granted something.
         let withdraws = !waits && attempt.is_registered();
         if !waits {
-            attempt.requeue(stance);
+            attempt.withdraw();
         }
-        let soon =
-            withdraws || defeat.round.look(|tally| !tally.granted().or(tally.stale()).or(tally.apart()).is_empty());
+        let soon = withdraws || defeat.round.look(|tally| !tally.granted().or(tally.stale()).is_empty());
         Failed { failures, soon: soon && attempt.registers(), told: defeat.changes_in() }
     }
 
@@ -419,7 +418,7 @@ impl Claimant<'_> {
     /// granted does not wait for that.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if self.is_over(patience) {
-            attempt.requeue(Stance::Once);
+            attempt.withdraw();
             let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
         }
     }

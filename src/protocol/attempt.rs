@@ -17,40 +17,37 @@ use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Mark, Mode, Name, Operation, Release, Stance};
+use crate::node::{Claim, Kind, Mode, Name, Release, Stance, Withdraw};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
-use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
+use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
-/// Whoever drops it before it has won leaves nothing behind: what may have been granted is released
-/// on every node that did not explicitly refuse, and every line is left.
+/// One owner asks, however often. Whoever drops it before it has won leaves nothing behind: what may
+/// have been granted is released on every node that did not explicitly refuse, and every line is
+/// left.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
     limits: &'a Rules,
     mode: Mode,
     count: u32,
-    acquisition: String,
-    number: u64,
-    mark: Mark,
-    /// What was asked under the present owner, and what follows from the answers.
-    rules: Acquisition<Arc<Round<ClaimTally>>>,
     owner: Arc<str>,
-    /// How long what nodes hand over to the present owner lasts, once it has asked. It never
-    /// changes: a node may have registered a claim of it whose answer is lost, and hold the name
-    /// for as long as that one said.
-    lasts: Option<Option<Validity>>,
+    number: u64,
+    kind: Kind,
+    /// Of a reader that was the writer: the token by which it was.
+    follows: u64,
+    /// What was asked, and what follows from the answers.
+    rules: Acquisition<Arc<Round<ClaimTally>>>,
+    /// How long what nodes hand over lasts, once one was asked for that. It never changes: a node may
+    /// have registered a claim whose answer is lost, and hold the name for as long as that one said.
+    lasts: Option<Validity>,
     last: Option<Claim>,
-    /// The ballot of whoever comes next, once the owner of `last` was released: each of its
-    /// releases has the same.
+    /// The ballot of whoever comes next, once `last` was withdrawn or released: each node is told the
+    /// same.
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
-    /// The highest ballot that was asked with under an earlier owner, or pushed to it: it is a fence
-    /// where its grant came too late to be heard. One that was lifted far above the others is remembered nowhere
-    /// else.
-    asked: u64,
     /// When the ballot of the last ask is lifted though some nodes have not answered, if that is
     /// known.
     early: Option<Tick>,
@@ -68,12 +65,12 @@ impl<'a> Attempt<'a> {
         who: Who<'_>,
         may_have_note: bool,
     ) -> Self {
-        let (acquisition, number) = who.acquisition(voters);
+        let (owner, number) = who.owner(voters);
         let Rules { validity, min_validity, period, .. } = *limits;
-        let mark = match period {
-            Some(_) => Mark::Once,
-            None if may_have_note => Mark::Note,
-            None => Mark::Plain,
+        let kind = match period {
+            Some(_) => Kind::Once,
+            None if may_have_note => Kind::Noted,
+            None => Kind::Lock,
         };
         Self {
             voters,
@@ -81,16 +78,15 @@ impl<'a> Attempt<'a> {
             limits,
             mode: who.mode(),
             count: who.count(),
-            owner: Operation::round_owner(&acquisition, 0, mark),
-            acquisition,
+            owner: owner.into(),
             number,
-            mark,
+            kind,
+            follows: who.follows(),
             lasts: None,
             rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             last: None,
             next: None,
             told: 0,
-            asked: 0,
             early: None,
             in_line: None,
             listening: None,
@@ -125,10 +121,10 @@ impl<'a> Attempt<'a> {
         heard.first.filter(|_| heard.turns.len() >= self.voters.size.quorum())
     }
 
-    /// Asks all nodes as the present owner.
+    /// Asks all nodes.
     pub(super) fn ask(&mut self, stance: Stance, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
-        let lasts = self.lasts.unwrap_or_else(|| self.may_last(stance));
-        self.lasts = Some(lasts);
+        let lasts = self.lasts.or_else(|| self.may_last(stance));
+        self.lasts = lasts;
         let claim = self.claim(stance, lasts)?;
         if matches!(stance, Stance::Wait { .. }) {
             self.stand_in_line();
@@ -208,8 +204,10 @@ impl<'a> Attempt<'a> {
         Ok(Claim {
             names: self.names.clone(),
             owner: self.owner.clone(),
+            kind: self.kind,
             ttl: self.limits.asked_ttl(),
             ballot: self.ballot()?,
+            follows: self.follows,
             count: self.count,
             stance,
             grace: self.voters.grace(),
@@ -217,15 +215,21 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The ballot to ask with: under the same owner the same, or what was pushed, unless that was
-    /// called stale. Else a fresh one.
+    /// The ballot to ask with: the same as before, or what was pushed, unless that was withdrawn or a
+    /// node told a fence as high. Else a fresh one, above all that are known: what was granted too
+    /// late to be heard is a fence too.
     fn ballot(&self) -> Result<u64> {
-        let known = self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()));
-        if known > self.told { Ok(known) } else { self.voters.ballot(self.told.max(self.asked)) }
+        let known = self.highest();
+        let above = self.told.max(self.rules.withdrawn());
+        if known > above { Ok(known) } else { self.voters.ballot(above.max(known)) }
     }
 
-    /// Whether the round that failed left nothing but places in queues: then the next is asked
-    /// under the same owner.
+    /// The highest ballot that it asked with, or was pushed.
+    fn highest(&self) -> u64 {
+        self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
+    }
+
+    /// Whether the round that failed left nothing but places in queues: then nothing is withdrawn.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.rules.only_waits(&self.handed(), since);
@@ -238,8 +242,7 @@ impl<'a> Attempt<'a> {
     /// Whether a node granted the last claim after the round had failed. What was handed over since
     /// is claimed first.
     pub(super) fn holds_a_minority(&self) -> bool {
-        let late =
-            self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().or(tally.apart()).is_empty()));
+        let late = self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
     }
 
@@ -248,11 +251,10 @@ impl<'a> Attempt<'a> {
         self.last.as_ref().is_some_and(Claim::registers)
     }
 
-    /// Whether any node may hand the name over to it, or has, or would if it had not been taken
-    /// away from it.
+    /// Whether any node may hand the name over to it, or has.
     pub(super) fn is_registered(&self) -> bool {
         let handed = self.handed();
-        handed.is_revoked() || !handed.registered().or(handed.pushed()).is_empty()
+        !handed.registered().or(handed.pushed()).is_empty()
     }
 
     /// Whether nodes hand nothing over to it: what they would hand over to sets and readers is no
@@ -276,36 +278,30 @@ impl<'a> Attempt<'a> {
         Some(if soon { handover::refresh(lasts) } else { lasts })
     }
 
-    /// The round failed and another will be made: what it was granted is released, and the place in
-    /// line kept.
-    pub(super) fn requeue(&mut self, stance: Stance) {
+    /// The round failed and another will be made: what it may have been granted is withdrawn from each
+    /// node that did not refuse every ask since the last withdrawal. Its places in line stay.
+    pub(super) fn withdraw(&mut self) {
         let Some(last) = self.last.clone() else { return };
-        if matches!(stance, Stance::Wait { .. }) {
-            self.stand_in_line();
-        }
+        // In this order: what a node says next takes it from the former to the latter.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
-        let highest = self.rules.highest();
-        self.rules.give_up();
-        let round = self.rules.round();
-        (self.owner, self.lasts) = (Operation::round_owner(&self.acquisition, round, self.mark), None);
-        // What a node pushes from here on is given back by whoever hears it.
-        let turned = |listening: &Listening| listening.turn_to(self.owner.clone(), last.handover);
-        let handed = self.listening.as_ref().map(turned).unwrap_or_default();
-        self.asked = self.asked.max(highest).max(handed.top());
-        let whom = whom(may_hold, unheard, &handed);
-        if !whom.ask.is_empty() {
-            let ballot = highest.max(handed.top());
-            let next = self.next(ballot);
-            let release = Release { stance, ballot, next, ..Release::of(&last) };
-            let waits = self.in_line.as_ref().map(Arc::downgrade).unwrap_or_default();
-            let cleanup = Cleanup::start_for(self.voters, self.undoing(release), whom, waits);
-            self.listening.iter().for_each(|listening| cleanup.ends_owner(listening));
+        let whom = |handed: &Handovers| may_hold.or(handed.open());
+        let (ask, ballot) = match &self.listening {
+            Some(listening) => listening.withdraw(self.rules.highest(), whom),
+            None => (may_hold, self.rules.highest()),
+        };
+        if ask.is_empty() {
+            return self.rules.wait();
         }
+        self.rules.withdraw(ballot);
+        let next = self.next(ballot);
+        let Release { names, owner, ttl, grace, .. } = Release::of(&last);
+        let withdraw = Withdraw { names, owner, ttl, ballot, grace, next };
+        Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
     }
 
     /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
-    fn undoing(&self, release: Release) -> Undoing {
-        Undoing { lease: self.limits.validity.ttl(), ..release.into() }
+    fn undoing(&self, undoing: Undoing) -> Undoing {
+        Undoing { lease: self.limits.validity.ttl(), ..undoing }
     }
 
     /// What a reader gives up is handed over to nobody: others may read still.
@@ -324,7 +320,7 @@ impl<'a> Attempt<'a> {
         claim.ballot = won.ballot;
         claim.ttl = self.limits.validity.ttl();
         // Where no node refused it, none will offer it a turn.
-        let refused = self.rules.round() > 0 || !round.look(ClaimTally::refused).is_empty();
+        let refused = self.rules.withdrawn() > 0 || !round.look(ClaimTally::refused).is_empty();
         let mut listening = self.listening.take();
         match &mut listening {
             Some(listening) if refused => listening.hold(Some(self.in_line_with(&claim, round))),
@@ -353,30 +349,24 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
+        // In this order: what a node says next takes it from the former to the latter.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();
         let Some(last) = &self.last else { return };
-        let mut whom = whom(may_hold, unheard, &handed);
+        // The nodes that may have granted its claims, or may hand the name over to it.
+        let mut ask = may_hold.or(handed.pushed()).or(handed.registered());
+        let insist = ask;
         if in_line {
-            whom.ask = self.voters.everyone();
+            ask = self.voters.everyone();
         }
-        if !whom.ask.is_empty() {
-            let ballot = last.ballot.max(self.rules.highest()).max(handed.top());
+        if !ask.is_empty() {
+            let ballot = self.rules.highest().max(handed.top());
             let release = Release::of(last);
             let next = self.next(ballot);
-            let undoing = self.undoing(Release { ballot, next, ..release });
-            let cleanup = Cleanup::start(self.voters, undoing, whom);
+            let undoing = self.undoing(Release { ballot, next, ..release }.into());
+            let cleanup = Cleanup::start(self.voters, undoing, Whom { ask, insist, unheard });
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }
-}
-
-/// The nodes that an owner has to be released on: that may have granted its claims, or may hand the
-/// name over to it.
-///
-/// In this order they are looked at: what a node says next takes it from the former to the latter.
-fn whom(may_hold: NodeSet, unheard: NodeSet, handed: &Handovers) -> Whom {
-    let ask = may_hold.or(handed.pushed()).or(handed.registered());
-    Whom { ask, insist: ask, unheard }
 }

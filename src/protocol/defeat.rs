@@ -8,7 +8,7 @@ use super::queue::Head;
 use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Operation, Outcome, Queued, Reply};
+use crate::node::{Outcome, Queued, Reply};
 use crate::rules::ClaimTally;
 use crate::rules::tally::Cause;
 
@@ -85,7 +85,7 @@ impl Defeat {
     /// Who holds it, where that one may have a note.
     pub(super) fn holder(&self) -> Option<Arc<str>> {
         let holder = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Held { holder, .. })) if Operation::may_have_note(holder) => Some(holder.as_str().into()),
+            Some(Ok(Outcome::Held { holder, kind, .. })) if kind.may_have_note() => Some(holder.as_str().into()),
             _ => None,
         };
         let rounds = [Some(&self.round), self.before.as_ref()];

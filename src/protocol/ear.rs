@@ -24,7 +24,7 @@ pub(super) struct State {
     ask_at: Tick,
     /// When it asked last.
     asked: Tick,
-    /// Whom names may be handed over to, and for how long: the owner of the last claim.
+    /// Whom names may be handed over to, and for how long, by the last claim.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
     /// When it was handed over first since it asked last.
@@ -33,7 +33,7 @@ pub(super) struct State {
     pushes: NodeSet,
     /// Whether a node granted what was asked last: where the round has failed before, that is late.
     pub(super) late: bool,
-    /// The release of the owner that has ended last.
+    /// The release of the owner, once it has ended.
     release: Option<Weak<dyn Releases>>,
 }
 
@@ -102,7 +102,8 @@ impl Ear {
     }
 
     /// Takes note of a hint. Returns whether anybody looks after it: nobody does where the name was
-    /// handed over to an owner that has ended, and no release of it is under way there.
+    /// handed over to an owner that has ended, or to the writer that a reader was, and no release of
+    /// it is under way there.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -147,8 +148,7 @@ impl Ear {
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Changes what is known of an owner, if that is the present one. Whether the name was handed
-    /// over to it anywhere.
+    /// Changes what is known of an owner. Whether the name was handed over to it anywhere.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
@@ -165,8 +165,8 @@ impl Ear {
         self.news.notify_one();
     }
 
-    /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over to
-    /// the same owner. Returns whether it is known as the first claim of its owner.
+    /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over. Returns
+    /// whether it is the first claim.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick) -> bool {
         let mut state = self.state();
         state.asked = t0;
@@ -174,12 +174,7 @@ impl Ear {
         state.first = None;
         state.ask_at = Tick::NEVER;
         (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
-        let before = state.present.replace((claim.owner.clone(), claim.handover));
-        let first = before.is_none_or(|(before, _)| before != claim.owner);
-        if first {
-            state.handed = Handovers::default();
-        }
-        first
+        state.present.replace((claim.owner.clone(), claim.handover)).is_none()
     }
 
     /// What was heard since it asked last.
@@ -195,21 +190,24 @@ impl Ear {
         }
     }
 
-    /// What was handed over to the present owner.
+    /// What was handed over.
     pub(super) fn handed(&self) -> Handovers {
         self.state().handed.clone()
     }
 
-    /// `next` takes the place of the present owner, with hand-overs for as long. What was handed
-    /// over to that one so far.
-    pub(super) fn turn_to(&self, next: Arc<str>, handover: Duration) -> Handovers {
+    /// What was granted so far is withdrawn, up to the highest ballot that was asked with or pushed.
+    /// The nodes that this is sent to, by what was handed over before, and that ballot.
+    pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
-        state.present = Some((next, handover));
-        (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
-        std::mem::take(&mut state.handed)
+        let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));
+        if !nodes.is_empty() {
+            state.handed.withdraw(ballot);
+            (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
+        }
+        (nodes, ballot)
     }
 
-    /// The acquisition has ended. What was handed over to the present owner so far.
+    /// The acquisition has ended. What was handed over so far.
     pub(super) fn end(&self) -> Handovers {
         let mut state = self.state();
         // Whoever holds keeps the round, which keeps the ear: it is dropped outside of the lock.
@@ -220,7 +218,7 @@ impl Ear {
         handed
     }
 
-    /// An owner of it has ended, with this release.
+    /// Its owner has ended, with this release.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         self.state().release = Some(release);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::hints::TakesBack;
 use super::release::{Cleanup, Whom};
 use super::voters::Voters;
-use crate::node::{HandedOver, Release, Stance};
+use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
 /// Gives back through these voters.
@@ -40,7 +40,6 @@ impl GivenBack {
 }
 
 impl TakesBack for GivenBack {
-    /// The acquisition may have a place in the queue still, as another owner.
     fn take_back(&self, node: usize, granted: &HandedOver) {
         let Some(voters) = self.voters.upgrade() else { return };
         // Tried again for as long as it would be held.
@@ -48,8 +47,7 @@ impl TakesBack for GivenBack {
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
-        let (stance, grace) = (Stance::Barge, voters.grace());
-        let release = Release { names, owner, ttl, ballot, stance, grace, next };
+        let release = Release { names, owner, ttl, token: 0, ballot, grace: voters.grace(), next };
         Cleanup::start(&voters, release, Whom::all(NodeSet::of(node)));
     }
 }

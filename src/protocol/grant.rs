@@ -87,7 +87,7 @@ impl Grant {
         Mode::of(&self.claim.owner)
     }
 
-    /// Whose it is: an acquisition and the number of its round.
+    /// Whose it is.
     pub(crate) fn owner(&self) -> &str {
         &self.claim.owner
     }
@@ -175,13 +175,13 @@ impl Grant {
 
     fn release(&self) -> Undoing {
         let Self { voters, claim, won, .. } = self;
-        // The highest ballot that was asked with for its owner hides all of them. What a reader
+        // The highest ballot that its owner asked with hides all of them. What a reader
         // gives up is handed over to nobody: others may read still.
         let ballot = won.highest;
         let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        let release = Release { ballot, next, ttl, ..Release::of(claim) };
+        let release = Release { token: self.token(), ballot, next, ttl, ..Release::of(claim) };
         let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
         self.describe(&undoing.span);
         undoing

@@ -16,7 +16,7 @@ pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool>
     if most + open < quorum { Some(false) } else { (most >= quorum).then_some(true) }
 }
 
-/// The owner that a refusal names: the holder, or the acquisition whose turn it is.
+/// The owner that a refusal names: the holder, or whose turn it is.
 fn named(reply: &Reply) -> Option<&str> {
     match reply {
         Ok(Outcome::Held { holder, .. }) => Some(holder),
@@ -25,14 +25,9 @@ fn named(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Whether both are the same in the way of others. Of all readers each node names one. Who has a
-/// turn takes the name as one of its owners.
+/// Whether both are the same in the way of others. Of all readers each node names one.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
-    let has_turn = |owner, turn| Operation::acquisition(owner) == turn;
-    one == other
-        || has_turn(one, other)
-        || has_turn(other, one)
-        || Operation::is_shared(one) && Operation::is_shared(other)
+    one == other || Operation::is_shared(one) && Operation::is_shared(other)
 }
 
 #[cfg(test)]
@@ -40,10 +35,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::node::{Fault, FaultKind};
+    use crate::node::{Fault, FaultKind, Kind};
 
     fn held(holder: &str) -> Option<Reply> {
-        Some(Ok(Outcome::Held { holder: holder.to_owned(), remaining: None, fence: 1, queued: None }))
+        Some(Ok(Outcome::Held { holder: holder.to_owned(), kind: Kind::Lock, remaining: None, fence: 1, queued: None }))
     }
 
     fn reserved(turn: &str) -> Option<Reply> {
@@ -61,14 +56,13 @@ mod tests {
     #[test]
     fn a_quorum_must_name_one_and_the_same() {
         for (replies, expected) in [
-            (&[held("a/1.0"), held("a/1.0"), granted()][..], Some(true)),
-            (&[held("a/1.0"), held("b/1.0"), granted()], Some(false)),
-            (&[held("a/1.0"), held("b/1.0"), held("c/1.0")], Some(false)),
-            (&[held("a/1.0"), silent(), granted()], Some(false)),
-            (&[held("a/1.0"), held("a/1.1"), granted()], Some(false)),
-            (&[held("a/1.0"), None, granted()], None),
-            (&[held("a/1.0"), held("a/1.0"), None], Some(true)),
-            (&[held("a/1.0"), held("a/1.0"), None, held("b/1.0"), granted()], None),
+            (&[held("a/1"), held("a/1"), granted()][..], Some(true)),
+            (&[held("a/1"), held("b/1"), granted()], Some(false)),
+            (&[held("a/1"), held("b/1"), held("c/1")], Some(false)),
+            (&[held("a/1"), silent(), granted()], Some(false)),
+            (&[held("a/1"), None, granted()], None),
+            (&[held("a/1"), held("a/1"), None], Some(true)),
+            (&[held("a/1"), held("a/1"), None, held("b/1"), granted()], None),
         ] {
             let quorum = replies.len() as u32 / 2 + 1;
             assert_eq!(in_the_way(replies, quorum), expected, "{replies:?}");
@@ -77,14 +71,14 @@ mod tests {
 
     #[test]
     fn readers_are_in_the_way_together() {
-        let readers = [held("a/s1.0"), held("b/s1.0"), granted()];
+        let readers = [held("a/s1"), held("b/s1"), granted()];
         assert_eq!(in_the_way(&readers, 2), Some(true));
-        assert_eq!(in_the_way(&[held("a/s1.0"), held("a/1.0"), granted()], 2), Some(false));
+        assert_eq!(in_the_way(&[held("a/s1"), held("a/1"), granted()], 2), Some(false));
     }
 
     #[test]
-    fn a_turn_is_its_acquisitions() {
-        assert_eq!(in_the_way(&[reserved("a/1"), held("a/1.3"), granted()], 2), Some(true));
-        assert_eq!(in_the_way(&[reserved("a/1"), held("a/2.1"), granted()], 2), Some(false));
+    fn turn_is_its_owners() {
+        assert_eq!(in_the_way(&[reserved("a/1"), held("a/1"), granted()], 2), Some(true));
+        assert_eq!(in_the_way(&[reserved("a/1"), held("a/2"), granted()], 2), Some(false));
     }
 }

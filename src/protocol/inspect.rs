@@ -51,11 +51,6 @@ impl Survey {
         Self { said, voting: before_that.and(voting(voters)) }
     }
 
-    /// The same, where nodes count that have voted all the time since.
-    pub(crate) fn still(&self, voters: &Voters) -> Self {
-        Self { voting: self.voting.and(voting(voters)), ..self.clone() }
-    }
-
     /// The answers.
     pub(crate) fn heard(&self) -> impl Iterator<Item = &Inspection> {
         self.said.iter().filter_map(|said| said.as_ref().ok())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::in_the_way::is_same;
 use super::inspect::Survey;
 use super::voters::Voters;
-use crate::node::{Description, Inspection, Mark, Operation};
+use crate::node::{Description, Inspection, Kind, Operation};
 use crate::rules::NodeSet;
 
 /// What each node says of a name.
@@ -28,8 +28,7 @@ impl Inspected {
         Self { nodes, quorum: voters.size.quorum() as usize, voting: survey.voting }
     }
 
-    /// Who holds the name on a quorum of nodes: the owner of a round,
-    /// `host/pid/uuid/acquisition.round`.
+    /// Who holds the name on a quorum of nodes: an owner, `host/pid/uuid/number`.
     ///
     /// Where [readers](Self::readers) hold it, one that some node names. Each node names one reader of
     /// all, so that a quorum names readers tells that no writer has a quorum, and not that this reader
@@ -53,7 +52,8 @@ impl Inspected {
     /// or is being done. The name is held until the period is over.
     #[must_use]
     pub fn is_once(&self) -> bool {
-        self.holder().is_some_and(|holder| Mark::of(holder) == Mark::Once)
+        let holder = self.holder();
+        holder.is_some() && self.said().any(|said| said.kind == Kind::Once && said.holder.as_deref() == holder)
     }
 
     /// Where it is the name of a [semaphore](crate::Quorum::semaphore), how many permits that has, as
@@ -76,8 +76,8 @@ impl Inspected {
     /// quorum of them renews it.
     #[must_use]
     pub fn revoked(&self) -> bool {
-        let kept = self.said().filter(|said| said.holder.is_some() && !said.revoked).count();
-        kept < self.quorum && self.said().any(|said| said.revoked)
+        let kept = self.said().filter(|said| said.holder.is_some() && !said.is_revoked()).count();
+        kept < self.quorum && self.said().any(Inspection::is_revoked)
     }
 
     /// Whether a quorum of nodes says the same: that one owner holds it, or, of nodes that vote,

@@ -1,13 +1,12 @@
 //! An acquisition that listens, and what its asks take note of.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use super::ear::{Ear, Heard, Offered, Releases};
 use super::hints::{Hearing, Hints};
 use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
-use crate::rules::{Tick, Validity};
+use crate::rules::{NodeSet, Tick, Validity};
 
 /// What an ask listens with: what nodes reply to it says what they may hand over.
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub(super) struct Watch {
     owner: Arc<str>,
     t0: Tick,
     lasts: Option<Validity>,
-    /// Whether its owner has not asked before.
+    /// Whether it is the first claim of its owner.
     first: bool,
 }
 
@@ -38,7 +37,6 @@ impl Watch {
                 });
             }
             Ok(Outcome::Stale { .. }) => return self.ear.of(&self.owner, |state| state.handed.stale(node)),
-            Ok(Outcome::Lost { .. }) => return self.ear.of(&self.owner, |state| state.handed.revoked(node)),
             _ => return false,
         };
         let registered = self.lasts.zip(queued).map(|(lasts, queued)| Registered {
@@ -69,7 +67,7 @@ impl Listening {
     }
 
     /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed
-    /// over to the same owner. What it is asked with says what nodes may hand over from now on:
+    /// over. What it is asked with says what nodes may hand over from now on:
     /// `lasts`, if anything.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
         let ear = self.ear()?;
@@ -82,18 +80,17 @@ impl Listening {
         self.ear().map(|ear| ear.heard())
     }
 
-    /// What was handed over to the present owner.
+    /// What was handed over.
     pub(super) fn handed(&self) -> Handovers {
         self.ear().map(|ear| ear.handed()).unwrap_or_default()
     }
 
-    /// The present owner has ended, and `next` is who comes after it, with hand-overs for as long.
-    /// What was handed over so far; what is from now on is given back.
-    pub(super) fn turn_to(&self, next: Arc<str>, handover: Duration) -> Handovers {
-        self.ear().map(|ear| ear.turn_to(next, handover)).unwrap_or_default()
+    /// What was granted so far is withdrawn: see [`Ear::withdraw`].
+    pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
+        self.ear().map_or_else(|| (whom(&Handovers::default()), asked), |ear| ear.withdraw(asked, &whom))
     }
 
-    /// An owner of the acquisition has ended, and is released by this: as long as a node has that
+    /// The acquisition has ended, and is released by this: as long as a node has that
     /// before it, nothing else needs to be given back there.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.ear() {
@@ -123,7 +120,7 @@ impl Listening {
         self.ear().into_iter().for_each(|ear| ear.hold(holder.clone()));
     }
 
-    /// From now on it holds the lock as `owner`, its only one, which no node had refused: none will
+    /// From now on it holds the lock as `owner`, which no node had refused: none will
     /// offer it a turn, and an ear would be kept for nothing, as long as the lock is held.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = Hearing::Holds(owner.clone());
@@ -163,13 +160,13 @@ mod tests {
         for rests in [false, true] {
             let mut writer = Listening::begin(&hints, 7);
             if rests {
-                writer.rest(&"client/7.0".into());
+                writer.rest(&"client/7".into());
             }
             let mut reader = Listening::begin(&hints, 7);
             drop(writer);
             assert!(hints.is_there(7));
             if rests {
-                reader.rest(&"client/7.1".into());
+                reader.rest(&"client/s7".into());
             }
             drop(reader);
             assert!(!hints.is_there(7), "nothing is left");
@@ -181,7 +178,7 @@ mod tests {
         let host = Arc::new(TokioTime::new(Handle::current()));
         let hints = Hints::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         let mut listening = Listening::begin(&hints, 7);
-        listening.rest(&"client/7.0".into());
+        listening.rest(&"client/7".into());
         let release: Weak<dyn Releases> = Weak::<Never>::new();
         listening.release(release);
         assert!(hints.is_there(7));

@@ -1,4 +1,4 @@
-//! Releasing: on every node that may hold something, whoever waits for it.
+//! Releasing and withdrawing: on every node that may hold something, whoever waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -6,16 +6,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::ear::Releases;
-use super::in_line::InLine;
 use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
 use super::voters::{Asked, Voters};
-use crate::node::{FaultKind, Outcome, Release, Reply, Sink, Stance};
+use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Withdraw};
 use crate::rules::tally::{Freed, Size};
 use crate::rules::{NodeSet, ReleaseTally, Tick};
 use crate::spans::Spanned;
 
-/// Which nodes a release is sent to.
+/// Which nodes a release or a withdrawal is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whom {
     /// Those that are asked.
@@ -35,33 +34,47 @@ impl Whom {
     }
 }
 
-/// A release, and how long the lease of what it gives back lasts at most: nodes may hold it for
-/// longer.
+/// A release or a withdrawal, and how long the lease of what it gives back lasts at most: nodes may
+/// hold it for longer.
 #[derive(Debug)]
 pub(super) struct Undoing {
-    pub(super) release: Release,
+    pub(super) operation: Operation,
+    /// For how long nodes may hold it.
+    pub(super) ttl: Duration,
     pub(super) lease: Duration,
-    /// Whether a caller had it; else a claim is withdrawn that came to nothing.
+    /// Whether a caller had it; else claims are taken back that came to nothing.
     pub(super) held: bool,
     /// Described by now: a node in memory answers while it is asked.
     pub(super) span: Spanned,
 }
 
-impl From<Release> for Undoing {
-    fn from(release: Release) -> Self {
-        Self { lease: release.ttl, held: false, release, span: Spanned::release() }
+impl Undoing {
+    fn new(operation: Operation, ttl: Duration) -> Self {
+        Self { operation, ttl, lease: ttl, held: false, span: Spanned::release() }
     }
 }
 
-/// One release, on some nodes, until each has confirmed it or nothing can be left there.
+impl From<Release> for Undoing {
+    fn from(release: Release) -> Self {
+        let ttl = release.ttl;
+        Self::new(release.into(), ttl)
+    }
+}
+
+impl From<Withdraw> for Undoing {
+    fn from(withdraw: Withdraw) -> Self {
+        let ttl = withdraw.ttl;
+        Self::new(withdraw.into(), ttl)
+    }
+}
+
+/// One release or withdrawal, on some nodes, until each has confirmed it or nothing can be left there.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
-    release: Release,
+    operation: Arc<Operation>,
     voters: Weak<Voters>,
     size: Size,
     whom: Whom,
-    /// Whoever keeps its place in line, until it has gone or has the lock.
-    waits: Weak<InLine>,
     began: Tick,
     /// When whatever was left behind has expired by itself.
     until: Tick,
@@ -90,42 +103,30 @@ struct State {
 }
 
 impl Cleanup {
-    /// Sends `release` to `whom`: at once, and again where a node does not confirm it.
-    pub(super) fn start(voters: &Arc<Voters>, release: impl Into<Undoing>, whom: Whom) -> Arc<Self> {
-        Self::start_for(voters, release, whom, Weak::new())
-    }
-
-    /// The same for an acquisition that goes on, and keeps its place in line as long as `waits`
-    /// lives.
-    pub(super) fn start_for(
-        voters: &Arc<Voters>,
-        release: impl Into<Undoing>,
-        whom: Whom,
-        waits: Weak<InLine>,
-    ) -> Arc<Self> {
-        let cleanup = Self::new(voters, release.into(), whom, waits);
-        voters.ask_within(&cleanup.span, whom.ask, &Arc::new(cleanup.release.clone().into()), &cleanup);
+    /// Sends it to `whom`: at once, and again where a node does not confirm it.
+    pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<Undoing>, whom: Whom) -> Arc<Self> {
+        let cleanup = Self::new(voters, undoing.into(), whom);
+        voters.ask_within(&cleanup.span, whom.ask, &cleanup.operation, &cleanup);
         cleanup
     }
 
-    /// Sends several releases to all nodes, in as few calls as they fit into, and each again to
-    /// those of its nodes that do not confirm it.
+    /// Sends several to all nodes, in as few calls as they fit into, and each again to those of its
+    /// nodes that do not confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
         releases: impl Iterator<Item = (Undoing, NodeSet)>,
     ) -> Vec<Arc<Self>> {
         let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
-        let start = |(release, insist)| Self::new(voters, release, whom(insist), Weak::new());
+        let start = |(release, insist)| Self::new(voters, release, whom(insist));
         let cleanups: Vec<_> = releases.map(start).collect();
-        let asked = |cleanup: &Arc<Self>| -> Asked {
-            (cleanup.span.clone(), Arc::new(cleanup.release.clone().into()), cleanup.clone())
-        };
+        let asked =
+            |cleanup: &Arc<Self>| -> Asked { (cleanup.span.clone(), cleanup.operation.clone(), cleanup.clone()) };
         voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
         cleanups
     }
 
-    fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom, waits: Weak<InLine>) -> Arc<Self> {
-        let (Undoing { release, lease, held, span }, now) = (undoing, voters.host.now());
+    fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom) -> Arc<Self> {
+        let (Undoing { operation, ttl, lease, held, span }, now) = (undoing, voters.host.now());
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -139,12 +140,11 @@ impl Cleanup {
             voters: Arc::downgrade(voters),
             size: voters.size,
             whom,
-            waits,
             began: now,
-            until: now + release.ttl,
+            until: now + ttl,
             lease: now + lease,
             held,
-            release: Release { grace: voters.grace(), ..release },
+            operation: Arc::new(graced(operation, voters.grace())),
             state: Mutex::new(state),
             decided: Notify::new(),
             span,
@@ -155,18 +155,13 @@ impl Cleanup {
     /// It is for an acquisition that has ended: what nodes push to that before they carry this out
     /// needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
-        self.ends_owner(&listening);
+        let this: Weak<Self> = Arc::downgrade(self);
+        listening.release(this);
         listening.end();
         let mut state = self.state();
         // What is not kept is dropped outside of the lock.
         let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
         drop(state);
-    }
-
-    /// The same for one owner of an acquisition that goes on.
-    pub(super) fn ends_owner(self: &Arc<Self>, listening: &Listening) {
-        let this: Weak<Self> = Arc::downgrade(self);
-        listening.release(this);
     }
 
     /// Waits until it is clear whether a quorum had held the names.
@@ -182,15 +177,6 @@ impl Cleanup {
     /// Its caller gets the error that no quorum has confirmed it.
     pub(crate) fn told(&self) {
         self.state().over = true;
-    }
-
-    /// Whether it leaves the line by now: a place must not outlive its acquisition, and whoever
-    /// waits still must not lose it.
-    fn stance(&self) -> Stance {
-        match self.release.stance {
-            Stance::Wait { .. } if self.waits.strong_count() == 0 => Stance::Once,
-            stance => stance,
-        }
     }
 
     /// Takes note of one answer. Returns whether some nodes should be asked again.
@@ -251,7 +237,7 @@ impl Drop for Cleanup {
         if state.over || !self.held || !too_few || !self.open.warns() {
             return;
         }
-        let name = self.release.names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let name = self.operation.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         if self.open.is_late() {
             tracing::warn!(
                 name,
@@ -275,8 +261,7 @@ impl Leftover for Cleanup {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        let release = Release { stance: self.stance(), ..self.release.clone() };
-        voters.ask(whom, &Arc::new(release.into()), &self);
+        voters.ask(whom, &self.operation, &self);
     }
 
     fn tries(&self) -> u32 {
@@ -292,7 +277,8 @@ impl Leftover for Cleanup {
 impl Releases for Cleanup {
     fn is_under_way(&self, node: usize, owner: &str) -> bool {
         let state = self.state();
-        *self.release.owner == *owner && self.whom.insist.contains(node) && state.waiting.contains(node)
+        let mine = self.operation.owner().is_some_and(|mine| **mine == *owner);
+        mine && self.whom.insist.contains(node) && state.waiting.contains(node)
     }
 }
 
@@ -315,6 +301,15 @@ impl Sink for Cleanup {
         if !has_room {
             tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
         }
+    }
+}
+
+/// The same with turns that last as long as they should by now.
+fn graced(operation: Operation, grace: Duration) -> Operation {
+    match operation {
+        Operation::Release(release) => Release { grace, ..release }.into(),
+        Operation::Withdraw(withdraw) => Withdraw { grace, ..withdraw }.into(),
+        other => other,
     }
 }
 
@@ -372,8 +367,8 @@ mod tests {
     /// A release of what nodes hold for so long, whose lease ends after a minute.
     fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<Cleanup> {
         let names = [Name::new("", "it").unwrap()].into();
-        let (stance, grace) = (Stance::Once, Duration::ZERO);
-        let release = Release { names, owner: "me".into(), ttl, ballot: 0, stance, grace, next: 0 };
+        let grace = Duration::ZERO;
+        let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, grace, next: 0 };
         Cleanup::start(voters, Undoing { lease: MINUTE, ..release.into() }, Whom::all(voters.everyone()))
     }
 

@@ -1,4 +1,4 @@
-//! Taking a name away without making two holders: the hold is not renewed any more.
+//! Taking a name away without making two holders: no hold up to a token is renewed any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,104 +8,61 @@ use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
 use crate::host::before;
-use crate::node::{Mode, Outcome, Reply, Revoke};
+use crate::node::{Outcome, Reply, Revoke};
 use crate::rules::tally::Size;
 use crate::rules::{NodeSet, Tick};
 
-/// What a quorum of nodes said.
+/// What nodes answered to a revocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revocation {
-    /// For how long the owner may hold it still, if it does.
+    /// Who held the name with a ballot up to the revocation's.
+    pub(crate) from: Vec<String>,
+    /// For how long anybody may hold it still, if anybody does.
     pub(crate) left: Option<Duration>,
-    /// Who else holds it.
-    pub(crate) others: Vec<String>,
     /// Whether a quorum of nodes that clients count, by the rosters, has done it: only then does
     /// nobody renew the hold.
     pub(crate) counts: bool,
-    /// Whether so many nodes hold it for that owner that nobody else has a quorum, whomever others
-    /// name.
-    pub(crate) alone: bool,
-    /// Whether a quorum of nodes that were not in doubt has done it: if somebody else had it before,
-    /// one of them names that one.
+    /// Whether a quorum of nodes that were not in doubt has done it: whoever holds the name has a
+    /// quorum, of which one of them tells.
     pub(crate) truthful: bool,
-    /// Whether a quorum of nodes, in doubt or not, holds it for one owner who is no reader: then
-    /// nobody else does. Beside a reader others may read that such nodes have forgotten.
-    pub(crate) held: bool,
-    /// Whether a quorum of nodes that clients count knew of nobody who holds it.
-    pub(crate) nobody: bool,
-    /// Whether some node that named the owner did not say whether it holds it, and no other had it.
-    pub(crate) silent: bool,
-    /// Whether the owner may hold it still where only silent nodes know of it: no quorum of nodes
-    /// that clients count said that the owner does not.
-    pub(crate) unheard: bool,
     /// What each node said, where that was not enough.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-impl Revocation {
-    /// Whether that was enough.
-    const fn is_known(&self) -> bool {
-        self.counts && self.truthful && !self.unheard
-    }
-
-    /// What two owners' come to.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            left: self.left.max(other.left),
-            others: [self.others, other.others].concat(),
-            counts: self.counts && other.counts,
-            alone: self.alone || other.alone,
-            truthful: self.truthful && other.truthful,
-            held: self.held || other.held,
-            nobody: self.nobody || other.nobody,
-            silent: self.silent || other.silent,
-            unheard: self.unheard || other.unheard,
-            reports: if self.reports.is_empty() { other.reports } else { self.reports },
-        }
-    }
-}
-
-/// Asks all nodes, and waits until then for a quorum of them that are not in doubt, and for one of
-/// those that `named` the owner. What each said if too few have done it, in doubt or not.
+/// Asks all nodes, and waits until then for a quorum of them that are not in doubt. What each said
+/// if too few have done it, in doubt or not.
 ///
-/// A quorum is enough: these nodes neither renew the hold nor take it again, and without them no
-/// quorum can. The next holder may rest on these nodes alone, so what they say is how long it
-/// takes. And whoever else got the name by a lower ballot has it from a quorum, so one of them at
-/// least names that one; others that are named came later. One that is in doubt may not: it counts
-/// for that if it was not when it was asked, nor has come to be since, with its answer perhaps.
-///
-/// Where so many nodes hold it for the owner that no quorum is without any of them, nobody else
-/// does: who has a lower ballot has it from a quorum, and keeps it there; and these nodes grant
-/// none from now on. A node that may have forgotten whom it granted the name to does not count for
-/// that, nor does one that is not on the list which clients have by the rosters. For some round
-/// trips this is waited for, since the nearest nodes may be those that name others.
-pub(crate) async fn revoke(
-    voters: &Arc<Voters>,
-    revoke: Revoke,
-    named: NodeSet,
-    until: Tick,
-) -> Result<Revocation, Vec<NodeReport>> {
-    let revoking = Revoking::new(voters.size, named, Mode::of(&revoke.owner));
+/// A quorum is enough: these nodes neither renew a hold up to that token nor take it again, and
+/// without them no quorum can. Whoever holds the name by such a token has a quorum, which shares a
+/// node with these: that one says until when. A node that is in doubt may have forgotten it: it
+/// counts for that if it was not in doubt when it was asked, nor has come to be since.
+pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
+    let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters.nodes.len(), revoke.ballot, revoking);
     let (before_that, counted) = (voting(voters), listed(voters));
     let truthful = || before_that.and(voting(voters));
     voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);
-    let taken = before(&voters.host, until, round.verdict()).await.flatten();
-    taken.ok_or_else(|| round.reports(voters, None))?;
-    let soon = until.min(voters.host.now() + voters.grace());
-    let _ = before(&voters.host, soon, round.until(|so_far| so_far.is_settled().then_some(()))).await;
-    let _ = before(&voters.host, until, round.until(|so_far| so_far.is_known().then_some(()))).await;
+    let done = before(&voters.host, until, round.verdict()).await;
+    if done != Some(true) {
+        return Err(round.reports(voters, None));
+    }
     let _ = before(&voters.host, until, enough(&round, truthful)).await;
     let (so_far, truthful) = (round.look(Revoking::clone), truthful());
-    let uncounted = so_far.told.without(truthful);
-    let taken = so_far.comes_to(truthful, counted.and(listed(voters)));
-    Ok(if taken.is_known() { taken } else { Revocation { reports: reports(voters, &round, uncounted), ..taken } })
+    let (counts, uncounted) = (counted.and(listed(voters)), so_far.done.without(truthful));
+    let taken = Revocation {
+        counts: so_far.is_quorum(so_far.done.and(counts)),
+        truthful: so_far.is_quorum(so_far.done.and(truthful)),
+        ..so_far.told
+    };
+    let enough = taken.counts && taken.truthful;
+    Ok(if enough { taken } else { Revocation { reports: reports(voters, &round, uncounted), ..taken } })
 }
 
-/// Waits for those that `truthful` finds not to be in doubt, as they are by then, until their
-/// answers are enough, or for all. (That is asked of the nodes, so not with the round locked.)
+/// Waits for a quorum of those that `truthful` finds not to be in doubt, as they are by then, or for
+/// all. (That is asked of the nodes, so not with the round locked.)
 async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
-    while !round.look(Revoking::clone).is_enough(truthful()) {
+    let is_enough = |so_far: Revoking| so_far.is_quorum(so_far.done.and(truthful())) || so_far.is_whole();
+    while !is_enough(round.look(Revoking::clone)) {
         round.changed().await;
     }
 }
@@ -120,101 +77,52 @@ fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<
 #[derive(Clone, Debug)]
 struct Revoking {
     size: Size,
-    mode: Mode,
-    /// The nodes that named the owner.
-    named: NodeSet,
+    ballot: u64,
     /// The nodes that said anything, if only that they could not.
     answered: NodeSet,
     /// Those of them that have done it.
-    told: NodeSet,
-    /// Those of these that hold it for the owner.
-    marked: NodeSet,
-    /// Those on which nobody holds it.
-    nobody: NodeSet,
-    so_far: Revocation,
+    done: NodeSet,
+    told: Revocation,
 }
 
 impl Revoking {
-    fn new(size: Size, named: NodeSet, mode: Mode) -> Self {
+    fn new(size: Size, ballot: u64) -> Self {
         let none = NodeSet::default();
-        let so_far = Revocation::default();
-        Self { size, mode, named, answered: none, told: none, marked: none, nobody: none, so_far }
-    }
-
-    /// What it comes to, where these were not in doubt, and clients count those.
-    fn comes_to(self, truthful: NodeSet, counted: NodeSet) -> Revocation {
-        let silent = !self.is_told();
-        Revocation {
-            counts: self.is_quorum(self.told.and(counted)),
-            alone: self.is_alone(truthful),
-            truthful: self.is_quorum(self.told.and(truthful)),
-            held: self.mode == Mode::Exclusive && self.is_quorum(self.marked),
-            nobody: self.is_quorum(self.nobody.and(truthful)),
-            silent,
-            unheard: silent && !self.is_quorum(self.told.without(self.marked).and(truthful)),
-            ..self.so_far
-        }
-    }
-
-    /// Whether those that are still to answer change nothing.
-    fn is_settled(&self) -> bool {
-        let (marked, blocking) = (self.marked.len(), self.size.blocking());
-        let open = self.size.nodes() - self.answered.len();
-        self.so_far.others.is_empty() || marked >= blocking || marked + open < blocking
-    }
-
-    /// Whether these tell who else has it, if anybody, or nobody has who is not known.
-    fn is_enough(&self, truthful: NodeSet) -> bool {
-        self.is_quorum(self.told.and(truthful)) || self.is_alone(truthful) || self.is_whole()
+        Self { size, ballot, answered: none, done: none, told: Revocation::default() }
     }
 
     const fn is_quorum(&self, nodes: NodeSet) -> bool {
         nodes.len() >= self.size.quorum()
     }
 
-    /// Whether so many of these hold it for the owner that no quorum is without them.
-    fn is_alone(&self, truthful: NodeSet) -> bool {
-        self.marked.and(truthful).len() >= self.size.blocking()
-    }
-
     /// Whether all have answered.
     fn is_whole(&self) -> bool {
         self.answered.len() == self.size.nodes()
     }
-
-    /// Whether it was taken from the owner somewhere, or all that named it have answered.
-    fn is_known(&self) -> bool {
-        !self.marked.is_empty() || self.named.without(self.answered).is_empty()
-    }
-
-    /// Whether it was taken from the owner somewhere, or all that named it have done it.
-    fn is_told(&self) -> bool {
-        !self.marked.is_empty() || self.named.without(self.told).is_empty()
-    }
 }
 
 impl Count for Revoking {
-    type Verdict = Option<Revocation>;
+    /// Whether a quorum has done it, or can still.
+    type Verdict = bool;
 
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
         self.answered.insert(node);
-        if let Ok(Outcome::Revoked { held, left, other }) = reply {
-            self.told.insert(node);
-            if *held > 0 {
-                self.marked.insert(node);
-                self.so_far.left = self.so_far.left.max(Some(*left));
-            } else if other.is_none() {
-                self.nobody.insert(node);
-            }
-            self.so_far.others.extend(other.clone());
+        let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
+        self.done.insert(node);
+        let Some(holder) = holder else { return };
+        // Also of one with a higher ballot: its token may be that of other nodes, and lower.
+        self.told.left = self.told.left.max(Some(*left));
+        if *ballot <= self.ballot
+            && let Err(at) = self.told.from.binary_search(holder)
+        {
+            self.told.from.insert(at, holder.clone());
         }
     }
 
-    fn verdict(&self) -> Option<Option<Revocation>> {
-        if self.is_quorum(self.told) {
-            return Some(Some(self.so_far.clone()));
-        }
-        (self.answered.without(self.told).len() >= self.size.blocking()).then_some(None)
+    fn verdict(&self) -> Option<bool> {
+        let done = self.is_quorum(self.done);
+        let failed = self.answered.without(self.done).len() >= self.size.blocking();
+        (done || failed).then_some(done)
     }
 }
 
@@ -225,31 +133,35 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn told(replies: &[Reply]) -> Option<Option<Revocation>> {
-        let mut revoking = Revoking::new(Size::of(3), NodeSet::default(), Mode::Exclusive);
+    fn told(replies: &[Reply]) -> (Option<bool>, Revocation) {
+        let mut revoking = Revoking::new(Size::of(3), 10);
         replies.iter().enumerate().for_each(|(node, reply)| revoking.count(node, reply, 0));
-        revoking.verdict()
+        (revoking.verdict(), revoking.told)
     }
 
-    fn left(seconds: u32) -> Reply {
-        Ok(Outcome::Revoked { held: 1, left: SECOND * seconds, other: None })
-    }
-
-    #[test]
-    fn a_quorum_tells_how_long_it_takes_at_most() {
-        assert_eq!(told(&[left(3)]), None);
-        assert_eq!(told(&[left(3), left(2)]), Some(Some(Revocation { left: Some(3 * SECOND), ..Default::default() })));
-        let free = Ok(Outcome::Revoked { held: 0, left: Duration::ZERO, other: Some("x".into()) });
-        assert_eq!(
-            told(&[free.clone(), free]),
-            Some(Some(Revocation { others: vec!["x".into(), "x".into()], ..Default::default() }))
-        );
+    fn held(holder: &str, ballot: u64, seconds: u32) -> Reply {
+        Ok(Outcome::Revoked { holder: Some(holder.to_owned()), ballot, left: SECOND * seconds })
     }
 
     #[test]
-    fn without_a_quorum_nothing_is_taken_away() {
+    fn quorum_tells_who_lost_it_and_how_long_that_takes_at_most() {
+        assert_eq!(told(&[held("a", 7, 3)]).0, None);
+        let (done, taken) = told(&[held("a", 7, 3), held("a", 7, 2)]);
+        assert_eq!((done, taken.from, taken.left), (Some(true), vec!["a".to_owned()], Some(3 * SECOND)));
+        let free = Ok(Outcome::Revoked { holder: None, ballot: 0, left: Duration::ZERO });
+        assert_eq!(told(&[free.clone(), free]), (Some(true), Revocation::default()));
+    }
+
+    #[test]
+    fn holder_with_higher_ballot_keeps_it_and_its_time_counts() {
+        let (_, taken) = told(&[held("a", 10, 3), held("b", 11, 5)]);
+        assert_eq!((taken.from, taken.left), (vec!["a".to_owned()], Some(5 * SECOND)));
+    }
+
+    #[test]
+    fn without_quorum_nothing_is_taken_away() {
         let silent = || Err(Fault::new(FaultKind::Timeout, "no answer in time"));
-        assert_eq!(told(&[left(3), silent()]), None);
-        assert_eq!(told(&[left(3), silent(), silent()]), Some(None));
+        assert_eq!(told(&[held("a", 7, 3), silent()]).0, None);
+        assert_eq!(told(&[held("a", 7, 3), silent(), silent()]).0, Some(false));
     }
 }

@@ -187,10 +187,10 @@ impl Voters {
         }
     }
 
-    /// What identifies the next acquisition: the client and a number.
-    pub(crate) fn acquisition(&self, mode: Mode) -> (String, u64) {
+    /// The next owner, and its number.
+    pub(crate) fn owner(&self, mode: Mode) -> (String, u64) {
         let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
-        (mode.acquisition(self.hints.client(), number), number)
+        (mode.owner(self.hints.client(), number), number)
     }
 
     /// How long turns last that this client gives.

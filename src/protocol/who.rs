@@ -2,7 +2,7 @@
 
 use super::grant::Grant;
 use super::voters::Voters;
-use crate::node::{Mode, Name, Operation, Seat};
+use crate::node::{Mode, Name, Seat};
 
 /// As whom an acquisition asks.
 #[derive(Clone, Copy, Debug)]
@@ -50,18 +50,26 @@ impl Who<'_> {
         }
     }
 
-    /// What identifies it: the client and a number.
-    pub(super) fn acquisition(self, voters: &Voters) -> (String, u64) {
+    /// The owner, and its number.
+    pub(super) fn owner(self, voters: &Voters) -> (String, u64) {
         let follows = |grant: &Grant| {
-            let (client, number) = Operation::acquisition(grant.owner()).rsplit_once('/')?;
+            let (client, number) = grant.owner().rsplit_once('/')?;
             let number = number.parse().ok()?;
-            Some((Mode::Shared.acquisition(client, number), number))
+            Some((Mode::Shared.owner(client, number), number))
         };
         match self {
-            Self::Next(mode) => voters.acquisition(mode),
-            Self::Seated(_) => voters.acquisition(Mode::Exclusive),
+            Self::Next(mode) => voters.owner(mode),
+            Self::Seated(_) => voters.owner(Mode::Exclusive),
             // It always is one: this client made its owner.
-            Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.acquisition(Mode::Shared)),
+            Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.owner(Mode::Shared)),
+        }
+    }
+
+    /// The token of the writer that it was; 0 if it was none.
+    pub(super) const fn follows(self) -> u64 {
+        match self {
+            Self::Follows(grant) => grant.token(),
+            Self::Next(_) | Self::Seated(_) => 0,
         }
     }
 }

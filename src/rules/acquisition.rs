@@ -1,5 +1,4 @@
-//! One acquisition's decisions: under which owner it asks, what its votes come to, and what it must
-//! release.
+//! One acquisition's decisions: what its votes come to, and what it must withdraw or release.
 //!
 //! A pure state machine: the caller tells it the time and counts votes into its tallies; it
 //! decides. The asynchronous code around it (`protocol::attempt`) sends what it says, and the model
@@ -47,7 +46,7 @@ pub struct Ask<V> {
 pub enum Decision {
     /// A quorum granted in time: the name is held.
     Won(Won),
-    /// Ask again at once under the same owner, with a higher ballot.
+    /// Ask again at once with a higher ballot.
     Lift,
     /// The round cannot be won.
     Failed(Cause),
@@ -79,17 +78,16 @@ pub struct Won {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition<V> {
     terms: Terms,
-    /// The number of the present owner: a new round is a new owner, so that a late release never
-    /// undoes a newer grant, and no vote counts for an owner of which any release was sent.
-    round: u32,
-    /// What was asked under this owner since a round of it failed last.
+    /// The highest ballot that was withdrawn, at whatever node: no vote with one up to it counts.
+    withdrawn: u64,
+    /// What was asked since a round of it failed last.
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, and the next ask begins another.
     waits: bool,
-    /// The nodes that may have heard of what was asked before, and those that may hold something by
-    /// that.
+    /// The nodes that may have heard of what was asked before, since it withdrew last, and those that
+    /// may hold something by that.
     before: (NodeSet, NodeSet),
-    /// The highest ballot that was asked with under this owner.
+    /// The highest ballot that was asked with.
     highest: u64,
     /// Whether anything was ever asked.
     asked: bool,
@@ -100,13 +98,13 @@ impl<V: Votes> Acquisition<V> {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let before = (NodeSet::default(), NodeSet::default());
-        Self { terms, round: 0, asks: Vec::with_capacity(1), waits: false, before, highest: 0, asked: false }
+        Self { terms, withdrawn: 0, asks: Vec::with_capacity(1), waits: false, before, highest: 0, asked: false }
     }
 
-    /// The number of the present owner.
+    /// The highest ballot that was withdrawn; 0 if none was. The next ask must be above it.
     #[must_use]
-    pub const fn round(&self) -> u32 {
-        self.round
+    pub const fn withdrawn(&self) -> u64 {
+        self.withdrawn
     }
 
     /// Whether anything was ever asked.
@@ -115,7 +113,7 @@ impl<V: Votes> Acquisition<V> {
         self.asked
     }
 
-    /// All nodes are being asked under the present owner.
+    /// All nodes are being asked.
     pub fn ask(&mut self, ask: Ask<V>) {
         if std::mem::take(&mut self.waits) {
             self.before = (self.sent(), self.may_hold());
@@ -126,13 +124,13 @@ impl<V: Votes> Acquisition<V> {
         self.asks.push(ask);
     }
 
-    /// The last ask under the present owner.
+    /// The last ask.
     #[must_use]
     pub fn last(&self) -> Option<&Ask<V>> {
         self.asks.last()
     }
 
-    /// The last ask under the present owner, to count votes.
+    /// The last ask, to count votes.
     pub fn last_mut(&mut self) -> Option<&mut Ask<V>> {
         self.asks.last_mut()
     }
@@ -151,7 +149,7 @@ impl<V: Votes> Acquisition<V> {
     /// when it is decided, so that votes of two listings never decide together.
     #[must_use]
     pub fn decide_by(&self, now: Tick, handed: &Handovers, electorate: &Electorate) -> Option<Decision> {
-        let ask = self.asks.last()?;
+        let ask = self.asks.last().filter(|ask| ask.ballot > self.withdrawn)?;
         let tally = ask.votes.tally();
         if !handed.is_empty() {
             return self.combined(ask, tally, now, (handed, electorate));
@@ -226,38 +224,38 @@ impl<V: Votes> Acquisition<V> {
         Won { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
     }
 
-    /// The nodes that may have heard of any claim of the present owner.
+    /// The nodes that may have heard of any claim since it withdrew last.
     fn sent(&self) -> NodeSet {
         self.asks.iter().fold(self.before.0, |sent, ask| sent.or(ask.votes.tally().sent()))
     }
 
-    /// The nodes that may hold something of the present owner: all that did not explicitly refuse
+    /// The nodes that may hold something, since it withdrew last: all that did not explicitly refuse
     /// each of its asks.
     #[must_use]
     pub fn may_hold(&self) -> NodeSet {
         self.asks.iter().fold(self.before.1, |held, ask| held.or(ask.votes.tally().may_hold()))
     }
 
-    /// The highest ballot that was asked with under the present owner.
+    /// The highest ballot that was asked with.
     #[must_use]
     pub const fn highest(&self) -> u64 {
         self.highest
     }
 
     /// Whether a round that failed left nothing but places in queues, or what was handed over since
-    /// it was asked (`handed_since`): then it may be asked again under the same owner, and nothing
-    /// is released: from a release on no vote would count, those that are still to come included.
-    /// Else it holds a minority, which is given back, or the name was taken away from this owner.
+    /// it was asked (`handed_since`): then nothing is withdrawn: from a withdrawal on no vote up to
+    /// that ballot would count, those that are still to come included. Else it holds a minority, which
+    /// is given back.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
-        let nothing_granted = tally.is_some_and(|tally| tally.granted().or(tally.apart()).is_empty());
-        let waits = !handed.registered().is_empty() && !handed.is_open();
-        nothing_granted && (waits || handed_since) && !handed.is_revoked()
+        let nothing_granted = tally.is_some_and(|tally| tally.granted().is_empty());
+        let waits = !handed.registered().is_empty() && handed.open().is_empty();
+        nothing_granted && (waits || handed_since)
     }
 
-    /// It goes on under the same owner after a round that failed. What was asked is over; that
-    /// nodes may hold something by it is not.
+    /// It goes on after a round that failed. What was asked is over; that nodes may hold something by
+    /// it is not.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
@@ -268,13 +266,13 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// The round is given up: what it may have been granted is to be released, and the next ask has
-    /// another owner.
-    pub fn give_up(&mut self) {
+    /// What it may have been granted with ballots up to this one is withdrawn: that is at least the
+    /// highest that it asked with.
+    pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());
-        (self.highest, self.waits) = (0, false);
-        self.round = self.round.saturating_add(1);
+        self.waits = false;
+        self.withdrawn = self.withdrawn.max(ballot).max(self.highest);
     }
 }
 

@@ -126,7 +126,7 @@ impl Combination<'_> {
         if against >= blocking {
             return Some(Sum::OutOfReach);
         }
-        let apart = self.tally.stale().or(self.tally.apart()).without(pushes).len();
+        let apart = self.tally.stale().without(pushes).len();
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 

@@ -114,8 +114,8 @@ pub struct Handovers {
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
-    /// The nodes that said that the name was taken away from this owner.
-    revoked: NodeSet,
+    /// The highest ballot that this owner has withdrawn, at whatever node.
+    withdrawn: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -146,11 +146,15 @@ impl Early {
 }
 
 impl Handovers {
-    /// A node refused a claim, and registered it or not. What it pushed before that is over, and
-    /// not what it pushed later, which may have been looked at first; what it pushes from now on is
-    /// granted later. A claim that does not wait leaves what was registered before.
+    /// A node refused a claim, since others have the name, and registered it or not. What it pushed
+    /// before that is over, and not what it pushed later, which may have been looked at first; what
+    /// it pushes from now on is granted later. A claim that does not wait leaves what was registered
+    /// before.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
-        let Some(answer) = registered else { return self.stale(node) };
+        let Some(answer) = registered else {
+            self.open.remove(node);
+            return self.stale(node);
+        };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
         // Received in the same bytes, it may be looked at before this answer.
@@ -162,19 +166,19 @@ impl Handovers {
         }
     }
 
-    /// A node called a claim stale: it holds nothing for it, and what was registered before stands.
+    /// A node called a claim stale: what it pushed before may be over, or have a higher ballot. What
+    /// was registered before stands.
     pub fn stale(&mut self, node: usize) {
-        self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
         }
     }
 
-    /// The name was taken away from this owner, says a node: it is granted nothing more there, and
-    /// waits for nothing. The node may have handed it over before, which was not heard.
-    pub fn revoked(&mut self, node: usize) {
-        self.granted(node);
-        self.revoked.insert(node);
+    /// The owner withdraws what it was granted with ballots up to this one, which is at least that of
+    /// each push so far.
+    pub fn withdraw(&mut self, ballot: u64) {
+        self.withdrawn = self.withdrawn.max(ballot);
+        self.open = NodeSet::default();
     }
 
     /// A node granted a claim, which is a vote of its own and ends what was registered.
@@ -207,10 +211,12 @@ impl Handovers {
         vote.is_some()
     }
 
-    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`].
+    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`], nor up
+    /// to a ballot that was withdrawn, at whatever node.
     #[must_use]
     pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {
-        self.nodes.get(node)?.vote.filter(|vote| now < vote.t0 + MAX_ROUND && now < vote.ends())
+        let counts = |vote: &Pushed| vote.ballot > self.withdrawn;
+        self.nodes.get(node)?.vote.filter(|vote| counts(vote) && now < vote.t0 + MAX_ROUND && now < vote.ends())
     }
 
     /// Whether no node pushed anything.
@@ -222,7 +228,7 @@ impl Handovers {
     /// The nodes that may have granted it the name, whatever that was worth.
     #[must_use]
     pub const fn pushed(&self) -> NodeSet {
-        self.pushed.or(self.revoked)
+        self.pushed
     }
 
     /// The nodes that may hand the name over to it.
@@ -233,18 +239,11 @@ impl Handovers {
         nodes
     }
 
-    /// Whether any node may hold the name by what it pushed, a vote or not: it has answered nothing
-    /// since.
+    /// The nodes that may hold the name by what they pushed, a vote or not: they have answered nothing
+    /// since, and nothing was withdrawn.
     #[must_use]
-    pub const fn is_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    /// Whether the name was taken away from this owner, on some node at least: it goes on as
-    /// another.
-    #[must_use]
-    pub const fn is_revoked(&self) -> bool {
-        !self.revoked.is_empty()
+    pub const fn open(&self) -> NodeSet {
+        self.open
     }
 
     /// The highest ballot that was pushed; 0 if none was.
@@ -362,7 +361,7 @@ mod tests {
             |handed: &mut Handovers| handed.refused(0, registered(11, stamp(1, 101))),
             |handed: &mut Handovers| handed.stale(0),
             |handed: &mut Handovers| handed.granted(0),
-            |handed: &mut Handovers| handed.revoked(0),
+            |handed: &mut Handovers| handed.withdraw(7),
         ] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
@@ -380,7 +379,7 @@ mod tests {
             assert!(handed.push(0, 7, LASTS, stamp(1, 103), true));
             handed.refused(0, registered(11, answer));
             assert_eq!(handed.vote(0, at(12)).map(|vote| vote.t0), kept.then(|| at(10)), "{answer:?}");
-            assert_eq!(handed.is_open(), kept);
+            assert_eq!(!handed.open().is_empty(), kept);
         }
     }
 
@@ -388,9 +387,23 @@ mod tests {
     fn what_was_pushed_and_does_not_count_is_open_until_its_node_answers() {
         for answer in [|handed: &mut Handovers| handed.granted(0), |handed: &mut Handovers| handed.refused(0, None)] {
             let mut handed = Handovers::default();
-            assert!(!handed.push(0, 7, LASTS, stamp(1, 103), false) && handed.is_open());
+            assert!(!handed.push(0, 7, LASTS, stamp(1, 103), false) && !handed.open().is_empty());
+            handed.stale(0);
+            assert_eq!(handed.open(), NodeSet::of(0), "it may have a higher ballot than was asked with");
             answer(&mut handed);
-            assert!(!handed.is_open() && handed.pushed() == NodeSet::of(0));
+            assert!(handed.open().is_empty() && handed.pushed() == NodeSet::of(0));
+        }
+    }
+
+    /// A push may have come before the withdrawal of a higher ballot, at another node.
+    #[test]
+    fn push_up_to_a_withdrawn_ballot_is_no_vote_and_open() {
+        for (ballot, counts) in [(9, false), (10, true)] {
+            let mut handed = Handovers::default();
+            handed.refused(0, registered(10, stamp(1, 100)));
+            handed.withdraw(9);
+            handed.push(0, ballot, LASTS, stamp(1, 101), true);
+            assert_eq!((handed.vote(0, at(11)).is_some(), handed.open()), (counts, NodeSet::of(0)), "{ballot}");
         }
     }
 

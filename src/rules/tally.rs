@@ -39,11 +39,9 @@ pub enum Vote {
     Granted,
     /// The node said no: somebody else holds the name there.
     Refused,
-    /// The node said no: the ballot was not above its fence. A higher ballot may be granted.
+    /// The node said no: the ballot was not above its bar, or it holds the name for us with a higher
+    /// one. A higher ballot may be granted.
     Stale,
-    /// The node holds the name for us, with another ballot than was asked with. A higher one may be
-    /// granted: a quorum must grant one ballot, or the token would not be above all before it.
-    Apart,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
     /// It is certain that the node carried nothing out: there is no connection, or it may not vote.
@@ -79,7 +77,6 @@ pub struct ClaimTally {
     granted: NodeSet,
     refused: NodeSet,
     stale: NodeSet,
-    apart: NodeSet,
     unknown: NodeSet,
     unsent: NodeSet,
 }
@@ -89,7 +86,7 @@ impl ClaimTally {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let none = NodeSet::default();
-        Self { size, granted: none, refused: none, stale: none, apart: none, unknown: none, unsent: none }
+        Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
     }
 
     /// Counts a node's vote. The last vote of a node stands.
@@ -99,7 +96,6 @@ impl ClaimTally {
             Vote::Granted => self.granted.insert(node),
             Vote::Refused => self.refused.insert(node),
             Vote::Stale => self.stale.insert(node),
-            Vote::Apart => self.apart.insert(node),
             Vote::Unknown => self.unknown.insert(node),
             Vote::Unsent => self.unsent.insert(node),
         }
@@ -109,7 +105,6 @@ impl ClaimTally {
         self.granted.remove(node);
         self.refused.remove(node);
         self.stale.remove(node);
-        self.apart.remove(node);
         self.unknown.remove(node);
         self.unsent.remove(node);
     }
@@ -138,16 +133,17 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The nodes that did not explicitly refuse. Unknown is not refused.
+    /// The nodes that did not explicitly refuse. Unknown is not refused, and a node that calls the
+    /// ballot stale may hold the name for us with a higher one that it handed over.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
-        self.sent().without(self.refused).without(self.stale)
+        self.sent().without(self.refused)
     }
 
     /// The nodes whose answer is not known.
     #[must_use]
     pub const fn unheard(&self) -> NodeSet {
-        let heard = self.granted.or(self.refused).or(self.stale).or(self.apart);
+        let heard = self.granted.or(self.refused).or(self.stale);
         NodeSet::first(self.size.nodes()).without(heard)
     }
 
@@ -159,7 +155,7 @@ impl ClaimTally {
             Some(Verdict::Won)
         } else if against >= self.size.blocking() {
             Some(Verdict::Failed)
-        } else if against + self.stale.len() + self.apart.len() >= self.size.blocking() {
+        } else if against + self.stale.len() >= self.size.blocking() {
             Some(Verdict::Stale)
         } else {
             None
@@ -171,8 +167,7 @@ impl ClaimTally {
     /// late that others have raised the fences once more, again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
-        let higher = self.stale.or(self.apart);
-        !higher.is_empty() && self.granted.or(higher).len() >= self.size.quorum()
+        !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
     }
 
     const fn silent(&self) -> u32 {
@@ -191,12 +186,6 @@ impl ClaimTally {
         self.unheard().without(self.silent_nodes()).contains(node)
     }
 
-    /// The nodes that granted another ballot.
-    #[must_use]
-    pub const fn apart(&self) -> NodeSet {
-        self.apart
-    }
-
     /// What a failure means. A majority out of reach is never told as "somebody holds it".
     #[must_use]
     pub const fn cause(&self) -> Cause {
@@ -204,7 +193,7 @@ impl ClaimTally {
         let (granted, quorum) = (self.granted.len(), self.size.quorum());
         if self.silent() >= self.size.blocking() || granted >= quorum {
             Cause::Unavailable
-        } else if granted + self.refused.len() + self.stale.len() + self.apart.len() >= quorum {
+        } else if granted + self.refused.len() + self.stale.len() >= quorum {
             Cause::Contended
         } else {
             Cause::Undecided
@@ -315,7 +304,7 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_where_a_higher_ballot_has_a_quorum() {
         assert!(tally(4, &[Vote::Granted, Vote::Granted, Vote::Stale]).may_lift());
-        assert!(tally(5, &[Vote::Granted, Vote::Apart, Vote::Stale]).may_lift());
+        assert!(tally(5, &[Vote::Granted, Vote::Stale, Vote::Stale]).may_lift());
         assert!(!tally(4, &[Vote::Granted, Vote::Refused, Vote::Stale]).may_lift());
         assert!(!tally(5, &[Vote::Granted; 3]).may_lift(), "no ballot needs to be higher");
     }
@@ -356,17 +345,9 @@ mod tests {
         let votes = [Vote::Granted, Vote::Refused, Vote::Stale, Vote::Unknown, Vote::Unsent];
         let tally = tally(6, &votes);
         let nodes = |set: NodeSet| set.iter().collect::<Vec<_>>();
-        assert_eq!(nodes(tally.may_hold()), [0, 3, 5]);
+        assert_eq!(nodes(tally.may_hold()), [0, 2, 3, 5]);
         assert_eq!(nodes(tally.sent()), [0, 1, 2, 3, 5]);
         assert_eq!(nodes(tally.unheard()), [3, 4, 5]);
-    }
-
-    #[test]
-    fn grants_with_another_ballot_win_nothing_and_must_be_released() {
-        let tally = tally(3, &[Vote::Granted, Vote::Apart, Vote::Apart]);
-        assert_eq!((tally.verdict(), tally.cause()), (Some(Verdict::Stale), Cause::Contended));
-        assert_eq!(tally.may_hold().len(), 3);
-        assert!(tally.unheard().is_empty());
     }
 
     #[test]
@@ -389,7 +370,6 @@ mod tests {
             Just(Vote::Granted),
             Just(Vote::Refused),
             Just(Vote::Stale),
-            Just(Vote::Apart),
             Just(Vote::Unknown),
             Just(Vote::Unsent)
         ]

@@ -156,10 +156,10 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_be_free() {
 #[tokio::test]
 async fn a_name_with_another_programs_key_in_the_way_is_told_apart_from_a_node_that_is_unwell() {
     let servers = servers(3).await;
-    servers.iter().for_each(|server| assert_eq!(server.command(&["HSET", "quorumlock:{job}", "theirs", "1"]), "1"));
+    servers.iter().for_each(|server| assert_eq!(server.command(&["SET", "quorumlock:{job}", "theirs"]), "OK"));
     let (code, said, object) = status(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["agreed"]), (69, &0.into(), &false.into()), "{said}");
-    let why = "up, but cannot lock this name: WRONGTYPE the key quorumlock:{job} is a hash";
+    let why = "up, but cannot lock this name: WRONGTYPE the key quorumlock:{job} is a string";
     assert!(said.contains(why) && said.contains("this name cannot be locked, others can"), "{said}");
     assert_eq!(done(over(&servers).arg("status")).0, 0, "other names can be locked");
 }
@@ -171,7 +171,7 @@ async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
     assert_eq!(servers[2].command(&["HSET", "quorumlock:node", "theirs", "1"]), "1");
     let (code, said, object) = status(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
-    assert!(said.contains("up, but grants no lock: WRONGTYPE the key quorumlock:node is a hash"), "{said}");
+    assert!(said.contains("up, but grants no lock: WRONGTYPE the key quorumlock:node is a string"), "{said}");
     assert!(
         said.contains("up, but grants no lock: ERR the key quorumlock:node is no record of this protocol"),
         "{said}"
@@ -179,7 +179,7 @@ async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
     let (code, said, _) = done(over(&servers).arg("status"));
     assert!(code == 69 && said.contains("no lock can be acquired"), "{said}");
     let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"]));
-    assert!(code == 69 && err.contains("the key quorumlock:node is a hash"), "{err}");
+    assert!(code == 69 && err.contains("the key quorumlock:node is a string"), "{err}");
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ async fn a_quorum_that_lacks_rights_is_told() {
     let servers = servers(3).await;
     let user =
         |rights: &str| format!("ACL SETUSER locks on >pw ~quorumlock:* &quorumlock:* +@all -@dangerous +info{rights}");
-    for (server, rights) in servers.iter().zip(["", " -hset", " -hset"]) {
+    for (server, rights) in servers.iter().zip(["", " -pexpire", " -pexpire"]) {
         let user = user(rights);
         assert_eq!(server.command(&user.split(' ').collect::<Vec<_>>()), "OK");
     }
@@ -219,7 +219,7 @@ async fn a_quorum_that_lacks_rights_is_told() {
     command.env("QUORUMLOCK_NODES", nodes.join(","));
     let mut screen = Screen::start(&command, 200, 30);
     screen.shows("no lock can be acquired");
-    screen.comes_to("which right", |text| text.contains("+hset"));
+    screen.comes_to("which right", |text| text.contains("+pexpire"));
     screen.types("q");
     assert_eq!(screen.ends(), 0);
 }

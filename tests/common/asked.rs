@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Claim, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb};
+use quorumlock::node::{
+    Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb, Withdraw,
+};
 use quorumlock::rules::roster::{Enrolment, Server};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
@@ -27,6 +29,9 @@ pub struct Asked {
     pub grace: Duration,
     pub handover: Duration,
     pub next: u64,
+    /// Of a release; of a claim of a reader that was the writer, the one that it follows.
+    pub token: u64,
+    pub kind: Kind,
     /// Of a renewal.
     pub note: Option<Note>,
 }
@@ -45,13 +50,17 @@ impl Asked {
             grace: Duration::ZERO,
             handover: Duration::ZERO,
             next: 0,
+            token: 0,
+            kind: Kind::Lock,
             note: None,
         }
     }
 
-    /// The same with another verb, and without a place in line.
+    /// The same with another verb, and without a place in line: a release is of what was held with
+    /// that ballot.
     pub fn with_verb(&self, verb: Verb) -> Self {
-        Self { verb, stance: Stance::Once, handover: Duration::ZERO, next: 0, ..self.clone() }
+        let token = if verb == Verb::Release { self.ballot } else { 0 };
+        Self { verb, stance: Stance::Once, handover: Duration::ZERO, next: 0, token, ..self.clone() }
     }
 
     /// Whether it is a claim that a node may hand the name over to.
@@ -78,15 +87,19 @@ impl Asked {
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, note } = asked;
+        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, token, kind, note } = asked;
         match verb {
-            Verb::Claim => Claim { names, owner, ttl, ballot, count, stance, grace, handover }.into(),
-            Verb::Renew => Renew { names, owner, ttl, ballot, count, note }.into(),
-            Verb::Release => Release { names, owner, ttl, ballot, stance, grace, next }.into(),
+            Verb::Claim => {
+                let follows = token;
+                Claim { names, owner, kind, ttl, ballot, follows, count, stance, grace, handover }.into()
+            }
+            Verb::Renew => Renew { names, owner, kind, ttl, ballot, count, note }.into(),
+            Verb::Release => Release { names, owner, ttl, token, ballot, grace, next }.into(),
+            Verb::Withdraw => Withdraw { names, owner, ttl, ballot, grace, next }.into(),
             Verb::Inspect => Self::Inspect(names),
             Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !grace.is_zero() }.into(),
             Verb::Record => Self::Record,
-            Verb::Revoke => Revoke { names, owner, ballot }.into(),
+            Verb::Revoke => Revoke { names, ballot }.into(),
             Verb::Enrol => {
                 let servers = owner.split_whitespace().map(Server::parse).collect();
                 let protocol = u32::try_from(ballot).unwrap_or(u32::MAX);
@@ -104,24 +117,29 @@ impl From<&Operation> for Asked {
         let verb = operation.verb();
         match operation {
             Operation::Claim(claim) => {
-                let Claim { ref names, ref owner, ttl, ballot, count, stance, grace, handover } = *claim;
-                Self { ttl, ballot, count, stance, grace, handover, ..Self::by(verb, names, owner) }
+                let Claim { ref names, ref owner, kind, ttl, ballot, follows, count, stance, grace, handover } = *claim;
+                let token = follows;
+                Self { kind, ttl, ballot, token, count, stance, grace, handover, ..Self::by(verb, names, owner) }
             }
             Operation::Renew(renewal) => {
-                let Renew { ref names, ref owner, ttl, ballot, count, ref note } = *renewal;
-                Self { ttl, ballot, count, note: note.clone(), ..Self::by(verb, names, owner) }
+                let Renew { ref names, ref owner, kind, ttl, ballot, count, ref note } = *renewal;
+                Self { kind, ttl, ballot, count, note: note.clone(), ..Self::by(verb, names, owner) }
             }
             Operation::Release(release) => {
-                let Release { ref names, ref owner, ttl, ballot, stance, grace, next } = *release;
-                Self { ttl, ballot, stance, grace, next, ..Self::by(verb, names, owner) }
+                let Release { ref names, ref owner, ttl, token, ballot, grace, next } = *release;
+                Self { ttl, token, ballot, grace, next, ..Self::by(verb, names, owner) }
+            }
+            Operation::Withdraw(withdraw) => {
+                let Withdraw { ref names, ref owner, ttl, ballot, grace, next } = *withdraw;
+                Self { ttl, ballot, grace, next, ..Self::by(verb, names, owner) }
             }
             Operation::Inspect(names) => Self::inspect(names.clone()),
             Operation::Teach(Teach { high, lesson, by_hand }) => {
                 let grace = Duration::from_millis(u64::from(*by_hand));
                 Self { ballot: *high, count: *lesson, grace, ..Self::node(verb) }
             }
-            Operation::Revoke(Revoke { names, owner, ballot }) => {
-                Self { ballot: *ballot, ..Self::by(verb, names, owner) }
+            Operation::Revoke(Revoke { names, ballot }) => {
+                Self { ballot: *ballot, ..Self::by(verb, names, &"-".into()) }
             }
             Operation::Enrol(enrolment) => Self::enrolment(enrolment),
             Operation::Scan(Scan { from, keys }) => Self { owner: from.clone(), count: *keys, ..Self::node(verb) },

@@ -29,8 +29,13 @@ pub struct Server {
 const HOLD: &str = "local time = redis.call('TIME')
     local owner, count, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'count', 'until'))
     local now = math.floor(time[1] * 1000 + time[2] / 1000)
-    local readers = redis.call('ZREVRANGEBYSCORE', KEYS[1] .. ':readers', '+inf', string.format('(%d', now), 'WITHSCORES')
-    if readers[1] then owner, count, ends = readers[1], #readers / 2, readers[2] end
+    local readers, reading = redis.call('HGETALL', KEYS[1] .. ':readers'), 0
+    for at = 1, #readers, 2 do
+        local till = tonumber(string.match(readers[at + 1], '^%d+'))
+        if till > now then reading = reading + 1 end
+        if till > now and (reading == 1 or till > ends) then owner, count, ends = readers[at], 0, till end
+    end
+    count = reading > 0 and reading or count
     local left = (ends or 0) - now
     return left > 0 and string.format('%s %d %.0f', owner, count, left) or ''";
 

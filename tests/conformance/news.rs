@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use quorumlock::node::{MemoryNode, Name, Node, Note, Operation, Outcome, Verb};
+use quorumlock::node::{Kind, MemoryNode, Name, Node, Note, Operation, Outcome, Verb};
 
 use crate::common::asked::Asked;
 use crate::common::eventually;
@@ -23,9 +23,10 @@ fn name(text: &str) -> Name {
     Name::new("p:", text).unwrap()
 }
 
+/// Of a hold that may have a note.
 fn asked(verb: Verb, text: &str, owner: &str) -> Asked {
-    let ttl = Duration::from_secs(60);
-    Asked { verb, owner: owner.into(), ttl, ballot: 5, count: 1, ..Asked::inspect([name(text)].into()) }
+    let (ttl, kind) = (Duration::from_secs(60), Kind::Noted);
+    Asked { verb, owner: owner.into(), kind, ttl, ballot: 5, count: 1, ..Asked::inspect([name(text)].into()) }
 }
 
 /// A renewal with a note of that number.
@@ -45,8 +46,8 @@ impl Bench {
 
     /// How often there was news since the last time. What is published last comes last.
     async fn told(&self) -> usize {
-        self.ask(&asked(Verb::Claim, "mark", "it/1.00")).await;
-        self.ask(&said("mark", "it/1.00", self.marks.fetch_add(1, Ordering::Relaxed))).await;
+        self.ask(&asked(Verb::Claim, "mark", "it/1")).await;
+        self.ask(&said("mark", "it/1", self.marks.fetch_add(1, Ordering::Relaxed))).await;
         let seen = RefCell::new(Vec::new());
         eventually("the mark comes", async || {
             seen.borrow_mut().extend(self.recorder.news());
@@ -61,15 +62,15 @@ impl Bench {
 
 async fn news_is_of_notes_that_are_new_and_go_with_their_hold(bench: Bench) {
     for (operation, told) in [
-        (asked(Verb::Claim, "a", "me/1.00"), 0),
-        (said("a", "me/1.00", 0), 1),
-        (said("a", "me/1.00", 0), 0),
-        (asked(Verb::Renew, "a", "me/1.00"), 0),
-        (said("a", "me/1.00", 3), 1),
-        (said("a", "me/1.00", 2), 0),
-        (said("a", "other/1.00", 9), 0),
-        (asked(Verb::Release, "a", "me/1.00"), 1),
-        (asked(Verb::Release, "a", "me/1.00"), 0),
+        (asked(Verb::Claim, "a", "me/1"), 0),
+        (said("a", "me/1", 0), 1),
+        (said("a", "me/1", 0), 0),
+        (asked(Verb::Renew, "a", "me/1"), 0),
+        (said("a", "me/1", 3), 1),
+        (said("a", "me/1", 2), 0),
+        (said("a", "other/1", 9), 0),
+        (asked(Verb::Release, "a", "me/1"), 1),
+        (asked(Verb::Release, "a", "me/1"), 0),
     ] {
         bench.ask(&operation).await;
         assert_eq!(bench.told().await, told, "{operation:?}");
@@ -77,14 +78,14 @@ async fn news_is_of_notes_that_are_new_and_go_with_their_hold(bench: Bench) {
 }
 
 async fn holders_without_a_note_are_no_news(bench: Bench) {
-    for owner in ["me/1.0", "me/2.00"] {
+    for (owner, kind) in [("me/1", Kind::Lock), ("me/2", Kind::Noted)] {
         for verb in [Verb::Claim, Verb::Renew, Verb::Release] {
-            bench.ask(&Asked { ballot: 9, ..asked(verb, "a", owner) }).await;
+            bench.ask(&Asked { ballot: 9, kind, ..asked(verb, "a", owner) }).await;
         }
     }
     for verb in [Verb::Claim, Verb::Release] {
-        bench.ask(&Asked { ballot: 10, ..asked(verb, "a", "me/3.0") }).await;
-        bench.ask(&Asked { ballot: 10, ..said("a", "me/3.0", 0) }).await;
+        bench.ask(&Asked { ballot: 10, kind: Kind::Lock, ..asked(verb, "a", "me/3") }).await;
+        bench.ask(&Asked { ballot: 10, kind: Kind::Lock, ..said("a", "me/3", 0) }).await;
     }
     assert_eq!(bench.told().await, 0);
 }
@@ -95,8 +96,8 @@ async fn names_that_are_not_followed_any_more_are_no_news() {
     bench.node.follow(&name("a"), false);
     bench.node.follow(&name("other"), true);
     eventually("the other is followed", async || bench.recorder.news().contains(&name("other"))).await;
-    bench.ask(&asked(Verb::Claim, "a", "me/1.00")).await;
-    bench.ask(&said("a", "me/1.00", 0)).await;
+    bench.ask(&asked(Verb::Claim, "a", "me/1")).await;
+    bench.ask(&said("a", "me/1", 0)).await;
     assert_eq!(bench.told().await, 0);
 }
 
@@ -104,9 +105,9 @@ async fn names_that_are_not_followed_any_more_are_no_news() {
 async fn a_lock_without_a_note_publishes_nothing() {
     let (server, bench) = real().await;
     let published = || server.command(&["INFO", "commandstats"]).contains("cmdstat_publish:");
-    for owner in ["me/1.0", "me/s2.0", "me/3.00"] {
+    for (owner, kind) in [("me/1", Kind::Lock), ("me/s2", Kind::Noted), ("me/3", Kind::Noted)] {
         for verb in [Verb::Claim, Verb::Renew, Verb::Inspect, Verb::Release] {
-            bench.ask(&Asked { ballot: 9, ..asked(verb, "a", owner) }).await;
+            bench.ask(&Asked { ballot: 9, kind, ..asked(verb, "a", owner) }).await;
         }
     }
     assert!(!published());

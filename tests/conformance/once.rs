@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::future::join_all;
+use quorumlock::node::Verb;
 use quorumlock::{LostReason, MAX_PERIOD, Once, OncePermit, Quorum, QuorumBuilder, Released};
 use tokio::time::Instant;
 
@@ -209,7 +210,8 @@ async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     client.once("a", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
     world.hang(2);
     assert!(is_done(&client.once("a", HOUR)).await);
-    let released = || world.faults[2].asked(quorumlock::node::Verb::Release);
+    let asked = |verb| world.faults[2].asked(verb);
+    let released = || asked(Verb::Release) + asked(Verb::Withdraw);
     tokio::time::sleep(2 * SECOND).await;
     let soon = released();
     assert!(soon > 1, "{soon}");

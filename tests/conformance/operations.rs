@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Inspection, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::node::{Inspection, Kind, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Stance, Verb};
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 use crate::common::asked::Asked;
@@ -58,7 +58,11 @@ impl Bench {
     }
 
     async fn release(&self, owner: &str, ballot: u64) -> Outcome {
-        self.ask(&operation(Verb::Release, owner, ballot)).await
+        self.ask(&Asked { token: ballot, ..operation(Verb::Release, owner, ballot) }).await
+    }
+
+    async fn withdraw(&self, owner: &str, ballot: u64) -> Outcome {
+        self.ask(&operation(Verb::Withdraw, owner, ballot)).await
     }
 
     async fn look(&self, name: &str) -> Inspection {
@@ -88,7 +92,7 @@ async fn a_free_name_is_granted_and_told_with_holder_count_and_fence(node: Bench
 async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Bench) {
     node.claim("other", 5).await;
     match node.claim("me", 9).await {
-        Outcome::Held { holder, remaining: Some(left), fence: 5, queued: None } => {
+        Outcome::Held { holder, kind: Kind::Lock, remaining: Some(left), fence: 5, queued: None } => {
             assert!(holder == "other" && left <= TTL && left > TTL / 2, "{holder} {left:?}");
         }
         outcome => panic!("{outcome:?}"),
@@ -96,39 +100,42 @@ async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Ben
     assert_eq!(node.look("a").await.fence, 5, "a refusal writes nothing");
 }
 
-async fn a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has(node: Bench) {
+async fn a_holder_that_claims_again_needs_a_ballot_from_its_own_on(node: Bench) {
     node.claim("me", 5).await;
     let short = Asked { ttl: Duration::from_secs(60), ..operation(Verb::Claim, "me", 8) };
     assert_eq!(node.ask(&short).await, granted(8));
     assert!(node.look("a").await.remaining.is_some_and(|left| left <= short.ttl), "the ttl is the last claim's");
-    assert_eq!(node.claim("me", 2).await, granted(8), "one's own claim is never below the fence, and never lowers it");
-    node.release("other", 9).await;
-    assert_eq!(node.claim("me", 8).await, granted(9), "what a release told lies above the grant");
-    assert_eq!(node.look("a").await.fence, 9);
+    assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: 8 }, "a late one");
+    node.withdraw("other", 10).await;
+    for (ballot, outcome) in [(8, granted(8)), (9, Outcome::Stale { fence: 10 }), (11, granted(11))] {
+        assert_eq!(node.claim("me", ballot).await, outcome);
+    }
+    assert_eq!((node.look("a").await.fence, node.look("a").await.ballot), (11, 11));
 }
 
 async fn a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing(node: Bench) {
     let renews = |owner: &str, number, says: &str| {
         let note = Some(Note { number, age: TTL, says: says.into() });
-        Asked { note, ..operation(Verb::Renew, owner, 5) }
+        Asked { note, kind: Kind::Noted, ..operation(Verb::Renew, owner, 5) }
     };
     let says = async || node.look("a").await.description.map(|told| told.says.to_string());
-    node.claim("me.00", 5).await;
+    node.claim("me", 5).await;
     for (number, text, stored) in [(1, "one", "one"), (3, "three", "three"), (2, "two", "three"), (3, "3", "3")] {
-        assert_eq!(node.ask(&renews("me.00", number, text)).await, Outcome::Extended);
+        assert_eq!(node.ask(&renews("me", number, text)).await, Outcome::Extended);
         assert_eq!(says().await.as_deref(), Some(stored));
     }
-    node.renew("me.00", 5).await;
+    node.ask(&Asked { note: None, ..renews("me", 0, "") }).await;
     let told = node.look("a").await.description.unwrap();
     assert!((told.token, told.number) == (5, 3) && told.since >= TTL && told.since < 2 * TTL, "{told:?}");
-    assert_eq!(node.ask(&renews("other.00", 9, "x")).await, Outcome::Lost { holder: "me.00".to_owned() });
+    assert_eq!(node.ask(&renews("other", 9, "x")).await, Outcome::Lost { holder: "me".to_owned() });
     assert_eq!((says().await.as_deref(), node.look("a").await.fence), (Some("3"), 5));
-    node.release("me.00", 5).await;
+    node.release("me", 5).await;
     assert_eq!(says().await, None);
-    node.claim("other.00", 9).await;
+    node.claim("other", 9).await;
     assert_eq!(says().await, None, "it was another's");
-    node.release("other.00", 9).await;
-    assert_eq!(node.ask(&renews("third.00", 0, "")).await, Outcome::Healed);
+    node.release("other", 9).await;
+    let third = Asked { ballot: 12, ..renews("third", 0, "") };
+    assert_eq!(node.ask(&third).await, Outcome::Healed);
     assert_eq!(says().await.as_deref(), Some(""), "it is the holder now");
 }
 
@@ -144,7 +151,7 @@ async fn a_page_tells_names_and_none_of_their_other_keys(node: Bench) {
     };
     assert_eq!(page().await, ("0".to_owned(), Vec::new()));
     node.ask(&named(operation(Verb::Claim, "me", 5))).await;
-    node.ask(&named(waits("c/2.0", 6, Duration::ZERO))).await;
+    node.ask(&named(waits("c/2", 6, Duration::ZERO))).await;
     assert_eq!(page().await, ("0".to_owned(), vec!["{a}:queue".to_owned()]));
 }
 
@@ -167,83 +174,39 @@ async fn a_script_delivered_twice_changes_nothing(node: Bench) {
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
 }
 
-async fn a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held(node: Bench) {
-    // Free, and held by another: what came before it and comes after it changes nothing.
-    node.claim("before", 5).await;
-    node.release("before", 5).await;
-    assert_eq!(
-        node.ask(&operation(Verb::Revoke, "me", 6)).await,
-        Outcome::Revoked { held: 0, left: Duration::ZERO, other: None }
-    );
-    node.release("third", 6).await;
-    assert_eq!(node.renew("me", 6).await, Outcome::Lost { holder: String::new() });
-    assert_eq!(node.claim("other", 7).await, granted(7));
-    node.release("third", 7).await;
-    node.release("other", 7).await;
-    assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
-    assert_eq!(node.renew("fourth", 7).await, Outcome::Healed, "nobody has taken it away from that one");
-}
-
-/// Others may have had it since, and their releases are remembered: none of that is the owner's
-/// that was revoked.
-async fn who_was_revoked_takes_nothing_when_others_had_it_since(node: Bench) {
-    let brief = Asked { ttl: Duration::from_millis(50), ..operation(Verb::Claim, "me", 5) };
-    assert_eq!(node.ask(&brief).await, granted(5));
-    node.ask(&operation(Verb::Revoke, "me", 6)).await;
-    node.pass(brief.ttl).await;
-    assert_eq!(node.claim("other", 7).await, granted(7));
-    node.release("other", 7).await;
-    node.release("third", 7).await;
-    assert_eq!(node.renew("me", 7).await, Outcome::Lost { holder: String::new() });
-}
-
-async fn who_is_revoked_later_brings_nobody_back_who_was_revoked_before(node: Bench) {
-    assert_eq!(node.claim("other", 5).await, granted(5));
-    for owner in ["first", "me", "third", "me", "fourth"] {
-        node.ask(&operation(Verb::Revoke, owner, 6)).await;
+async fn what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held(node: Bench) {
+    let free = Outcome::Revoked { holder: None, ballot: 0, left: Duration::ZERO };
+    for ballot in [9, 6] {
+        assert_eq!(node.ask(&operation(Verb::Revoke, "-", ballot)).await, free, "a lower one changes nothing");
+        assert_eq!(node.renew("me", 9).await, Outcome::Lost { holder: String::new() });
+        assert_eq!(node.claim("me", 9).await, Outcome::Stale { fence: 9 });
     }
-    node.release("other", 6).await;
-    for owner in ["first", "me", "third", "fourth", "other"] {
-        assert_eq!(node.renew(owner, 6).await, Outcome::Lost { holder: String::new() }, "{owner}");
-    }
-    assert_eq!(node.renew("irst\nme", 6).await, Outcome::Healed, "nobody has taken it away from that one");
+    assert_eq!(node.renew("me", 10).await, Outcome::Healed);
 }
 
-/// Who was not named when nodes were asked who holds it must be taken away from too. When that one
-/// came is not to be told by the fence: whoever releases or revokes raises it.
-async fn a_revocation_tells_who_else_holds_it_whatever_the_fence(node: Bench) {
-    assert_eq!(node.claim("other", 5).await, granted(5));
-    let told = |held, other: Option<&str>| (held, other.map(ToOwned::to_owned));
-    let revoke = async |owner, ballot| match node.ask(&operation(Verb::Revoke, owner, ballot)).await {
-        Outcome::Revoked { held, other, .. } => (held, other),
-        other => panic!("{other:?}"),
-    };
-    node.release("third", 9).await;
-    assert_eq!(revoke("me", 6).await, told(0, Some("other")), "a release by anybody has raised the fence");
-    assert_eq!(revoke("me", 10).await, told(0, Some("other")));
-    assert_eq!(revoke("me", 10).await, told(0, Some("other")), "and so has a revocation");
-    assert_eq!(revoke("other", 11).await, told(1, None));
-    assert_eq!(revoke("me", 12).await, told(0, Some("other")), "it may not be revoked anywhere else");
-    node.release("other", 12).await;
-    assert_eq!(revoke("me", 12).await, told(0, None));
-}
-
-/// Its ballot may be above that of the revocation: it was told the fence, or has lifted.
-async fn a_claim_of_who_was_revoked_is_lost_whatever_its_ballot(node: Bench) {
-    let lost = Outcome::Lost { holder: String::new() };
+async fn a_revocation_tells_who_holds_it_and_frees_nothing(node: Bench) {
     node.claim("other", 5).await;
-    node.ask(&operation(Verb::Revoke, "c/1.0", 6)).await;
-    assert_eq!(node.ask(&waits("c/1.0", 7, TTL)).await, lost, "another holds it");
-    node.release("other", 6).await;
-    let claim = |owner| Asked { ballot: 9, ..waits(owner, 7, TTL) };
-    assert_eq!(node.ask(&claim("c/1.0")).await, lost, "it is free");
-    assert_eq!(node.look("a").await, Inspection::free(6), "nothing was written");
-    assert_eq!(node.ask(&claim("c/1.1")).await, granted(9), "that one was not revoked");
-    node.ask(&operation(Verb::Revoke, "c/1.1", 10)).await;
-    assert_eq!(node.claim("c/1.1", 11).await, lost, "it holds it still");
-    node.release("c/1.1", 11).await;
-    assert_eq!(node.claim("c/1.1", 12).await, lost, "it has let go");
-    assert_eq!(node.claim("c/1.2", 12).await, granted(12));
+    for ballot in [6, 7] {
+        match node.ask(&operation(Verb::Revoke, "-", ballot)).await {
+            Outcome::Revoked { holder: Some(holder), ballot: 5, left } => {
+                assert!(holder == "other" && left <= TTL && left > TTL / 2, "{holder} {left:?}");
+            }
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    assert_eq!(node.renew("other", 5).await, Outcome::Lost { holder: String::new() });
+    assert!(node.look("a").await.is_revoked());
+    assert!(matches!(node.claim("me", 9).await, Outcome::Held { .. }));
+}
+
+async fn a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone(node: Bench) {
+    node.claim("me", 5).await;
+    node.ask(&operation(Verb::Revoke, "-", 6)).await;
+    for ballot in [5, 6] {
+        assert_eq!(node.claim("me", ballot).await, Outcome::Stale { fence: 6 });
+    }
+    assert_eq!(node.claim("me", 7).await, granted(7));
+    assert_eq!(node.renew("me", 7).await, Outcome::Extended);
 }
 
 async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
@@ -251,9 +214,7 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     node.release("me", 5).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
     // Nor where the name was not held when it was released.
-    node.claim("other", 6).await;
     node.release("third", 7).await;
-    node.release("other", 7).await;
     assert_eq!(node.renew("third", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.look("a").await.holder, None);
 }
@@ -294,7 +255,7 @@ async fn a_ballot_not_above_the_fence_is_stale_and_writes_nothing(node: Bench) {
     node.release("other", 7).await;
     for ballot in [6, 7] {
         assert_eq!(node.claim("me", ballot).await, Outcome::Stale { fence: 7 });
-        assert_eq!(node.look("a").await, Inspection::free(7));
+        assert_eq!(node.look("a").await, Inspection::free(7).with_ballots(0, 7));
     }
     assert_eq!(node.claim("me", 8).await, granted(8));
 }
@@ -350,7 +311,7 @@ async fn only_the_owner_releases(node: Bench) {
     assert_eq!(node.release("other", 4).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
-    assert_eq!(node.look("a").await, Inspection::free(5));
+    assert_eq!(node.look("a").await, Inspection::free(5).with_ballots(0, 5));
 }
 
 async fn a_release_raises_the_fence_whether_it_was_held_or_not(node: Bench) {
@@ -362,12 +323,17 @@ async fn a_release_raises_the_fence_whether_it_was_held_or_not(node: Bench) {
     assert_eq!((told.holder.as_deref(), told.fence), (Some("other"), 9));
 }
 
-async fn a_late_release_of_an_earlier_round_does_not_undo_the_next(node: Bench) {
-    node.claim("me.0", 5).await;
-    node.release("me.0", 5).await;
-    node.claim("me.1", 6).await;
-    assert_eq!(node.release("me.0", 5).await, Outcome::Released { held: 0 });
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("me.1"));
+async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
+    node.claim("me", 5).await;
+    assert_eq!(node.withdraw("me", 5).await, Outcome::Released { held: 1 });
+    node.claim("me", 6).await;
+    assert_eq!(node.withdraw("me", 5).await, Outcome::Released { held: 0 });
+    // The token that other nodes granted.
+    assert_eq!(node.renew("me", 8).await, Outcome::Extended);
+    assert_eq!(node.withdraw("me", 7).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
+    assert_eq!(node.withdraw("me", 8).await, Outcome::Released { held: 1 });
+    assert_eq!(node.renew("me", 8).await, Outcome::Healed, "its owner goes on");
 }
 
 /// A claim that waits, by the ticket, and may be handed the name for so long.
@@ -393,42 +359,25 @@ impl Bench {
 
 async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
     node.claim("me", 5).await;
-    assert_eq!(node.joins(&waits("c/2.0", 9, TTL)).await, 1);
-    assert_eq!(node.joins(&waits("c/1.3", 7, TTL / 2)).await, 1, "it came before");
-    assert_eq!(node.joins(&waits("c/2.0", 9, TTL)).await, 2);
+    assert_eq!(node.joins(&waits("c/2", 9, TTL)).await, 1);
+    assert_eq!(node.joins(&waits("c/1", 7, TTL / 2)).await, 1, "it came before");
+    assert_eq!(node.joins(&waits("c/2", 9, TTL)).await, 2);
     assert_eq!(node.ask(&hands_over("me", 5, 8)).await, Outcome::Released { held: 1 });
     let told = node.look("a").await;
-    assert_eq!((told.holder.as_deref(), told.count, told.fence, told.waiting), (Some("c/1.3"), 1, 8, 1));
+    assert_eq!((told.holder.as_deref(), told.count, told.fence, told.waiting), (Some("c/1"), 1, 8, 1));
     assert!(told.remaining.is_some_and(|left| left <= TTL / 2 && left > TTL / 4), "{told:?}");
-    assert_eq!(node.claim("c/1.3", 8).await, granted(8), "it holds it, by this ballot");
+    assert_eq!(node.claim("c/1", 8).await, granted(8), "it holds it, by this ballot");
     let next = 9_000_000;
-    assert_eq!(node.ask(&hands_over("c/1.3", 8, next)).await, Outcome::Released { held: 1 });
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2.0"));
+    assert_eq!(node.ask(&hands_over("c/1", 8, next)).await, Outcome::Released { held: 1 });
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2"));
     assert!(matches!(node.ask(&Operation::Record).await, Outcome::Record { high: 9_250_000, .. }), "at once");
-    node.ask(&hands_over("c/2.0", next, next + 1)).await;
+    node.ask(&hands_over("c/2", next, next + 1)).await;
     assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
-}
-
-/// It was revoked while another held the name, or it was released and a late claim of it came
-/// behind that.
-async fn who_was_revoked_or_released_is_handed_nothing(node: Bench) {
-    for (round, verb, waits_still) in [(0, Verb::Revoke, true), (1, Verb::Release, false)] {
-        let (held, owner) = (10 * round + 5, format!("c/1.{round}"));
-        assert_eq!(node.claim("me", held).await, granted(held));
-        node.joins(&waits(&owner, 7, TTL)).await;
-        node.ask(&operation(verb, &owner, held + 1)).await;
-        node.ask(&waits(&owner, 7, TTL)).await;
-        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held, held + 3) }).await;
-        let told = node.look("a").await;
-        let turn = waits_still.then(|| "c/1".to_owned());
-        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, turn), "{verb:?}");
-        node.release(&owner, 1).await;
-    }
 }
 
 async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.0", 7, TTL)).await;
+    node.joins(&waits("c/1", 7, TTL)).await;
     assert_eq!(node.ask(&hands_over("other", 6, 9)).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
     // Over by itself: nobody knows who counts it still.
@@ -446,7 +395,7 @@ impl Bench {
         let claim =
             Asked { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
         assert_eq!(self.ask(&claim).await, granted(7));
-        self.joins(&waits("c/1.1", 7, TTL)).await;
+        self.joins(&waits("c/1", 7, TTL)).await;
         self.pass(claim.ttl).await;
         assert_eq!(self.look("a").await.holder, None);
     }
@@ -454,13 +403,13 @@ impl Bench {
 
 async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench) {
     for (round, above) in [(0, 0), (1, 5), (2, 6)] {
-        let (held, owner) = (10 * round + 5, format!("c/1.{round}"));
+        let (held, owner) = (10 * round + 5, format!("c/{round}"));
         assert_eq!(node.claim("me", held).await, granted(held));
         node.joins(&waits(&owner, 7, TTL)).await;
         let next = if above == 0 { 0 } else { 10 * round + above };
         node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
         let told = node.look("a").await;
-        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())), "{next}");
+        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some(owner.clone())), "{next}");
         node.release(&owner, 1).await;
     }
 }
@@ -468,7 +417,7 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench)
 /// The fence is below it still: it may have been granted for a name that is forgotten.
 async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.0", 7, TTL)).await;
+    node.joins(&waits("c/1", 7, TTL)).await;
     node.ask(&Operation::teach(9, 1)).await;
     node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
@@ -478,7 +427,7 @@ async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench)
 async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
     let brief = Duration::from_millis(200);
     node.claim("me", 5).await;
-    node.joins(&Asked { ttl: brief, ..waits("c/1.0", 7, brief) }).await;
+    node.joins(&Asked { ttl: brief, ..waits("c/1", 7, brief) }).await;
     node.pass(brief / 2 + Duration::from_millis(5)).await;
     node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
@@ -489,74 +438,36 @@ async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
 async fn who_registered_long_ago_is_handed_the_name_for_longer(node: Bench) {
     let brief = Duration::from_millis(600);
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.0", 7, brief)).await;
+    node.joins(&waits("c/1", 7, brief)).await;
     node.pass(brief * 2).await;
     node.ask(&hands_over("me", 5, 8)).await;
     let told = node.look("a").await;
-    assert_eq!(told.holder.as_deref(), Some("c/1.0"));
+    assert_eq!(told.holder.as_deref(), Some("c/1"));
     let left = told.remaining.unwrap();
     // Nodes tell whole milliseconds.
     let most = brief * 2 + brief / 2 + Duration::from_millis(2);
     assert!(left > brief && left <= most, "{left:?}");
 }
 
-async fn a_release_withdraws_its_owners_registration_and_no_other(node: Bench) {
-    for (round, handed) in [(0, true), (1, false)] {
-        let (held, next) = (5 + 10 * round, 8 + 10 * round);
-        assert_eq!(node.claim("me", held).await, granted(held));
-        node.joins(&waits("c/1.1", 7, TTL)).await;
-        // Tried again, of the round before or of this one. The place stays in either case.
-        let late = waits(&format!("c/1.{round}"), 7, TTL).with_verb(Verb::Release);
-        let stance = Stance::Wait { ticket: 7, patience: TTL };
-        assert_eq!(node.ask(&Asked { stance, ..late }).await, Outcome::Released { held: 0 });
-        assert_eq!(node.look("a").await.waiting, 1);
-        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held, next) }).await;
-        assert_eq!(node.look("a").await.holder.is_some(), handed);
-        node.release("c/1.1", next).await;
-    }
-}
-
-async fn what_was_given_back_leaves_places_as_they_are(node: Bench) {
+async fn a_withdrawal_leaves_place_and_registration(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.1", 7, TTL)).await;
-    let back = Asked { stance: Stance::Barge, ..operation(Verb::Release, "c/1.0", 4) };
-    assert_eq!(node.ask(&back).await, Outcome::Released { held: 0 });
+    node.joins(&waits("c/1", 7, TTL)).await;
+    assert_eq!(node.withdraw("c/1", 4).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.waiting, 1);
     node.ask(&hands_over("me", 5, 8)).await;
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.1"));
-}
-
-/// As another owner the acquisition has been given its turn meanwhile.
-async fn what_was_given_back_ends_no_turn(node: Bench) {
-    node.claim("me", 5).await;
-    node.joins(&waits("c/1.1", 7, Duration::ZERO)).await;
-    node.ask(&Asked { grace: TTL / 20, ..operation(Verb::Release, "me", 5) }).await;
-    for (stance, ends) in [(Stance::Barge, false), (Stance::Once, true)] {
-        assert!(node.look("a").await.turn.is_some());
-        node.ask(&Asked { stance, ..operation(Verb::Release, "c/1.0", 4) }).await;
-        assert_eq!(node.look("a").await.turn.is_none(), ends);
-    }
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1"));
+    assert_eq!(node.withdraw("c/1", 8).await, Outcome::Released { held: 1 });
+    assert_eq!(node.look("a").await, Inspection::free(8));
 }
 
 async fn nothing_is_handed_over_to_who_does_not_hear_of_it(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("deaf/1.0", 7, TTL)).await;
+    node.joins(&waits("deaf/1", 7, TTL)).await;
     node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
     let told = node.look("a").await;
     assert_eq!((told.holder, told.fence, told.turn.map(|(turn, _)| turn)), (None, 5, Some("deaf/1".to_owned())));
-    node.release("deaf/1.0", 6).await;
+    node.release("deaf/1", 6).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
-}
-
-/// It came over a connection that was replaced, or was sent once more with the script.
-async fn a_late_claim_of_who_was_released_or_revoked_takes_no_place(node: Bench) {
-    node.claim("me", 5).await;
-    for gone in [Verb::Release, Verb::Revoke] {
-        node.ask(&operation(gone, "c/1.0", 4)).await;
-        let told = node.ask(&waits("c/1.0", 7, TTL)).await;
-        assert!(matches!(told, Outcome::Held { queued: None, .. } | Outcome::Lost { .. }), "{told:?}");
-        assert_eq!(node.look("a").await.waiting, 0);
-    }
-    node.joins(&waits("c/1.1", 7, TTL)).await;
 }
 
 async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
@@ -566,24 +477,24 @@ async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
         Asked { stance, ..waits(owner, 7, handover) }
     };
     let second = Duration::from_millis(200);
-    node.joins(&brief("c/1.0", second, TTL)).await;
-    node.joins(&brief("c/2.0", TTL, Duration::ZERO)).await;
+    node.joins(&brief("c/1", second, TTL)).await;
+    node.joins(&brief("c/2", TTL, Duration::ZERO)).await;
     node.pass(second + Duration::from_millis(20)).await;
     node.ask(&hands_over("me", 5, 8)).await;
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.0"));
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1"));
 }
 
 async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("c/1.0", 7, TTL)).await;
-    assert!(matches!(node.ask(&operation(Verb::Revoke, "me", 6)).await, Outcome::Revoked { held: 1, .. }));
+    node.joins(&waits("c/1", 7, TTL)).await;
+    assert!(matches!(node.ask(&operation(Verb::Revoke, "-", 6)).await, Outcome::Revoked { holder: Some(_), .. }));
     assert_eq!(node.ask(&hands_over("me", 5, 8)).await, Outcome::Released { held: 1 });
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1.0"));
+    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1"));
 }
 
 async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
-    let several = Asked { names: names(&["a", "b"]), ..waits("c/1.1", 7, TTL) };
-    for claim in [waits("c/1.0", 7, Duration::ZERO), several] {
+    let several = Asked { names: names(&["a", "b"]), ..waits("c/1", 7, TTL) };
+    for claim in [waits("c/1", 7, Duration::ZERO), several] {
         let fence = node.look("a").await.fence;
         assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
         node.joins(&claim).await;
@@ -596,7 +507,7 @@ async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
 /// Whoever frees the name may be nearer to the node.
 async fn a_turn_lasts_as_long_as_whoever_gets_it_needs_to_ask(node: Bench) {
     const SECOND: Duration = Duration::from_secs(1);
-    let both = [("c/1.0", 20 * SECOND, SECOND, 2 * SECOND), ("c/2.0", SECOND, SECOND / 2, SECOND)];
+    let both = [("c/1", 20 * SECOND, SECOND, 2 * SECOND), ("c/2", SECOND, SECOND / 2, SECOND)];
     for (owner, needs, least, most) in both {
         let fence = node.look("a").await.fence;
         let far = Asked { names: names(&["a", "b"]), grace: needs, ..waits(owner, 7, TTL) };
@@ -802,15 +713,13 @@ macro_rules! both {
 both! {
     a_free_name_is_granted_and_told_with_holder_count_and_fence;
     a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
-    a_holder_that_claims_again_is_told_the_ballot_that_its_grant_has;
+    a_holder_that_claims_again_needs_a_ballot_from_its_own_on;
     a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing;
     a_page_tells_names_and_none_of_their_other_keys;
     a_renewal_sets_the_hold_count;
-    a_renewal_of_who_was_revoked_takes_nothing_wherever_it_was_held;
-    who_is_revoked_later_brings_nobody_back_who_was_revoked_before;
-    who_was_revoked_takes_nothing_when_others_had_it_since;
-    a_revocation_tells_who_else_holds_it_whatever_the_fence;
-    a_claim_of_who_was_revoked_is_lost_whatever_its_ballot;
+    what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held;
+    a_revocation_tells_who_holds_it_and_frees_nothing;
+    a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone;
     a_renewal_that_comes_after_its_release_revives_nothing;
     a_node_that_was_taught_grants_nothing_up_to_what_others_know;
     a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt;
@@ -825,19 +734,15 @@ both! {
     a_renewal_of_several_names_that_others_hold_in_part_writes_nothing;
     only_the_owner_releases;
     a_release_raises_the_fence_whether_it_was_held_or_not;
-    a_late_release_of_an_earlier_round_does_not_undo_the_next;
+    a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one;
     a_release_hands_over_to_the_first_that_is_registered;
-    who_was_revoked_or_released_is_handed_nothing;
     a_release_that_freed_nothing_hands_nothing_over;
     a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn;
     a_ballot_up_to_what_the_node_was_taught_hands_nothing_over;
     a_registration_is_fresh_for_half_of_its_time;
     who_registered_long_ago_is_handed_the_name_for_longer;
-    a_release_withdraws_its_owners_registration_and_no_other;
-    what_was_given_back_leaves_places_as_they_are;
-    what_was_given_back_ends_no_turn;
+    a_withdrawal_leaves_place_and_registration;
     nothing_is_handed_over_to_who_does_not_hear_of_it;
-    a_late_claim_of_who_was_released_or_revoked_takes_no_place;
     what_is_registered_lasts_as_long_as_the_queue;
     a_hold_that_was_taken_away_hands_over_like_any_other;
     who_names_no_time_or_several_names_is_given_a_turn;

@@ -216,17 +216,17 @@ mod in_memory {
 
     /// In memory only, for the same reason.
     #[tokio::test(start_paused = true)]
-    async fn a_late_release_of_a_failed_round_does_not_undo_the_round_that_won() {
+    async fn late_withdrawal_of_a_failed_round_does_not_undo_the_round_that_won() {
         let world = Memory::start(5).await;
         let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
         for node in 0..3 {
             world.take(node, "rounds").await;
         }
-        world.faults[3].hold_back(Verb::Release);
+        world.faults[3].hold_back(Verb::Withdraw);
         let lock = client.lock("rounds");
         let freed = async {
             eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
-            // The release of that round is on its way.
+            // The withdrawal of that round is on its way.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for node in 0..4 {
                 world.delete(node, "rounds").await;

@@ -21,6 +21,7 @@ pub enum Verb {
     Claim,
     Renew,
     Release,
+    Withdraw,
     Revoke,
     Other,
 }
@@ -30,15 +31,13 @@ pub enum Verb {
 pub enum Answer {
     /// The claimant holds it.
     Granted,
-    /// The same, with another ballot than was asked with.
-    Apart,
     /// The ballot was not above the fence.
     Stale,
     Extended,
     Healed,
     /// Somebody else holds it, or it is another's turn.
     Refused,
-    /// Released: had it been held?
+    /// Released or withdrawn: had it been held?
     Released(bool),
     /// There is no answer, or none that counts.
     Fault,
@@ -55,13 +54,13 @@ pub struct Op {
     pub also: u16,
     pub verb: Verb,
     pub owner: Owner,
-    /// The owner without its round: who stands in line.
-    pub acquisition: Owner,
     /// Whether it is to stand in line from now on, if it holds nothing.
     pub waits: bool,
     /// Of a reader.
     pub shared: bool,
     pub ballot: u64,
+    /// Of a release; 0 of one that never held it.
+    pub token: u64,
     /// Milliseconds.
     pub ttl: u32,
     /// Milliseconds that it asks to be handed over for, or is.

@@ -19,13 +19,13 @@ struct Stand {
 
 #[derive(Debug, Default)]
 pub struct Line {
-    /// By acquisition, name and node.
+    /// By owner, name and node.
     stands: BTreeMap<(Owner, u8, u8), Stand>,
 }
 
 impl Line {
     pub fn submitted(&mut self, op: Op) {
-        if op.verb == Verb::Release && !op.waits {
+        if op.verb == Verb::Release {
             self.stand(op).left = op.sent;
         }
     }
@@ -38,8 +38,8 @@ impl Line {
         }
         let stand = self.stand(op);
         match answer {
-            Answer::Refused | Answer::Released(_) if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
-            Answer::Granted | Answer::Apart => stand.left = op.sent.max(stand.left),
+            Answer::Refused if op.waits => stand.taken = stand.taken.max(Some(op.sent)),
+            Answer::Granted => stand.left = op.sent.max(stand.left),
             _ => {}
         }
     }
@@ -52,9 +52,9 @@ impl Line {
 
     /// At the end.
     pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
-        for ((acquisition, _, node), stand) in &self.stands {
+        for ((owner, _, node), stand) in &self.stands {
             if !processes.is_dead(stand.process) && stand.taken.is_some_and(|taken| taken > stand.left) {
-                let why = format!("acquisition number {acquisition} never left the line of n{node}");
+                let why = format!("owner number {owner} never left the line of n{node}");
                 verdict.broken(Rule::LeftBehind, why);
             }
         }
@@ -62,6 +62,6 @@ impl Line {
 
     fn stand(&mut self, op: Op) -> &mut Stand {
         let new = Stand { process: op.process, ..Stand::default() };
-        self.stands.entry((op.acquisition, op.name, op.node)).or_insert(new)
+        self.stands.entry((op.owner, op.name, op.node)).or_insert(new)
     }
 }

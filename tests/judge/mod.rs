@@ -334,17 +334,17 @@ impl Judge {
     fn did(&mut self, now: Micros, op: Op, answer: Answer) {
         let Some(rounds) = &mut self.rounds else { return };
         match (op.verb, answer) {
-            (_, Answer::Granted | Answer::Apart) => {
+            (_, Answer::Granted) => {
                 rounds.granted(op);
                 rounds.has(now, op);
             }
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
-            (Verb::Claim, Answer::Refused | Answer::Stale) => rounds.refused(op, self.verdict.at),
+            (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
             (Verb::Release, Answer::Released(_)) => rounds.released(op),
             _ => {}
         }
         self.line.did(op, answer);
-        self.nodes.did(now, op, answer, &mut self.verdict);
+        self.nodes.did(op, answer, &mut self.verdict);
     }
 
     fn forgot(&mut self, now: Micros, node: u8) {

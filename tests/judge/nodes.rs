@@ -1,63 +1,49 @@
 //! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may
 //! do what it likes; the guard must deal with that.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 
-use super::history::{Answer, Micros, Op, Owner, Verb};
+use super::history::{Answer, Op, Owner, Verb};
 use super::rule::{Rule, Verdict};
-
-/// Of how many readers of a name a node remembers the release.
-const RELEASED: usize = 128;
-/// By a node's clock, which may be slow.
-const MILLISECOND: Micros = 1_100;
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     owner: Owner,
-    claimed: Micros,
+    ballot: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
-    /// When the claims were sent by which readers read.
-    reads: HashMap<(u8, u8, Owner), Micros>,
-    /// The ballot up to which an owner's claims of a name were released.
+    /// With which ballots readers read.
+    reads: HashMap<(u8, u8, Owner), u64>,
+    /// The ballot up to which an owner's claims of a name were withdrawn, or any once it has ended; but
+    /// not of readers: others that read may have kept their fence from being the name's.
     tombs: HashMap<(u8, u8, Owner), u64>,
-    /// Which readers of a name were released, the last of them last.
-    gone: HashMap<(u8, u8), VecDeque<(Micros, Owner)>>,
+    /// The token up to which an owner's locks are over.
+    over: HashMap<(u8, u8, Owner), u64>,
     /// Who was granted a name with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
-    /// From whom a name was taken away.
-    revoked: HashSet<(u8, u8, Owner)>,
+    /// Up to which token a name was taken away.
+    revoked: HashMap<(u8, u8), u64>,
 }
 
 impl Nodes {
-    pub fn did(&mut self, now: Micros, op: Op, answer: Answer, verdict: &mut Verdict) {
+    pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
         if op.verb == Verb::Revoke && answer != Answer::Fault {
-            self.revoked.insert((op.node, op.name, op.owner));
+            let revoked = self.revoked.entry((op.node, op.name)).or_default();
+            *revoked = op.ballot.max(*revoked);
         }
         match answer {
             Answer::Granted => {
                 self.late_claim(op, verdict);
                 self.granted(op, verdict);
             }
-            Answer::Healed => {
-                // A renewal that comes after the release takes the name again until it expires.
-                self.tombs.remove(&(op.node, op.name, op.owner));
+            Answer::Extended | Answer::Healed => {
+                self.late_renewal(op, verdict);
                 self.hold(op);
             }
-            Answer::Extended | Answer::Apart => self.hold(op),
-            Answer::Released(held) => {
-                let tomb = self.tombs.entry((op.node, op.name, op.owner)).or_default();
-                *tomb = op.ballot.max(*tomb);
-                if op.shared {
-                    self.reader_gone(now, op);
-                }
-                if held {
-                    self.freed(op, verdict);
-                }
-            }
+            Answer::Released(held) => self.released(op, held, verdict),
             Answer::Refused | Answer::Stale | Answer::Fault | Answer::Other => {}
         }
     }
@@ -66,37 +52,18 @@ impl Nodes {
         self.holds.retain(|&(at, _), _| at != node);
         self.reads.retain(|&(at, ..), _| at != node);
         self.tombs.retain(|&(at, ..), _| at != node);
-        self.gone.retain(|&(at, _), _| at != node);
+        self.over.retain(|&(at, ..), _| at != node);
         self.ballots.retain(|&(at, ..), _| at != node);
-        self.revoked.retain(|&(at, ..)| at != node);
+        self.revoked.retain(|&(at, _), _| at != node);
     }
 
     /// With a release, the node granted the name to the next.
     pub fn handed_over(&mut self, op: Op, verdict: &mut Verdict) {
         self.granted(op, verdict);
-        // Who gives up may have sent its release before the one that handed over to it.
-        self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: 0 });
-    }
-
-    /// Forgets the releases of readers that a node may have forgotten by now: it goes by whole
-    /// milliseconds.
-    fn reader_gone(&mut self, now: Micros, op: Op) {
-        let gone = self.gone.entry((op.node, op.name)).or_default();
-        gone.retain(|(_, owner)| *owner != op.owner);
-        gone.push_back((now, op.owner));
-        let Some(&(oldest, _)) = gone.front().filter(|_| gone.len() > RELEASED) else { return };
-        while let Some(&(at, owner)) = gone.front()
-            && at <= oldest + MILLISECOND
-        {
-            gone.pop_front();
-            self.tombs.remove(&(op.node, op.name, owner));
-        }
     }
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
-        if self.revoked.contains(&(op.node, op.name, op.owner)) {
-            verdict.broken(Rule::RevokedGoesOn, format!("n{} granted it to an owner that was revoked there", op.node));
-        }
+        self.revoked(op, verdict);
         // Of readers, several may have one ballot.
         if op.shared {
             return self.hold(op);
@@ -115,12 +82,16 @@ impl Nodes {
         }
     }
 
+    /// It holds it with this ballot, or a higher one that it had.
     fn hold(&mut self, op: Op) {
+        let Op { node, name, owner, ballot, .. } = op;
         if op.shared {
-            self.reads.insert((op.node, op.name, op.owner), op.sent);
+            let reads = self.reads.entry((node, name, owner)).or_default();
+            *reads = ballot.max(*reads);
             return;
         }
-        self.holds.insert((op.node, op.name), Hold { owner: op.owner, claimed: op.sent });
+        let had = self.holds.get(&(node, name)).filter(|hold| hold.owner == owner).map_or(0, |hold| hold.ballot);
+        self.holds.insert((node, name), Hold { owner, ballot: ballot.max(had) });
     }
 
     fn late_claim(&self, op: Op, verdict: &mut Verdict) {
@@ -129,18 +100,48 @@ impl Nodes {
         }
     }
 
-    fn freed(&mut self, op: Op, verdict: &mut Verdict) {
-        if op.shared {
-            if self.reads.remove(&(op.node, op.name, op.owner)).is_some_and(|claimed| claimed > op.sent) {
-                verdict.broken(Rule::NewerUndone, format!("n{} undid a grant newer than the release", op.node));
-            }
-            return;
+    fn late_renewal(&self, op: Op, verdict: &mut Verdict) {
+        self.revoked(op, verdict);
+        if self.over.get(&(op.node, op.name, op.owner)).is_some_and(|over| op.ballot <= *over) {
+            verdict.broken(Rule::LateClaim, format!("n{} renewed a lock whose release it had seen", op.node));
         }
-        let Some(hold) = self.holds.remove(&(op.node, op.name)) else { return };
-        if hold.owner != op.owner {
-            verdict.broken(Rule::StolenOnNode, format!("n{} released what another holds", op.node));
-        } else if hold.claimed > op.sent {
-            verdict.broken(Rule::NewerUndone, format!("n{} undid a grant newer than the release", op.node));
+    }
+
+    fn revoked(&self, op: Op, verdict: &mut Verdict) {
+        if self.revoked.get(&(op.node, op.name)).is_some_and(|revoked| op.ballot <= *revoked) {
+            verdict.broken(Rule::RevokedGoesOn, format!("n{} granted what was revoked there", op.node));
+        }
+    }
+
+    fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
+        let key = (op.node, op.name, op.owner);
+        if !op.shared {
+            // Whoever has ended is granted nothing any more, whatever it asked with.
+            let ballot = if op.verb == Verb::Release { u64::MAX } else { op.ballot };
+            let tomb = self.tombs.entry(key).or_default();
+            *tomb = ballot.max(*tomb);
+            let over = self.over.entry(key).or_default();
+            *over = op.token.max(*over);
+        }
+        if held {
+            self.freed(op, verdict);
+        }
+    }
+
+    fn freed(&mut self, op: Op, verdict: &mut Verdict) {
+        let newer = |ballot: u64| op.verb == Verb::Withdraw && ballot > op.ballot;
+        let ballot = match op.shared {
+            true => self.reads.remove(&(op.node, op.name, op.owner)),
+            false => {
+                let hold = self.holds.remove(&(op.node, op.name));
+                if hold.is_some_and(|hold| hold.owner != op.owner) {
+                    return verdict.broken(Rule::StolenOnNode, format!("n{} released what another holds", op.node));
+                }
+                hold.map(|hold| hold.ballot)
+            }
+        };
+        if ballot.is_some_and(newer) {
+            verdict.broken(Rule::NewerUndone, format!("n{} withdrew a grant with a higher ballot", op.node));
         }
     }
 }

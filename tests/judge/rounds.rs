@@ -36,7 +36,9 @@ struct Claimed {
     deadline: Option<Micros>,
     /// The lease by which it holds the lock, or has: only renewals let it believe for longer.
     lease: Option<u32>,
-    granted: u64,
+    /// With which ballots nodes granted it, and up to which ballots it was withdrawn there.
+    granted: BTreeMap<u8, u64>,
+    withdrawn: BTreeMap<u8, u64>,
     released: u64,
     /// The nodes that have carried a release out.
     freed: u64,
@@ -58,11 +60,23 @@ struct Vote {
 impl Claimed {
     /// Whether a node may hold it that was not asked to release it, and is not to keep it.
     fn is_kept(&self, processes: &Processes) -> bool {
-        self.granted & !self.released != 0 && !self.keeps && !processes.is_dead(self.process)
+        self.never_undone() != 0 && !self.keeps && !processes.is_dead(self.process)
+    }
+
+    /// The nodes that granted it what was neither withdrawn nor released.
+    fn never_undone(&self) -> u64 {
+        let withdrawn = |node| self.withdrawn.get(node).copied().unwrap_or(0);
+        let kept = self.granted.iter().filter(|(node, ballot)| **ballot > withdrawn(node));
+        kept.fold(0, |nodes, (node, _)| nodes | 1 << node) & !self.released
+    }
+
+    /// The highest ballot that was withdrawn, at whatever node: no vote up to it counts.
+    fn void(&self) -> u64 {
+        self.withdrawn.values().copied().max().unwrap_or(0)
     }
 
     fn never_released(&self, (owner, _): Try) -> String {
-        let nodes = listed(self.granted & !self.released);
+        let nodes = listed(self.never_undone());
         format!("owner number {owner} was granted by n{nodes:?} what it never released")
     }
 
@@ -205,6 +219,17 @@ impl Rounds {
                 verdict.broken(Rule::NotFinal, "it renews what it had lost or released")
             }
             Verb::Release => claimed.released |= bit(op),
+            Verb::Withdraw => {
+                let before = claimed.void();
+                let withdrawn = claimed.withdrawn.entry(op.node).or_default();
+                *withdrawn = op.ballot.max(*withdrawn);
+                let void = claimed.void();
+                // One that is sent again takes nothing from what was granted since.
+                if void > before {
+                    claimed.votes.retain(|_, vote| vote.ballot > void);
+                    claimed.deadline = claimed.deadline.filter(|_| claimed.lease.is_some());
+                }
+            }
             Verb::Renew | Verb::Revoke | Verb::Other => {}
         }
     }
@@ -215,10 +240,10 @@ impl Rounds {
         *owner = op.owner.max(*owner);
     }
 
-    /// The node has refused it, or called it stale: it holds nothing there.
+    /// The node has refused it, for another: it holds nothing there.
     pub fn refused(&mut self, op: Op, event: usize) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
-            claimed.granted &= !bit(op);
+            claimed.granted.remove(&op.node);
             claimed.refused.insert((op.node, op.sent), event);
         }
     }
@@ -234,7 +259,8 @@ impl Rounds {
 
     pub fn granted(&mut self, op: Op) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
-            claimed.granted |= bit(op);
+            let granted = claimed.granted.entry(op.node).or_default();
+            *granted = op.ballot.max(*granted);
         }
     }
 
@@ -272,7 +298,8 @@ impl Rounds {
 
     /// Whether a quorum of nodes knows of its grants still, and has seen no less time pass since.
     pub fn is_remembered(&self, of: Try) -> bool {
-        let known = |claimed: &Claimed| claimed.granted & !claimed.set_forward;
+        let granted = |claimed: &Claimed| claimed.granted.keys().fold(0, |nodes, node| nodes | 1 << node);
+        let known = |claimed: &Claimed| granted(claimed) & !claimed.set_forward;
         self.tries.get(&of).is_some_and(|claimed| self.is_quorum(claimed, known(claimed)))
     }
 
@@ -294,7 +321,7 @@ impl Rounds {
     }
 
     pub fn forgot(&mut self, node: u8) {
-        self.tries.values_mut().for_each(|claimed| claimed.granted &= !(1 << node));
+        self.tries.values_mut().for_each(|claimed| _ = claimed.granted.remove(&node));
     }
 
     /// An answer reached its process: a quorum of votes within the validity lets it believe.
@@ -306,10 +333,6 @@ impl Rounds {
                 let ends = ends(&self.clients, op.process, op.sent, op.ttl);
                 claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
                 self.counted(now, op);
-            }
-            (Verb::Claim, Answer::Apart) => {
-                claimed.registered.remove(&op.node);
-                claimed.votes.remove(&op.node);
             }
             // What it registered before stands.
             (Verb::Claim, Answer::Stale) => drop(claimed.votes.remove(&op.node)),
@@ -348,7 +371,8 @@ impl Rounds {
     fn counted(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
-        let Some(last) = claimed.votes.get(&op.node).copied() else { return };
+        let void = claimed.void();
+        let Some(last) = claimed.votes.get(&op.node).copied().filter(|vote| vote.ballot > void) else { return };
         let mut ends: Vec<_> =
             claimed.votes.values().filter(|vote| vote.ballot == last.ballot).map(|vote| vote.ends).collect();
         ends.sort_unstable_by(|one, other| other.cmp(one));

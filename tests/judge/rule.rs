@@ -30,8 +30,8 @@ pub enum Rule {
     /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last
     /// round.
     BelievedTooLong,
-    /// After a revocation it was held for longer than the revocation said, or a node granted it to
-    /// who was revoked there.
+    /// After a revocation it was held for longer than the revocation said, or a node granted a
+    /// token that was revoked there.
     RevokedGoesOn,
     /// The holder was not told by the deadline.
     ToldLate,
@@ -48,9 +48,9 @@ pub enum Rule {
     HeldAmiss,
     /// Of one session some names were renewed, and others were not.
     RenewedApart,
-    /// A claim was granted after its own release.
+    /// A claim was granted after its own release or withdrawal, or a renewal after its release.
     LateClaim,
-    /// A release freed what was granted after it was sent.
+    /// A withdrawal freed what was granted with a higher ballot.
     NewerUndone,
     /// A node took the name from one owner for another.
     StolenOnNode,

@@ -157,8 +157,8 @@ fn of_forgotten_tokens() {
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.
 const fn op(verb: Verb, owner: u32, sent: Micros) -> Op {
     let (process, ballot) = (owner as u16, owner as u64 + 1);
-    let (node, name, also, acquisition, waits, shared) = (0, 0, 0, owner, false, false);
-    Op { process, node, name, also, verb, owner, acquisition, waits, shared, ballot, ttl: 100, hand: 0, sent }
+    let (node, name, also, token, waits, shared) = (0, 0, 0, 0, false, false);
+    Op { process, node, name, also, verb, owner, waits, shared, ballot, token, ttl: 100, hand: 0, sent }
 }
 
 fn asked(op: Op) -> Event {
@@ -205,14 +205,38 @@ fn of_nodes() {
     let first = [asked(claim), asked(release)];
     let late = [&did(1_010, release, Answer::Released(false))[..], &did(1_020, claim, Answer::Granted)].concat();
     finds(&[&first, &late], Some(Rule::LateClaim), "a claim overtaken by its release");
-    let newer = op(Verb::Claim, 0, 1_005);
-    let undone = [&did(1_010, newer, Answer::Granted)[..], &did(1_020, release, Answer::Released(true))].concat();
-    finds(&[&first, &[asked(newer)], &undone], Some(Rule::NewerUndone), "an older release");
+    let (withdraw, again) = (op(Verb::Withdraw, 0, 1_000), Op { ballot: 2, ..op(Verb::Claim, 0, 1_005) });
+    let goes_on = [asked(claim), asked(withdraw), asked(again)];
+    let back = op(Verb::Release, 0, 1_100);
+    let undone = |withdraw| {
+        let granted = did(1_010, again, Answer::Granted);
+        [&granted[..], &did(1_020, withdraw, Answer::Released(true)), &[asked(back)]].concat()
+    };
+    finds(&[&goes_on, &undone(withdraw)], Some(Rule::NewerUndone), "an older withdrawal");
+    finds(&[&goes_on, &undone(Op { ballot: 2, ..withdraw })], None, "one of that ballot");
+    let given_back = did(1_010, withdraw, Answer::Released(false));
+    finds(&[&goes_on[..2], &did(20, claim, Answer::Granted), &given_back], None, "withdrawn, and never released");
+    finds(
+        &[&goes_on[..2], &given_back, &did(1_020, claim, Answer::Granted)],
+        Some(Rule::LateClaim),
+        "overtaken by that",
+    );
+    let won = |token| {
+        let by =
+            What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token, until: 60_000, shared: false, owner: None };
+        [&did(900, claim, Answer::Granted)[..], &[asked(withdraw), event(1_001, by), Holder(0).released(1_002)]]
+            .concat()
+    };
+    finds(&[&goes_on[..1], &won(1)], Some(Rule::BelievedTooLong), "a vote up to what was withdrawn");
+    let renew = Op { sent: 900, ..op(Verb::Renew, 0, 900) };
+    let over = Op { token: 1, ..release };
+    let renewed = [&did(1_010, over, Answer::Released(false))[..], &did(1_020, renew, Answer::Healed)].concat();
+    finds(&[&[asked(claim), asked(renew), asked(over)], &renewed], Some(Rule::LateClaim), "a renewal of what is over");
     let revoke = op(Verb::Revoke, 0, 500);
-    let revoked = [&did(510, revoke, Answer::Refused)[..], &did(520, claim, Answer::Granted)].concat();
+    let revoked = [&did(510, revoke, Answer::Other)[..], &did(520, claim, Answer::Granted)].concat();
     let released = [&[asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
     let asked_for = [asked(claim), asked(revoke)];
-    finds(&[&asked_for, &revoked, &released], Some(Rule::RevokedGoesOn), "granted to who was revoked");
+    finds(&[&asked_for, &revoked, &released], Some(Rule::RevokedGoesOn), "granted up to what was revoked");
     let other = op(Verb::Release, 1, 1_000);
     let stolen = [&did(1_010, claim, Answer::Granted)[..], &did(1_020, other, Answer::Released(true))].concat();
     finds(&[&first, &[asked(other)], &stolen], Some(Rule::StolenOnNode), "another's release");

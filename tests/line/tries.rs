@@ -134,7 +134,7 @@ async fn split_for_good(tried: impl AsyncFn(&Quorum) -> bool) -> World {
     let world = World::new(3, &millis([10; 3]), &LockOptions::default());
     for (node, (quorum, faults)) in world.clients[1..].iter().enumerate() {
         (0..3).filter(|other| *other != node).for_each(|other| faults[other].kill());
-        faults[node].hold_back(Verb::Release);
+        faults[node].hold_back(Verb::Withdraw);
         assert!(!tried(quorum).await);
     }
     world

@@ -29,17 +29,18 @@ pub struct Message {
     /// Of its client: which ask or renewal this belongs to.
     pub number: u8,
     pub sent: Ticks,
-    /// Of a release: the ballot of whom it hands over to.
+    /// Of a release or a withdrawal: the ballot of whom it hands over to.
     pub next: u64,
+    /// Of a release: the token that its owner had.
+    pub token: u64,
 }
 
-/// Who asks: an acquisition of a client, and the number of its round.
+/// Who asks: an acquisition of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub client: u8,
     pub reads: bool,
     pub acquisition: u8,
-    pub round: u32,
 }
 
 /// A reply on its way.
@@ -91,7 +92,6 @@ pub struct Client {
     sent: u8,
     /// Which of them was the first of the present owner.
     first: u8,
-    held_round: u32,
     held_highest: u64,
     /// What was handed over to the present owner.
     handed: Handovers,
@@ -157,7 +157,6 @@ impl Client {
             renewals: 0,
             sent: 0,
             first: 0,
-            held_round: 0,
             held_highest: 0,
             handed: Handovers::default(),
             waiting: false,
@@ -219,24 +218,28 @@ impl Client {
     fn ask(&mut self, rules: &mut Acquisition<ClaimTally>, now: Ticks) -> Sent {
         self.highest = dealt(self.highest, wall(now) + self.ahead);
         // As `Attempt::ballot` has it.
-        let known = rules.highest().max(self.handed.top());
-        let ballot = if known > self.told { known } else { lifted(self.highest, self.told).expect("small numbers") };
+        let (known, above) = (rules.highest().max(self.handed.top()), self.told.max(rules.withdrawn()));
+        let ballot = if known > above { known } else { lifted(self.highest, above.max(known)).expect("small numbers") };
         (self.waiting, self.fresh) = (false, false);
         if rules.highest() == 0 {
             self.first = self.sent + 1;
         }
         rules.ask(Ask { t0: tick(now), ballot, votes: ClaimTally::new(Size::of(NODES as u32)) });
-        let owner = self.owner(rules.round());
-        self.send(Verb::Claim, owner, ballot, now)
+        self.send(Verb::Claim, ballot, now)
     }
 
-    const fn owner(&self, round: u32) -> Owner {
-        Owner { client: self.number, reads: self.reads, acquisition: self.acquisition, round }
+    const fn owner(&self) -> Owner {
+        Owner { client: self.number, reads: self.reads, acquisition: self.acquisition }
     }
 
-    fn send(&mut self, verb: Verb, owner: Owner, ballot: u64, now: Ticks) -> Sent {
+    /// What undoes something for the present owner.
+    const fn undo(&self, verb: Verb, ballot: u64, next: u64, now: Ticks) -> Message {
+        Message { verb, owner: self.owner(), ballot, number: 0, sent: now, next, token: 0 }
+    }
+
+    fn send(&mut self, verb: Verb, ballot: u64, now: Ticks) -> Sent {
         self.sent += 1;
-        vec![(NodeSet::first(NODES as u32), Message { verb, owner, ballot, number: self.sent, sent: now, next: 0 })]
+        vec![(NodeSet::first(NODES as u32), Message { number: self.sent, ..self.undo(verb, ballot, 0, now) })]
     }
 
     /// A reply of a node came: what it says of the node counts first, then what it says of the
@@ -253,9 +256,7 @@ impl Client {
             self.told = self.told.max(fence);
             self.highest = self.highest.max(fence);
         }
-        if answer.to.verb == Verb::Claim
-            && matches!(&self.state, State::Asking(rules) if answer.to.owner == self.owner(rules.round()))
-        {
+        if answer.to.verb == Verb::Claim && answer.to.owner == self.owner() && matches!(&self.state, State::Asking(_)) {
             self.placed(node, answer, &reply);
         }
         let (mine, number) = (answer.to.number, self.sent);
@@ -288,7 +289,6 @@ impl Client {
             }
             Ok(Outcome::Granted { .. }) => self.handed.granted(node),
             Ok(Outcome::Stale { .. }) => self.handed.stale(node),
-            Ok(Outcome::Lost { .. }) => self.handed.revoked(node),
             _ => {}
         }
     }
@@ -300,8 +300,8 @@ impl Client {
         }
         let present = match &self.state {
             State::Idle => false,
-            State::Asking(rules) => push.owner == self.owner(rules.round()),
-            State::Holding { .. } if push.owner == self.owner(self.held_round) => return Vec::new(),
+            State::Asking(_) => push.owner == self.owner(),
+            State::Holding { .. } if push.owner == self.owner() => return Vec::new(),
             State::Holding { .. } => false,
         };
         if present {
@@ -311,9 +311,8 @@ impl Client {
             self.fresh = true;
             return Vec::new();
         }
-        let (owner, ballot) = (push.owner, push.ballot);
-        let next = lifted(self.highest, ballot).expect("small numbers");
-        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
+        let next = lifted(self.highest, push.ballot).expect("small numbers");
+        let release = Message { owner: push.owner, ..self.undo(Verb::Release, push.ballot, next, now) };
         vec![(NodeSet::of(node), release)]
     }
 
@@ -345,7 +344,7 @@ impl Client {
     fn asked(&mut self, mut rules: Acquisition<ClaimTally>, scope: &Scope, now: Ticks) -> (Sent, Option<u64>) {
         match rules.decide(tick(now), &self.handed) {
             Some(Decision::Won(grant)) => {
-                self.hold(scope, grant, &rules, now);
+                self.hold(scope, grant, now);
                 (Vec::new(), Some(grant.ballot))
             }
             Some(Decision::Lift) => {
@@ -359,15 +358,18 @@ impl Client {
                 self.state = State::Asking(rules);
                 (Vec::new(), None)
             }
-            Some(Decision::Failed(_)) | None => (self.give_up(rules, false, now), None),
+            Some(Decision::Failed(_)) | None => {
+                let again = self.rounds < scope.rounds[self.number as usize];
+                (self.give_up(rules, again, now), None)
+            }
         }
     }
 
-    fn hold(&mut self, scope: &Scope, won: Won, rules: &Acquisition<ClaimTally>, now: Ticks) {
+    fn hold(&mut self, scope: &Scope, won: Won, now: Ticks) {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
         let tenure = Tenure::new(Size::of(NODES as u32), validity, None, won, tick(now));
         in_time(&tenure, tenure.first_renewal(&won, pace(now)));
-        (self.held_round, self.held_highest) = (rules.round(), won.highest);
+        self.held_highest = won.highest;
         self.handed = Handovers::default();
         self.state = State::Holding { tenure, token: won.ballot, renewal: None };
     }
@@ -377,12 +379,12 @@ impl Client {
         matches!(&self.state, State::Asking(rules) if rules.last().is_none())
     }
 
-    /// Whether it stands in the nodes' queues, and may ask again as the same owner.
+    /// Whether it has nothing to withdraw, and may ask again.
     pub const fn waits(&self) -> bool {
         self.waiting && matches!(self.state, State::Asking(_))
     }
 
-    /// Makes another round: as another owner, unless it waits.
+    /// Makes another round.
     pub fn ask_again(&mut self, now: Ticks) -> Sent {
         let State::Asking(mut rules) = std::mem::replace(&mut self.state, State::Idle) else { return Vec::new() };
         self.rounds += 1;
@@ -393,17 +395,33 @@ impl Client {
 
     /// Gives a round up; asks again later, or goes away.
     pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
+        let ballot = rules.highest().max(self.handed.top());
+        if again {
+            return self.withdraw(rules, ballot, now);
+        }
         let whom = rules.may_hold().or(self.handed.pushed()).or(self.handed.registered());
-        let (owner, ballot) = (self.owner(rules.round()), rules.highest().max(self.handed.top()));
         let next = self.next(ballot, now);
-        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
-        rules.give_up();
+        rules.withdraw(ballot);
         self.handed = Handovers::default();
         self.waiting = false;
-        if again {
+        vec![(whom, self.undo(Verb::Release, ballot, next, now))]
+    }
+
+    /// As `Attempt::withdraw` has it.
+    fn withdraw(&mut self, mut rules: Acquisition<ClaimTally>, ballot: u64, now: Ticks) -> Sent {
+        let whom = rules.may_hold().or(self.handed.open());
+        self.waiting = whom.is_empty();
+        if self.waiting {
+            rules.wait();
             self.state = State::Asking(rules);
+            return Vec::new();
         }
-        vec![(whom, release)]
+        rules.withdraw(ballot);
+        self.handed.withdraw(ballot);
+        self.fresh = false;
+        let next = self.next(ballot, now);
+        self.state = State::Asking(rules);
+        vec![(whom, self.undo(Verb::Withdraw, ballot, next, now))]
     }
 
     fn held(&mut self, mut tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {
@@ -430,9 +448,8 @@ impl Client {
     }
 
     fn let_go(&mut self, token: u64, now: Ticks) -> Sent {
-        let owner = self.owner(self.held_round);
         let (ballot, next) = (self.held_highest, self.next(token.max(self.held_highest), now));
-        let release = Message { verb: Verb::Release, owner, ballot, number: 0, sent: now, next };
+        let release = Message { token, ..self.undo(Verb::Release, ballot, next, now) };
         vec![(NodeSet::first(NODES as u32), release)]
     }
 
@@ -456,8 +473,7 @@ impl Client {
         *renewal = Some((now, RenewalTally::new(Size::of(NODES as u32))));
         let token = *token;
         self.renewals += 1;
-        let owner = self.owner(self.held_round);
-        self.send(Verb::Renew, owner, token, now)
+        self.send(Verb::Renew, token, now)
     }
 
     /// A new connection: the node says what it is, and whether it needs a lesson.

@@ -15,8 +15,8 @@ const UP: Ticks = 1_000;
 #[derive(Clone, Debug)]
 pub struct Server {
     store: Store,
-    /// What the store says of the name, and when that was. Two nodes that say the same are the
-    /// same: the store also knows when it will forget a fence, which is long after the last moment
+    /// What the store says of the name, and when that was. Two nodes that say the same are the same
+    /// if nobody waits: the store also knows when it will forget a fence, which is long after the last moment
     /// here.
     says: Option<(Inspection, Duration)>,
     /// Which process this is.
@@ -27,7 +27,8 @@ pub struct Server {
     whole: bool,
 }
 
-type Seen<'a> = (Option<&'a Store>, Option<(&'a Option<String>, Option<Duration>, u64)>, (u64, u64), u8, Ticks, Ticks);
+type Says<'a> = (&'a Option<String>, Option<Duration>, [u64; 3]);
+type Seen<'a> = (Option<&'a Store>, Option<Says<'a>>, (u64, u64), u8, Ticks, Ticks);
 
 impl Server {
     pub fn new(whole: bool) -> Self {
@@ -77,7 +78,7 @@ impl Server {
     fn seen(&self) -> Seen<'_> {
         let says = self.says.as_ref().map(|(entry, at)| {
             let until = entry.remaining.map(|left| *at + left);
-            (&entry.holder, until, entry.fence)
+            (&entry.holder, until, [entry.fence, entry.ballot, entry.over])
         });
         (self.whole.then_some(&self.store), says, self.store.bounds(), self.epoch, self.born, self.ahead)
     }

@@ -51,8 +51,8 @@ pub struct World {
     fell: bool,
     /// Who takes the name away, and what it told.
     pub revoker: Revoker,
-    /// Whom it revoked on which node, and whether a node granted one of them something later.
-    pub revoked: Vec<(usize, Arc<str>)>,
+    /// Up to which token each node has carried that out, and whether one granted such a ballot later.
+    pub revoked: [u64; NODES],
     pub took: bool,
     pub told: Option<Told>,
 }
@@ -145,7 +145,7 @@ impl Model for Scope {
             }),
             // Nor one in which nothing is ever taken away.
             Property::sometimes("taken_away", |_: &Self, world: &World| {
-                let later = |told: Told| world.clients[1].holds(world.now).is_some_and(|(_, token)| token > told.below);
+                let later = |told: Told| world.clients[1].holds(world.now).is_some_and(|(_, token)| token > told.up_to);
                 world.told.is_some_and(later)
             }),
             // A model in which nobody ever gets the lock would find nothing.
@@ -183,7 +183,7 @@ impl World {
             written: 0,
             fell: false,
             revoker: Revoker::default(),
-            revoked: Vec::new(),
+            revoked: [0; NODES],
             took: false,
             told: None,
         }
@@ -460,6 +460,7 @@ fn operation(scope: &Scope, message: Message) -> Operation {
         owner: owner(message.owner),
         ttl: TICK * scope.ttl.unsigned_abs(),
         ballot: message.ballot,
+        token: message.token,
         count: 1,
         ..Asked::inspect(names())
     };
@@ -472,12 +473,12 @@ pub fn names() -> Arc<[Name]> {
 }
 
 pub fn owner(owner: Owner) -> Arc<str> {
-    format!("{}/{}{}.{}", owner.client, if owner.reads { "s" } else { "" }, owner.acquisition, owner.round).into()
+    format!("{}/{}{}", owner.client, if owner.reads { "s" } else { "" }, owner.acquisition).into()
 }
 
 fn owner_of(text: &str) -> Owner {
     let number = |part: &str| part.trim_start_matches('s').parse::<u32>().expect("a number");
-    let mut parts = text.split(['/', '.']).map(number);
+    let mut parts = text.split('/').map(number);
     let mut next = || parts.next().expect("an owner");
-    Owner { client: next() as u8, reads: Operation::is_shared(text), acquisition: next() as u8, round: next() }
+    Owner { client: next() as u8, reads: Operation::is_shared(text), acquisition: next() as u8 }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{Fault, FaultKind, Operation, Outcome, Queued, Reply};
+use quorumlock::node::{Fault, FaultKind, Kind, Operation, Outcome, Queued, Reply};
 use quorumlock::rules::handover::Stamp;
 
 /// What a node says, or nothing yet.
@@ -29,7 +29,7 @@ pub fn to(operation: &Operation, reply: Reply) -> Reply {
 /// Held by somebody else, for so many seconds more.
 pub fn held(seconds: u64) -> Answer {
     let remaining = Some(Duration::from_secs(seconds));
-    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), remaining, fence: 1, queued: None }))
+    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), kind: Kind::Lock, remaining, fence: 1, queued: None }))
 }
 
 /// It is another's turn for so many seconds; the asker is next, or further behind.

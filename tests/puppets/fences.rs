@@ -71,7 +71,7 @@ async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others
     let stage = Stage::new(3);
     let trying = stage.try_acquire();
     stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { stale(CORRUPT) }).await;
-    stage.round(Verb::Release, |_, _| released()).await;
+    stage.round(Verb::Withdraw, |_, _| released()).await;
     let error = trying.await.unwrap().unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     for node in &error.nodes()[..2] {

@@ -23,7 +23,7 @@ fn page(names: u32) -> Answer {
 }
 
 fn held() -> Answer {
-    Some(Ok(Outcome::Inspected(vec![Inspection::held("c/1/x/1.0".to_owned(), 1, Some(SECOND), 1)])))
+    Some(Ok(Outcome::Inspected(vec![Inspection::held("c/1/x/1".to_owned(), 1, Some(SECOND), 1)])))
 }
 
 fn free() -> Answer {

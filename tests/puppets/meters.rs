@@ -58,7 +58,7 @@ async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() 
         let stage = Stage::new(3);
         let _trying = stage.try_acquire();
         stage.round(Verb::Claim, |node, _| if node == 0 { claimed.clone() } else { held(60) }).await;
-        stage.only(&[0], Verb::Release, |_, _| found.clone()).await;
+        stage.only(&[0], Verb::Withdraw, |_, _| found.clone()).await;
         assert_eq!(value(&handle, "quorumlock_late_grants_total{quorum=\"default\"}"), late, "{claimed:?}, {found:?}");
     }
 }

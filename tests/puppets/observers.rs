@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use quorumlock::Leadership;
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Name, Note, Verb};
+use quorumlock::node::{Kind, Name, Note, Verb};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -30,8 +30,8 @@ fn observe(stage: &Stage) -> (JoinHandle<()>, mpsc::UnboundedReceiver<Leadership
 fn led_for(ttl: Duration, token: u64, values: u32) -> Answer {
     let (mut store, now) = (Store::default(), SECOND);
     let names = [Name::new("quorumlock:", "it").unwrap()].into();
-    let owner = format!("c/1/x/{token}.00").into();
-    let leader = Asked { owner, ttl, ballot: token, count: 1, ..Asked::inspect(names) };
+    let (owner, kind) = (format!("c/1/x/{token}").into(), Kind::Noted);
+    let leader = Asked { owner, kind, ttl, ballot: token, count: 1, ..Asked::inspect(names) };
     store.apply(&leader.with_verb(Verb::Claim).into(), now);
     let note = Note { number: values, age: Duration::ZERO, says: format!("value {values}").into() };
     store.apply(&Asked { note: Some(note), ..leader.with_verb(Verb::Renew) }.into(), now);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::host::{Host, Task, TokioTime};
-use quorumlock::node::{HandedOver, Hint, Listener, Name, Node, NodeState, NodeStatus, Operation, Request, Verb};
+use quorumlock::node::{HandedOver, Hint, Listener, Name, Node, NodeState, NodeStatus, Request, Verb};
 use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Lesson;
 use quorumlock::rules::roster::Roster;
@@ -339,11 +339,11 @@ impl Stage {
     /// A node says to whoever made `claim` that its turn has come, or when the turn of the one
     /// before it ends.
     pub fn hint(&self, node: usize, claim: &Asked, after: Duration) {
-        self.hint_to(node, Operation::acquisition(&claim.owner), after);
+        self.hint_to(node, &claim.owner, after);
     }
 
-    pub fn hint_to(&self, node: usize, acquisition: &str, after: Duration) {
-        self.listener(node).hint(node, &Hint::new(acquisition.into(), after));
+    pub fn hint_to(&self, node: usize, owner: &str, after: Duration) {
+        self.listener(node).hint(node, &Hint::new(owner.into(), after));
     }
 
     /// A node publishes news of a name.
@@ -361,17 +361,17 @@ impl Stage {
 
     /// A node hands the name over.
     pub fn push(&self, node: usize, granted: HandedOver) {
-        let acquisition = Operation::acquisition(&granted.owner).into();
-        self.listener(node).hint(node, &Hint { granted: Some(granted), ..Hint::new(acquisition, Duration::ZERO) });
+        let owner = granted.owner.clone();
+        self.listener(node).hint(node, &Hint { granted: Some(granted), ..Hint::new(owner, Duration::ZERO) });
     }
 
-    /// Waits until every node is asked to grant, and lets it answer; releases are confirmed.
+    /// Waits until every node is asked to grant, and lets it answer; withdrawals are confirmed.
     pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Asked {
         let mut claim = None;
         for node in 0..self.puppets.len() {
             loop {
                 let request = self.next(node).await;
-                if request.operation.verb() == Verb::Release {
+                if request.operation.verb() == Verb::Withdraw {
                     request.reply.send(released().expect("an answer"));
                     continue;
                 }

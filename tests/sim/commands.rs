@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Name, Note, Operation, Outcome, Queued, Seat, Stance, Verb,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Stance, Verb,
 };
 use quorumlock::rules::roster::Roster;
 
@@ -43,6 +43,13 @@ pub struct Script {
     whole: bool,
     channel: Arc<str>,
     operations: Vec<(Operation, Op)>,
+}
+
+impl Script {
+    /// What it asks for.
+    pub fn verbs(&self) -> Vec<history::Verb> {
+        self.operations.iter().map(|(_, op)| op.verb).collect()
+    }
 }
 
 impl Command {
@@ -179,16 +186,18 @@ impl<'a> Reader<'a> {
     fn operation(&mut self, script: &str, many: usize) -> Asked {
         match script {
             "claim" => {
-                let (owner, mode) = (self.owner(), self.word());
-                let asked = Asked { ttl: self.millis(), ballot: self.number(), ..self.asked(Verb::Claim, owner) };
+                let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
+                let (ttl, ballot, token) = (self.millis(), self.number(), self.number());
+                let asked = Asked { kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
                 let count = counted(&mode, self.number() as u32);
                 let stance = self.stance();
                 let (grace, handover) = (self.millis(), self.millis());
                 Asked { count, stance, grace, handover, names: self.names(many, 4), ..asked }
             }
             "renew" => {
-                let (owner, mode) = (self.owner(), self.word());
-                let asked = Asked { ttl: self.millis(), ballot: self.number(), ..self.asked(Verb::Renew, owner) };
+                let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
+                let (ttl, ballot) = (self.millis(), self.number());
+                let asked = Asked { kind, ttl, ballot, ..self.asked(Verb::Renew, owner) };
                 let count = counted(&mode, self.number() as u32);
                 let (noted, age, says) = (self.word(), self.millis(), self.word().into());
                 let note = (noted != "-1").then(|| Note { number: noted.parse().expect("a number"), age, says });
@@ -198,14 +207,15 @@ impl<'a> Reader<'a> {
                 Asked { count, names, note, ..asked }
             }
             "release" => {
-                let (owner, _) = (self.owner(), self.word());
-                let asked = Asked { ballot: self.number(), next: self.number(), ..self.asked(Verb::Release, owner) };
-                let stance = self.stance();
-                Asked { stance, grace: self.millis(), names: self.names(many, 5), ..asked }
+                let (owner, _, word) = (self.owner(), self.word(), self.word());
+                let verb = if word == "withdraw" { Verb::Withdraw } else { Verb::Release };
+                let (token, ballot, next) = (self.number(), self.number(), self.number());
+                let (grace, names) = (self.millis(), self.names(many, 5));
+                Asked { token, ballot, next, grace, names, ..self.asked(verb, owner) }
             }
             "revoke" => {
-                let (owner, _) = (self.owner(), self.word());
-                Asked { ballot: self.number(), names: self.names(many, 2), ..self.asked(Verb::Revoke, owner) }
+                let (ballot, names) = (self.number(), self.names(many, 2));
+                Asked { ballot, names, ..self.asked(Verb::Revoke, "-".into()) }
             }
             "inspect" => Asked::inspect(self.names(many, 5)),
             "record" => {
@@ -252,6 +262,10 @@ impl<'a> Reader<'a> {
     fn owner(&mut self) -> Arc<str> {
         let owner = self.word();
         self.submitted.owner(&owner)
+    }
+
+    fn kind(&mut self) -> Kind {
+        Kind::of(self.number())
     }
 
     fn stance(&mut self) -> Stance {
@@ -387,10 +401,9 @@ impl Core {
     fn handed_over(&mut self, release: Op, granted: &HandedOver) -> Op {
         let process = release.process;
         let owner = self.history.owner(process, &granted.owner);
-        let acquisition = self.history.owner(process, Operation::acquisition(&granted.owner));
         let (ballot, hand) = (granted.ballot, granted.lasts.as_millis() as u32);
         let (name, also) = (letter(&granted.name), 0);
-        Op { name, also, verb: history::Verb::Claim, owner, acquisition, waits: false, ballot, hand, ..release }
+        Op { name, also, verb: history::Verb::Claim, owner, waits: false, ballot, hand, ..release }
     }
 
     /// Publishes the hints that the last operations gave rise to.
@@ -437,7 +450,9 @@ fn refused(said: impl Into<String>) -> Fault {
 fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     match (operation, outcome) {
         (Operation::Claim(claim), Outcome::Granted { fence }) => claim.ballot == *fence,
-        (Operation::Release(release), Outcome::Released { held }) => release.names.len() == 1 && *held == 1,
+        (Operation::Release(_) | Operation::Withdraw(_), Outcome::Released { held }) => {
+            operation.names().len() == 1 && *held == 1
+        }
         (_, outcome) => matches!(outcome, Outcome::Extended | Outcome::Taught),
     }
 }
@@ -450,9 +465,10 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
         Outcome::Extended | Outcome::Healed | Outcome::Taught => vec![outcome.as_str().into()],
         Outcome::Scanned { .. } => unreachable!("no script scans"),
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
-        Outcome::Held { holder, remaining, fence: mark, queued } => {
+        Outcome::Held { holder, kind, remaining, fence: mark, queued } => {
             let remaining = remaining.map_or(Value::Integer(-1), left);
-            vec!["held".into(), holder.clone().into(), remaining, fence(mark), rank(queued)]
+            let kind = i64::from(kind.code()).into();
+            vec!["held".into(), holder.clone().into(), remaining, fence(mark), rank(queued), kind]
         }
         Outcome::Stale { fence: mark } => vec!["stale".into(), fence(mark)],
         Outcome::Reserved { turn, left: turn_left, fence: mark, queued } => {
@@ -462,8 +478,8 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
             vec!["misused".into(), Value::Integer(*name as i64 + 1), i64::from(*permits).into()]
         }
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
-        Outcome::Revoked { held, left: longest, other } => {
-            vec!["revoked".into(), i64::from(*held).into(), left(*longest), other.clone().unwrap_or_default().into()]
+        Outcome::Revoked { holder, ballot, left: longest } => {
+            vec!["revoked".into(), holder.clone().unwrap_or_default().into(), fence(ballot), left(*longest)]
         }
         Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
         Outcome::Record { high, floor, taught } => {
@@ -484,14 +500,14 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
     }
 }
 
-fn inspected(entry: &Inspection) -> [Value; 8] {
+fn inspected(entry: &Inspection) -> [Value; 11] {
     let (turn, turn_left) = entry.turn.clone().unwrap_or_default();
     let holder = entry.holder.clone();
     let free = if holder.is_none() { -2 } else { -1 };
     let told = entry.description.as_ref();
     let described = told.map(|told| format!("{} {} {} {}", told.since.as_millis(), told.token, told.number, told.says));
     [
-        (holder.unwrap_or_default() + if entry.revoked { "!" } else { "" }).into(),
+        holder.unwrap_or_default().into(),
         entry.permits.map_or_else(|| entry.count.to_string(), |permits| format!("permits {permits}")).into(),
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),
@@ -499,6 +515,9 @@ fn inspected(entry: &Inspection) -> [Value; 8] {
         turn.into(),
         left(turn_left),
         described.unwrap_or_default().into(),
+        i64::from(entry.kind.code()).into(),
+        entry.ballot.to_string().into(),
+        entry.over.to_string().into(),
     ]
 }
 

@@ -81,6 +81,9 @@ pub struct HeldBack {
     pub way: usize,
     pub sent: Range<Micros>,
     pub until: Option<Micros>,
+    /// Only these requests, and as if each had been sent on an earlier connection: nothing waits
+    /// behind them.
+    pub verb: Option<Verb>,
 }
 
 /// A moment in the history: the `nth` event of its kind, counted from 0.
@@ -174,7 +177,16 @@ impl Core {
     /// Whether a message that leaves now is held back: until when, or for ever.
     pub fn held_back(&self, now: Micros, process: usize, node: usize, way: usize) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node, held.way) == (process, node, way);
-        self.cues.held_back.iter().rfind(|held| of(held) && held.sent.contains(&now)).map(|held| held.until)
+        let whole = |held: &&HeldBack| of(held) && held.verb.is_none();
+        self.cues.held_back.iter().rfind(|held| whole(held) && held.sent.contains(&now)).map(|held| held.until)
+    }
+
+    /// Whether a request that leaves now, with operations of these verbs, strays: until when, or for
+    /// ever.
+    pub fn strays(&self, now: Micros, process: usize, node: usize, verbs: &[Verb]) -> Option<Option<Micros>> {
+        let of = |held: &&HeldBack| (held.process, held.node) == (process, node);
+        let strays = |held: &&HeldBack| of(held) && held.verb.is_some_and(|verb| verbs.contains(&verb));
+        self.cues.held_back.iter().rfind(|held| strays(held) && held.sent.contains(&now)).map(|held| held.until)
     }
 
     fn due(&mut self, now: Micros) -> Vec<Cue> {

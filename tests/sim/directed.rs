@@ -132,7 +132,7 @@ impl World {
             }
             let until = turn + micros(core.dice.log(ttl / 4, 2 * ttl));
             let sent = now..until;
-            core.hold_back(HeldBack { process: other, node: lost, way: 0, sent, until: Some(until) });
+            core.hold_back(HeldBack { process: other, node: lost, way: 0, sent, until: Some(until), verb: None });
         }
         drop(core);
         for &node in spare {

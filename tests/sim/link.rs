@@ -165,6 +165,7 @@ impl Core {
             self.link(process, node).connection = Some(number);
         }
         let connection = &mut self.connections[number];
+        let (process, node) = (connection.process, connection.node);
         let (call, receiver) = connection.calls.push(due);
         if !connection.open {
             connection.calls.clear();
@@ -177,7 +178,11 @@ impl Core {
             connection.looks = Some(due);
             self.schedule(due, Event::Overdue(number));
         }
-        if let Some(at) = self.way(now, number, THERE) {
+        let strays = match &command {
+            Command::Script(script) => self.strays(now, process, node, &script.verbs()),
+            _ => None,
+        };
+        if let Some(at) = strays.unwrap_or_else(|| self.way(now, number, THERE)) {
             self.schedule(at, Event::Arrive(Arrival { connection: number, call, command }));
         }
         receiver

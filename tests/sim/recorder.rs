@@ -80,6 +80,7 @@ fn alike(one: &Operation, other: &Operation) -> bool {
             && one.count == other.count
             && one.owner == other.owner
             && one.next == other.next
+            && one.token == other.token
             && one.handover.as_millis() == other.handover.as_millis()
     }
 }
@@ -101,21 +102,21 @@ impl Core {
             Verb::Claim => history::Verb::Claim,
             Verb::Renew => history::Verb::Renew,
             Verb::Release => history::Verb::Release,
+            Verb::Withdraw => history::Verb::Withdraw,
             Verb::Revoke => history::Verb::Revoke,
             _ => history::Verb::Other,
         };
         // An enrolment's are servers.
         let owner = if operation.verb == Verb::Enrol { "servers" } else { &*operation.owner };
-        let acquisition = self.history.owner(process as u16, Operation::acquisition(owner));
         let owner = self.history.owner(process as u16, owner);
         let hand = operation.handover.as_millis() as u32;
         let (waits, shared) = (matches!(operation.stance, Stance::Wait { .. }), Operation::is_shared(&operation.owner));
         let mut names = operation.names.iter().map(letter);
         let name = names.next().unwrap_or(0);
         let also = names.fold(0, |also, name| also | 1 << name);
-        let (ballot, ttl) = (operation.ballot, operation.ttl.as_millis() as u32);
+        let (ballot, token, ttl) = (operation.ballot, operation.token, operation.ttl.as_millis() as u32);
         let (process, node) = (process as u16, node as u8);
-        Op { process, node, name, also, verb, owner, acquisition, waits, shared, ballot, ttl, hand, sent: now }
+        Op { process, node, name, also, verb, owner, waits, shared, ballot, token, ttl, hand, sent: now }
     }
 
     fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {
@@ -135,7 +136,6 @@ impl Core {
 
 pub fn answer(to: Op, reply: &Reply) -> Answer {
     match reply {
-        Ok(Outcome::Granted { fence }) if *fence != to.ballot => Answer::Apart,
         Ok(Outcome::Granted { .. }) => Answer::Granted,
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,

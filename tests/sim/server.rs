@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Hint, Name, Operation, Outcome, Stance};
+use quorumlock::node::{Hint, Name, Operation, Outcome, Verb};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
@@ -142,12 +142,10 @@ impl Server {
     pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
         let leaves = match outcome {
             Outcome::Granted { .. } => true,
-            Outcome::Released { .. } => {
-                matches!(operation, Operation::Release(release) if release.stance == Stance::Once)
-            }
+            Outcome::Released { .. } => operation.verb() == Verb::Release,
             _ => false,
         };
-        let waits = |owner: &Arc<str>, name| self.store.waits(name, Operation::acquisition(owner), self.time(now));
+        let waits = |owner: &Arc<str>, name| self.store.waits(name, owner, self.time(now));
         leaves && operation.owner().is_some_and(|owner| operation.names().iter().any(|name| waits(owner, name)))
     }
 

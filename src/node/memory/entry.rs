@@ -8,24 +8,21 @@ use super::readers::Readers;
 use super::record::{KEEP, far};
 use super::{LONGEST_TURN, millis};
 use crate::node::inspection::Description;
-use crate::node::operation::{Note, Operation};
+use crate::node::operation::{Kind, Note, Operation, Renew, Seat};
 use crate::rules::roster::LONGEST;
 
-/// How many revoked owners are remembered.
-const TAKEN: usize = 24;
-
-/// For how long it is remembered who was revoked, where the name is used.
+/// For how long it is remembered that something was revoked, also if the name is not used.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 
-/// Who holds a name, or held it last.
+/// Who holds a name, or held it until its time was over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
     pub(super) owner: Arc<str>,
+    pub(super) kind: Kind,
+    /// With which it was granted.
+    pub(super) ballot: u64,
     pub(super) count: u32,
-    /// Zero since it was released.
     pub(super) until: Duration,
-    /// Whether it is not renewed any more.
-    pub(super) revoked: bool,
 }
 
 /// What an owner said of itself, and when that was told.
@@ -37,12 +34,9 @@ pub(super) struct Noted {
     pub(super) at: Duration,
 }
 
-/// A time that is over, and is none of a release.
-const OVER: Duration = Duration::from_millis(1);
-
 impl Hold {
-    pub(super) fn new(owner: &Arc<str>, count: u32, until: Duration) -> Self {
-        Self { owner: owner.clone(), count, until, revoked: false }
+    pub(super) fn new(owner: &Arc<str>, kind: Kind, ballot: u64, count: u32, until: Duration) -> Self {
+        Self { owner: owner.clone(), kind, ballot, count, until }
     }
 }
 
@@ -50,29 +44,30 @@ impl Hold {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) owner: Arc<str>,
+    pub(super) kind: Kind,
+    pub(super) ballot: u64,
     pub(super) left: Duration,
-    pub(super) revoked: bool,
 }
 
 impl Kept {
     fn of(now: Duration) -> impl Fn(&Hold) -> Self {
-        move |hold| Self { owner: hold.owner.clone(), left: hold.until - now, revoked: hold.revoked }
+        move |hold| {
+            let Hold { ref owner, kind, ballot, until, .. } = *hold;
+            Self { owner: owner.clone(), kind, ballot, left: until - now }
+        }
     }
 }
 
-/// A name: the string and the sorted set of a real node, which may keep it a little longer.
+/// A name: the hash and the sorted set of a real node, which may keep it a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
+    /// The highest ballot that was granted, withdrawn, released or revoked here.
     pub(super) fence: u64,
-    /// The owner that was last released here without holding it, and until when that is kept.
-    released: Option<(Arc<str>, Duration)>,
-    /// The owners that were last revoked here.
-    taken: Vec<Arc<str>>,
-    /// The highest ballot up to which all readers were.
-    taken_readers: Option<u64>,
-    /// Until when these are kept, and with them the name.
-    taken_till: Duration,
+    /// Locks with tokens up to this one are over: they are never renewed.
+    pub(super) over: u64,
+    /// Until when it is kept at least, since something was revoked.
+    revoked_till: Duration,
     /// Who may claim the free name first, until when.
     pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
@@ -99,60 +94,29 @@ impl Entry {
     /// Readers do not keep each other out.
     pub(super) fn kept(&self, owner: &str, now: Duration) -> Option<Kept> {
         let shared = Operation::is_shared(owner);
-        let reads = self.readers.of(owner, now).filter(|_| shared);
-        if let Some((ends, revoked)) = reads {
-            return Some(Kept { owner: owner.into(), left: ends - now, revoked });
+        if let Some(reader) = self.readers.of(owner, now).filter(|_| shared) {
+            let (kind, ballot, left) = (Kind::Lock, reader.ballot, reader.until - now);
+            return Some(Kept { owner: owner.into(), kind, ballot, left });
         }
         let held = self.holder(now).map(Kept::of(now));
         if shared { held } else { held.or_else(|| self.last_reader(now)) }
     }
 
-    fn last_reader(&self, now: Duration) -> Option<Kept> {
+    /// The last reader, which keeps writers out.
+    pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;
-        Some(Kept { owner: last.into(), left: self.readers.ends() - now, revoked: false })
+        let (kind, ballot, left) = (Kind::Lock, self.readers.fence, self.readers.ends() - now);
+        Some(Kept { owner: last.into(), kind, ballot, left })
     }
 
     /// Whether it is a reader's own writer, which may become that reader.
     pub(super) fn is_followed_by(&self, owner: &str, now: Duration) -> bool {
-        let writer = self.holder(now).filter(|hold| !hold.revoked);
-        writer.is_some_and(|hold| Operation::shares(Operation::acquisition(&hold.owner), Operation::acquisition(owner)))
+        self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
     /// The ballot that one of this owner must be above.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
-        if Operation::is_shared(owner) { self.fence } else { self.fence.max(self.readers.fence) }
-    }
-
-    /// Whether `owner` holds it, not as a reader, and it was not taken away.
-    pub(super) fn is_kept_by(&self, owner: &str, now: Duration) -> bool {
-        self.holder(now).is_some_and(|hold| *hold.owner == *owner && !hold.revoked)
-    }
-
-    /// Whether `owner` was the last that was released, or was revoked: a late renewal must not
-    /// revive that.
-    pub(super) fn is_gone(&self, owner: &str, now: Duration) -> bool {
-        let freed = self.hold.as_ref().is_some_and(|hold| hold.until.is_zero() && *hold.owner == *owner);
-        let released = self.released.as_ref().is_some_and(|(released, _)| **released == *owner);
-        freed || released || self.is_revoked(owner, now) || self.readers.is_gone(owner, now)
-    }
-
-    /// Whether a reader with this ballot, which does not read, was revoked with all others.
-    pub(super) fn is_revoked_with_all(&self, ballot: u64) -> bool {
-        self.taken_readers.is_some_and(|revoked| ballot <= revoked)
-    }
-
-    /// Whether it was taken away from `owner`.
-    pub(super) fn is_revoked(&self, owner: &str, now: Duration) -> bool {
-        let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && *hold.owner == *owner);
-        let reads = self.readers.of(owner, now).is_some_and(|(_, revoked)| revoked);
-        marked || reads || self.taken.iter().any(|taken| **taken == *owner)
-    }
-
-    /// Whether the writer was revoked here that becomes this reader.
-    pub(super) fn was_revoked(&self, reader: &str) -> bool {
-        let becomes = |owner: &str| Operation::shares(Operation::acquisition(owner), Operation::acquisition(reader));
-        let marked = self.hold.as_ref().is_some_and(|hold| hold.revoked && becomes(&hold.owner));
-        marked || self.taken.iter().any(|taken| becomes(taken))
+        if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
 
     /// Forgets what has ended. Whether nothing is left.
@@ -161,16 +125,8 @@ impl Entry {
         // A turn that is longer than any: the node's clock was set back since it was given.
         self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
         // Later than that it is only where the node's clock was set back.
-        self.released.take_if(|(_, till)| {
-            *till = (*till).min(now + KEEP);
-            *till <= now
-        });
-        self.taken_till = self.taken_till.min(now + REMEMBERED);
-        if self.taken_till <= now {
-            self.taken.clear();
-            self.taken_readers = None;
-        }
-        self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
+        self.revoked_till = self.revoked_till.min(now + REMEMBERED);
+        self.settle(now);
         if self.expires <= now {
             let line = std::mem::take(&mut self.line);
             *self = Self { line, ..Self::default() };
@@ -178,15 +134,20 @@ impl Entry {
         self.expires.is_zero() && self.line.first().is_none()
     }
 
+    /// Without readers, their fence is that of the name.
+    fn settle(&mut self, now: Duration) {
+        self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
+    }
+
     /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered
-    /// who was revoked. A fence too far ahead for the record is kept until clocks have passed it.
+    /// that something was revoked. A fence too far ahead for the record is kept until clocks have
+    /// passed it.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
-        let taken = if self.taken.is_empty() { Duration::ZERO } else { self.taken_till };
         // What renewals of permits said of the gate stands.
         let told = self.permits.map_or(Duration::ZERO, |_| self.expires.min(millis(precise) + LONGEST));
-        self.expires = (last.max(passed) + KEEP).max(taken).max(told);
+        self.expires = (last.max(passed) + KEEP).max(self.revoked_till).max(told);
     }
 
     /// Of a semaphore's gate, how many permits that has.
@@ -246,38 +207,29 @@ impl Entry {
         self.hold = Some(hold);
         self.fence = fence;
         self.keep(precise);
-        // None that is over comes back where the clock is set back.
-        self.readers.purge(millis(precise));
     }
 
-    pub(super) fn extend(&mut self, ttl: Duration, count: u32, precise: Duration) {
+    /// It is held for longer, with this token at least: a late withdrawal of an earlier ask must not
+    /// end it.
+    pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
+        let (token, permits) = (renewal.ballot, self.permits);
         if let Some(hold) = &mut self.hold {
-            hold.until = millis(precise) + millis(ttl);
-            hold.count = if self.permits.is_none() { count } else { hold.count };
+            hold.until = millis(precise) + millis(renewal.ttl);
+            hold.ballot = hold.ballot.max(token);
+            // What was handed over is a plain lock before.
+            hold.kind = renewal.kind;
+            hold.count = if permits.is_none() { Seat::holds(renewal.count) } else { hold.count };
         }
+        self.fence = self.fence.max(token);
         self.keep(precise);
     }
 
     /// One more reads it, for that long, or still does. A writer that becomes this reader is none
-    /// any more.
+    /// any more, and one whose time is over stays out, also where the clock goes back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
-        let now = millis(precise);
-        match &mut self.hold {
-            Some(hold) if hold.until > now => hold.until = Duration::ZERO,
-            // A writer whose time is over stays out, also where the clock goes back.
-            Some(hold) => hold.until = hold.until.min(OVER),
-            None => {}
-        }
-        self.readers.fence = self.readers.fence.max(ballot);
-        self.readers.read(owner, now + millis(ttl), now);
+        self.hold = None;
+        self.readers.read(owner, millis(precise) + millis(ttl), ballot);
         self.keep(precise);
-    }
-
-    /// Nobody holds it any more; nothing else changes.
-    pub(super) const fn free(&mut self) {
-        if let Some(hold) = &mut self.hold {
-            hold.until = Duration::ZERO;
-        }
     }
 
     /// Keeps what its holder says of itself, unless that was overtaken. Whether it is news.
@@ -290,9 +242,10 @@ impl Entry {
         known < Some(number)
     }
 
-    /// Whether what `owner` says of itself is kept.
+    /// Whether what `owner`, who holds it or held it last, says of itself is kept.
     pub(super) fn is_described_by(&self, owner: &str) -> bool {
-        self.note.as_ref().is_some_and(|noted| *noted.owner == *owner)
+        let may_be = |hold: &Hold| *hold.owner == *owner && hold.kind.may_have_note();
+        self.hold.as_ref().is_some_and(may_be) && self.note.as_ref().is_some_and(|noted| *noted.owner == *owner)
     }
 
     /// What its holder says of itself.
@@ -301,40 +254,15 @@ impl Entry {
         let Noted { owner, token, note: Note { number, age, says }, at } = self.note.as_ref()?;
         let since = millis(*age) + now.saturating_sub(*at);
         let told = Description { says: says.clone(), since, token: *token, number: *number };
-        (owner == holder && Operation::may_have_note(holder)).then_some(told)
+        (owner == holder).then_some(told)
     }
 
-    /// Lets the hold of `owner` end: it takes it no more. For how long it has it still, if it does.
-    /// The fence is at least `ballot` from now on, in either case.
-    pub(super) fn revoke(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> Option<Duration> {
-        let now = millis(precise);
+    /// Lets all holds with tokens up to `ballot` end: they are not renewed any more.
+    pub(super) fn revoke(&mut self, ballot: u64, precise: Duration) {
         self.fence = self.fence.max(ballot);
-        let left = self.revoke_hold(owner, now);
-        self.take_note_of(owner, now);
-        if Operation::is_shared(owner) {
-            // Readers that are not here may have been revoked elsewhere; and revocations may come in
-            // another order than they were dealt.
-            self.taken_readers = self.taken_readers.max(Some(ballot));
-        }
+        self.over = self.over.max(ballot);
+        self.revoked_till = millis(precise) + REMEMBERED;
         self.keep(precise);
-        left
-    }
-
-    fn revoke_hold(&mut self, owner: &Arc<str>, now: Duration) -> Option<Duration> {
-        if Operation::is_shared(owner) {
-            return self.readers.revoke(now);
-        }
-        let hold = self.hold.as_mut().filter(|hold| hold.until > now && hold.owner == *owner)?;
-        hold.revoked = true;
-        Some(hold.until - now)
-    }
-
-    /// A renewal of it takes nothing here.
-    fn take_note_of(&mut self, owner: &Arc<str>, now: Duration) {
-        self.taken.retain(|known| known != owner);
-        self.taken.push(owner.clone());
-        self.taken.drain(..self.taken.len().saturating_sub(TAKEN));
-        self.taken_till = now + REMEMBERED;
     }
 
     /// As if it had never been held.
@@ -343,23 +271,40 @@ impl Entry {
         (self.hold, self.readers) = (None, Readers::default());
     }
 
-    /// Whether `owner` held it until now. The fence is at least `ballot` from now on, in either
-    /// case.
-    pub(super) fn release(&mut self, owner: &Arc<str>, ballot: u64, precise: Duration) -> bool {
+    /// The owner has ended, with this token, and this is the highest ballot that it knew. Whether it
+    /// held the name until now.
+    pub(super) fn release(&mut self, owner: &str, token: u64, ballot: u64, precise: Duration) -> bool {
+        if !Operation::is_shared(owner) {
+            self.over = self.over.max(token);
+        }
+        let noted = self.is_described_by(owner);
+        self.note.take_if(|_| noted);
+        let up_to = if Operation::is_shared(owner) { ballot } else { u64::MAX };
+        self.let_go(owner, up_to, ballot, precise)
+    }
+
+    /// The owner takes back what it was granted with ballots up to this one. Whether it held the name
+    /// by that until now.
+    pub(super) fn withdraw(&mut self, owner: &str, ballot: u64, precise: Duration) -> bool {
+        self.let_go(owner, ballot, ballot, precise)
+    }
+
+    /// Frees what the owner holds with a ballot up to `up_to`. The fence is at least `ballot` from
+    /// now on, in either case: of a reader that of readers, which is the name's without any.
+    fn let_go(&mut self, owner: &str, up_to: u64, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
-        let mine = self.is_held_by(owner, now);
-        self.note.take_if(|noted| noted.owner == *owner);
-        if Operation::is_shared(owner) {
-            self.readers.dismiss(owner, now);
-            self.readers.fence = self.readers.fence.max(ballot);
-            self.keep(precise);
-            return mine;
-        }
-        match &mut self.hold {
-            Some(hold) if mine => hold.until = Duration::ZERO,
-            _ => self.released = Some((owner.clone(), now + KEEP)),
-        }
-        self.fence = self.fence.max(ballot);
+        let mine = match Operation::is_shared(owner) {
+            true => {
+                self.readers.fence = self.readers.fence.max(ballot);
+                self.readers.dismiss(owner, up_to, now)
+            }
+            false => {
+                self.fence = self.fence.max(ballot);
+                let gone = self.hold.take_if(|hold| *hold.owner == *owner && hold.ballot <= up_to);
+                gone.is_some_and(|hold| hold.until > now)
+            }
+        };
+        self.settle(now);
         self.keep(precise);
         mine
     }

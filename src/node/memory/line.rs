@@ -13,7 +13,7 @@ const HEAD: usize = 128;
 /// Whoever waits asks again before that has passed twice.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Acquisitions by ticket, then by their own order: what a sorted set is on a real node. It expires
+/// Owners by ticket, then by their own order: what a sorted set is on a real node. It expires
 /// as a whole, with the longest wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
@@ -28,7 +28,6 @@ pub(super) struct Line {
 /// To whom a name may be handed over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registered {
-    pub(super) owner: Arc<str>,
     /// For how long it asked, and for how long it may be at most.
     lasts: (Duration, Duration),
     at: Duration,
@@ -49,25 +48,23 @@ impl Registered {
 }
 
 impl Line {
-    pub(super) fn join(&mut self, ticket: u64, acquisition: Arc<str>, until: Duration) {
+    pub(super) fn join(&mut self, ticket: u64, owner: Arc<str>, until: Duration) {
         let until = if self.waiting.is_empty() { until } else { self.until.max(until) };
-        self.waiting.retain(|(_, known)| *known != acquisition);
-        self.waiting.insert((ticket, acquisition));
+        self.waiting.retain(|(_, known)| *known != owner);
+        self.waiting.insert((ticket, owner));
         self.until = until;
     }
 
-    /// Who waits may be handed the name, as this owner.
-    pub(super) fn register(&mut self, owner: Arc<str>, lasts: (Duration, Duration), at: Duration) {
-        let acquisition: Arc<str> = Operation::acquisition(&owner).into();
-        self.needs.remove(&acquisition);
-        self.registered.insert(acquisition, Registered { owner, lasts, at });
+    /// Who waits may be handed the name.
+    pub(super) fn register(&mut self, owner: &Arc<str>, lasts: (Duration, Duration), at: Duration) {
+        self.needs.remove(owner);
+        self.registered.insert(owner.clone(), Registered { lasts, at });
     }
 
     /// Who waits is given a turn, for so long at least.
-    pub(super) fn needs(&mut self, owner: &str, turn: Duration, at: Duration) {
-        let acquisition = Operation::acquisition(owner);
-        self.registered.remove(acquisition);
-        self.needs.insert(acquisition.into(), (turn, at));
+    pub(super) fn needs(&mut self, owner: &Arc<str>, turn: Duration, at: Duration) {
+        self.registered.remove(owner);
+        self.needs.insert(owner.clone(), (turn, at));
     }
 
     /// For how long the turn of those who enter must last at least.
@@ -92,19 +89,14 @@ impl Line {
         entering
     }
 
-    /// As this owner, it may be no more.
-    pub(super) fn withdraw(&mut self, owner: &str) {
-        self.registered.retain(|_, known| *known.owner != *owner);
-    }
-
     /// Nobody may be, before it asks again.
     pub(super) fn withdraw_all(&mut self) {
         self.registered.clear();
         self.needs.clear();
     }
 
-    pub(super) fn registered(&self, acquisition: &str) -> Option<&Registered> {
-        self.registered.get(acquisition)
+    pub(super) fn registered(&self, owner: &str) -> Option<&Registered> {
+        self.registered.get(owner)
     }
 
     /// Of the first two, those who should register again.
@@ -113,16 +105,16 @@ impl Line {
         self.waiting.iter().take(2).map(|(_, who)| who).filter(stale).cloned()
     }
 
-    /// The place of an acquisition, from 1; 0 if it has none.
-    pub(super) fn rank(&self, acquisition: &str) -> u32 {
-        let found = self.waiting.iter().position(|(_, known)| **known == *acquisition);
+    /// The place of an owner, from 1; 0 if it has none.
+    pub(super) fn rank(&self, owner: &str) -> u32 {
+        let found = self.waiting.iter().position(|(_, known)| **known == *owner);
         found.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
     }
 
-    pub(super) fn leave(&mut self, acquisition: &str) {
-        self.waiting.retain(|(_, known)| **known != *acquisition);
-        self.registered.remove(acquisition);
-        self.needs.remove(acquisition);
+    pub(super) fn leave(&mut self, owner: &str) {
+        self.waiting.retain(|(_, known)| **known != *owner);
+        self.registered.remove(owner);
+        self.needs.remove(owner);
         self.forget_when_empty();
     }
 
@@ -154,8 +146,8 @@ impl Line {
         if now < self.until { u32::try_from(self.waiting.len()).unwrap_or(u32::MAX) } else { 0 }
     }
 
-    pub(super) fn contains(&self, acquisition: &str, now: Duration) -> bool {
-        now < self.until && self.waiting.iter().any(|(_, known)| **known == *acquisition)
+    pub(super) fn contains(&self, owner: &str, now: Duration) -> bool {
+        now < self.until && self.waiting.iter().any(|(_, known)| **known == *owner)
     }
 
     pub(super) fn expire(&mut self, now: Duration) {

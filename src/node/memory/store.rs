@@ -70,10 +70,10 @@ impl Store {
         self.entries.values().all(|entry| entry.line.len(now) == 0)
     }
 
-    /// Whether an acquisition stands in the queue of a name.
+    /// Whether an owner stands in the queue of a name.
     #[must_use]
-    pub fn waits(&self, name: &Name, acquisition: &str, now: Duration) -> bool {
-        self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(acquisition, now))
+    pub fn waits(&self, name: &Name, owner: &str, now: Duration) -> bool {
+        self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
     }
 
     /// Forgets what has expired, as a real node does from time to time whether it is asked or not.
@@ -108,15 +108,15 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// A claim for two seconds of an acquisition that waits for ten.
-    fn claim(name: &str, acquisition: &str, ballot: u64) -> Claim {
+    /// A claim for two seconds of an owner that waits for ten.
+    fn claim(name: &str, owner: &str, ballot: u64) -> Claim {
         let stance = Stance::Wait { ticket: ballot, patience: 10 * SECOND };
-        let claim = Claim::sample(name, &format!("{acquisition}.1"), ballot);
+        let claim = Claim::sample(name, owner, ballot);
         Claim { ttl: 2 * SECOND, stance, grace: SECOND, ..claim }
     }
 
-    fn waits(name: &str, acquisition: &str, ballot: u64) -> Operation {
-        claim(name, acquisition, ballot).into()
+    fn waits(name: &str, owner: &str, ballot: u64) -> Operation {
+        claim(name, owner, ballot).into()
     }
 
     #[test]
@@ -165,18 +165,85 @@ mod tests {
 
     /// A renewal that was on its way for so long would heal the name, and the next one count.
     #[test]
-    fn who_was_revoked_is_remembered_for_an_hour_and_who_was_released_for_as_long_as_fences_are() {
-        for (later, lost) in [(104, [true, true]), (106, [true, false]), (3_599, [true, false]), (3_600, [false; 2])] {
+    fn what_is_over_is_remembered_as_long_as_fences_and_an_hour_if_revoked() {
+        for (verb, later, lost) in [
+            (Verb::Release, 104, true),
+            (Verb::Release, 106, false),
+            (Verb::Revoke, 106, true),
+            (Verb::Revoke, 3_599, true),
+            (Verb::Revoke, 3_600, false),
+        ] {
             let (mut store, began) = (Store::default(), 1_000 * SECOND);
-            let asked = |verb, owner: &str| Claim { owner: owner.into(), ..claim("a", "x", 7) }.with_verb(verb);
-            store.apply(&asked(Verb::Revoke, "one.1"), began);
-            store.apply(&asked(Verb::Release, "two.1"), began);
-            for (owner, lost) in ["one.1", "two.1"].into_iter().zip(lost) {
-                let renewed = store.clone().apply(&asked(Verb::Renew, owner), began + SECOND * later);
-                let expected = if lost { Outcome::Lost { holder: String::new() } } else { Outcome::Healed };
-                assert_eq!(renewed, expected, "{owner} {later} s later");
-            }
+            store.apply(&claim("a", "me", 7).with_verb(verb), began);
+            let renewed = store.apply(&claim("a", "me", 7).with_verb(Verb::Renew), began + SECOND * later);
+            let expected = if lost { Outcome::Lost { holder: String::new() } } else { Outcome::Healed };
+            assert_eq!(renewed, expected, "{verb:?} {later} s later");
         }
+    }
+
+    #[test]
+    fn claim_of_holder_is_granted_above_its_own_and_what_was_withdrawn() {
+        let withdraw = |ballot| claim("a", "other", ballot).with_verb(Verb::Withdraw);
+        for (fence, ballot, granted) in
+            [(0, 6, false), (0, 7, true), (0, 8, true), (9, 7, true), (9, 8, false), (9, 9, false), (9, 10, true)]
+        {
+            let mut store = Store::default();
+            store.apply(&waits("a", "me", 7), SECOND);
+            store.apply(&withdraw(fence), SECOND);
+            let outcome = store.apply(&waits("a", "me", ballot), SECOND);
+            let expected = match granted {
+                true => Outcome::Granted { fence: ballot },
+                false => Outcome::Stale { fence: fence.max(7) },
+            };
+            assert_eq!(outcome, expected, "{ballot} where {fence} was withdrawn");
+        }
+    }
+
+    #[test]
+    fn claim_of_holder_is_stale_once_its_lock_is_over() {
+        let mut store = Store::default();
+        store.apply(&waits("a", "me", 7), SECOND);
+        store.apply(&Revoke { names: names("a"), ballot: 9 }.into(), SECOND);
+        for (ballot, granted) in [(7, false), (9, false), (10, true)] {
+            let outcome = store.clone().apply(&waits("a", "me", ballot), SECOND);
+            assert_eq!(matches!(outcome, Outcome::Granted { .. }), granted, "{ballot}: {outcome}");
+        }
+    }
+
+    #[test]
+    fn withdrawal_frees_only_what_was_granted_with_ballots_up_to_it() {
+        for (renewed, ballot, freed) in [(7, 6, 0), (7, 7, 1), (9, 7, 0), (9, 9, 1)] {
+            let mut store = Store::default();
+            store.apply(&waits("a", "me", 7), SECOND);
+            // A renewal of a token that other nodes granted.
+            store.apply(&claim("a", "me", renewed).with_verb(Verb::Renew), SECOND);
+            let outcome = store.apply(&claim("a", "me", ballot).with_verb(Verb::Withdraw), SECOND);
+            assert_eq!(outcome, Outcome::Released { held: freed }, "{ballot} after {renewed}");
+        }
+    }
+
+    #[test]
+    fn release_frees_whatever_ballot_it_holds_and_ends_its_token_alone() {
+        let mut store = Store::default();
+        store.apply(&waits("a", "me", 9), SECOND);
+        let release = Release { token: 7, ..Release::of(&claim("a", "me", 8)) };
+        assert_eq!(store.apply(&release.into(), SECOND), Outcome::Released { held: 1 });
+        for (token, renewed) in [(7, Outcome::Lost { holder: String::new() }), (8, Outcome::Healed)] {
+            let outcome = store.clone().apply(&claim("a", "other", token).with_verb(Verb::Renew), SECOND);
+            assert_eq!(outcome, renewed, "{token}");
+        }
+        assert_eq!(store.apply(&waits("a", "other", 9), SECOND), Outcome::Stale { fence: 9 });
+    }
+
+    #[test]
+    fn owner_that_withdraws_keeps_its_place_and_is_not_handed_what_it_gives_up() {
+        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        store.apply(&waits("a", "one", 7), SECOND);
+        store.apply(&waits("a", "two", 8), SECOND);
+        store.apply(&claim("a", "two", 8).with_verb(Verb::Withdraw), SECOND);
+        assert!(store.waits(&name, "two", SECOND));
+        store.apply(&claim("a", "two", 8).with_verb(Verb::Release), SECOND);
+        assert!(!store.waits(&name, "two", SECOND));
     }
 
     /// Later it is not too far any more, and would be forgotten with the turn.
@@ -240,11 +307,11 @@ mod tests {
     fn a_writer_that_died_while_others_read_keeps_no_reader_out_for_ever() {
         for handover in [3 * SECOND, Duration::ZERO] {
             let mut store = Store::default();
-            assert!(granted(&store.apply(&shared("a", "c/s1.0", 7, None), SECOND)));
+            assert!(granted(&store.apply(&shared("a", "c/s1", 7, None), SECOND)));
             let waits = Stance::Wait { ticket: 5, patience: 60 * SECOND };
-            let writer = Claim { stance: waits, handover, ..Claim::sample("a", "d/1.0", 8) };
+            let writer = Claim { stance: waits, handover, ..Claim::sample("a", "d/1", 8) };
             store.apply(&writer.into(), SECOND);
-            let reader = shared("a", "e/s1.0", 9, Some(6));
+            let reader = shared("a", "e/s1", 9, Some(6));
             assert!(!granted(&store.apply(&reader, 5 * SECOND)));
             assert!(granted(&store.apply(&reader, 11 * SECOND)), "{handover:?}");
         }
@@ -252,81 +319,66 @@ mod tests {
 
     /// It holds the name elsewhere, and the revocation took that.
     #[test]
-    fn a_writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
+    fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::default();
-        let Operation::Claim(writer) = shared("a", "c/1.0", 7, None) else { unreachable!("it is a claim") };
-        store.apply(&Revoke { names: writer.names, owner: writer.owner, ballot: 20 }.into(), SECOND);
-        let lost = Outcome::Lost { holder: String::new() };
-        assert_eq!(store.apply(&shared("a", "c/s1.0", 30, None), SECOND), lost);
-        assert!(granted(&store.apply(&shared("a", "c/s11.0", 31, None), SECOND)), "that is another");
+        store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
+        let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
+        assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
+        assert!(granted(&store.apply(&reader(21), SECOND)), "it was the writer by a later token");
+    }
+
+    #[test]
+    fn fence_of_readers_is_the_names_once_the_last_has_gone() {
+        let reads = |owner: &str, ballot| shared("a", owner, ballot, None);
+        let release = |owner: &str, ballot| Release::of(&Claim::sample("a", owner, ballot)).into();
+        let mut store = Store::default();
+        store.apply(&reads("c/s1", 7), SECOND);
+        store.apply(&reads("d/s1", 9), SECOND);
+        store.apply(&release("d/s1", 9), SECOND);
+        assert!(granted(&store.clone().apply(&reads("e/s1", 8), SECOND)), "readers' tokens have no order");
+        store.apply(&release("c/s1", 7), SECOND);
+        assert_eq!(store.clone().apply(&reads("e/s1", 8), SECOND), Outcome::Stale { fence: 9 });
+        // Also of one that did not read.
+        store.apply(&release("e/s1", 11), SECOND);
+        assert_eq!(store.apply(&reads("f/s1", 11), SECOND), Outcome::Stale { fence: 11 });
     }
 
     #[test]
     fn a_writer_whose_time_is_over_stays_out_beside_readers_where_the_clock_goes_back() {
         let mut store = Store::default();
-        let writer = Claim { ttl: SECOND, ..Claim::sample("a", "c/1.0", 7) };
+        let writer = Claim { ttl: SECOND, ..Claim::sample("a", "c/1", 7) };
         store.apply(&writer.clone().into(), SECOND);
-        assert!(granted(&store.apply(&shared("a", "d/s1.0", 8, None), SECOND + SECOND + SECOND / 100)));
+        assert!(granted(&store.apply(&shared("a", "d/s1", 8, None), SECOND + SECOND + SECOND / 100)));
         let renewed = store.apply(&Renew::of(&writer, 1).into(), SECOND + SECOND - SECOND / 50);
-        assert_eq!(renewed, Outcome::Lost { holder: "d/s1.0".to_owned() });
-    }
-
-    /// Found by seed 784: what was released before seemed to be of later, and was remembered in its
-    /// place.
-    #[test]
-    fn who_was_released_since_the_clock_was_set_back_takes_nothing_by_what_comes_late() {
-        let mut store = Store::default();
-        // Above the floor, which a clock that was set back moves on.
-        let reads = |number: u32| Claim::sample("a", &format!("c/s{number}.0"), 1 << 50);
-        let releases = |store: &mut Store, number, now| {
-            store.apply(&reads(number).into(), now);
-            store.apply(&Release::of(&reads(number)).into(), now);
-        };
-        let late = |store: &mut Store, number| granted(&store.clone().apply(&reads(number).into(), 10 * SECOND));
-        (0..128).for_each(|number| releases(&mut store, number, 50 * SECOND));
-        for number in 128..300 {
-            releases(&mut store, number, 10 * SECOND + SECOND / 1_000 * number);
-            let remembered = (0..=number).filter(|&one| !late(&mut store, one)).count();
-            assert_eq!(remembered, 128, "as many as ever");
-            assert!((number - 127..=number).filter(|one| *one >= 128).all(|one| !late(&mut store, one)), "{number}");
-        }
+        assert_eq!(renewed, Outcome::Lost { holder: "d/s1".to_owned() });
     }
 
     #[test]
     fn readers_that_died_in_the_queue_cost_a_writer_one_turn() {
         let mut store = Store::default();
-        store.apply(&Claim::sample("a", "c/1.0", 7).into(), SECOND);
+        store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
         for number in 0..100 {
-            store.apply(&shared("a", &format!("d/s{number}.0"), 8, Some(number)), SECOND);
+            store.apply(&shared("a", &format!("d/s{number}"), 8, Some(number)), SECOND);
         }
-        let writer = shared("a", "e/1.0", 9, Some(200));
+        let writer = shared("a", "e/1", 9, Some(200));
         store.apply(&writer, SECOND);
-        let release = Release { grace: SECOND, ..Release::of(&Claim::sample("a", "c/1.0", 7)) };
+        let release = Release { grace: SECOND, ..Release::of(&Claim::sample("a", "c/1", 7)) };
         store.apply(&release.into(), SECOND);
         assert!(!granted(&store.apply(&writer, SECOND)));
         assert!(granted(&store.apply(&writer, 2 * SECOND)));
     }
 
-    /// It may have been marked where it reads, and be healed here.
+    /// It may have been revoked where it reads, and be healed here.
     #[test]
-    fn a_reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
+    fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
         let mut store = Store::default();
-        store.apply(&shared("a", "c/s1.0", 7, None), SECOND);
-        let Operation::Claim(elsewhere) = shared("a", "d/s1.0", 8, None) else { unreachable!("it is a claim") };
-        let names = elsewhere.names.clone();
-        store.apply(&Revoke { names, owner: "c/s1.0".into(), ballot: 20 }.into(), SECOND);
+        store.apply(&shared("a", "c/s1", 7, None), SECOND);
+        store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let renews = |store: &mut Store, ballot| {
-            let claim = Claim { ballot, ..elsewhere.clone() };
-            store.apply(&Renew::of(&claim, 1).into(), 2 * SECOND)
+            store.apply(&Renew::of(&Claim::sample("a", "d/s1", ballot), 1).into(), 2 * SECOND)
         };
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
-        for number in 0..30 {
-            let owner = format!("e/{number}.0").into();
-            let names = elsewhere.names.clone();
-            store.apply(&Revoke { names, owner, ballot: 15 }.into(), 2 * SECOND);
-        }
-        let (names, owner) = (elsewhere.names.clone(), "c/s1.0".into());
-        store.apply(&Revoke { names, owner, ballot: 10 }.into(), 2 * SECOND);
+        store.apply(&Revoke { names: names("a"), ballot: 10 }.into(), 2 * SECOND);
         assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier one came later");
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
     }
@@ -335,10 +387,10 @@ mod tests {
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
         let mut store = Store::default();
-        store.apply(&shared("a", "c/s1.0", 7, None), SECOND);
-        let revoke = |owner: &str, ballot| Revoke { names: names("a"), owner: owner.into(), ballot }.into();
-        store.apply(&revoke("c/s1.0", 20), SECOND);
-        let told = store.apply(&revoke("-", 21), SECOND);
-        assert!(matches!(told, Outcome::Revoked { held: 0, other: Some(other), .. } if other == "c/s1.0"));
+        store.apply(&shared("a", "c/s1", 7, None), SECOND);
+        for ballot in [20, 21] {
+            let told = store.apply(&Revoke { names: names("a"), ballot }.into(), SECOND);
+            assert!(matches!(told, Outcome::Revoked { holder: Some(holder), ballot: 7, .. } if holder == "c/s1"));
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::entry::Hold;
 use super::millis;
 use super::work::{Work, gate};
 use crate::node::hint::{HandedOver, Hint};
-use crate::node::operation::{Claim, Name, Operation, Release, Stance};
+use crate::node::operation::{Claim, Kind, Name, Operation, Stance};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 use crate::rules::validity::MAX_ROUND;
@@ -23,26 +23,26 @@ fn stamp(precise: Duration) -> Stamp {
 
 impl Work<'_> {
     /// Of a claim that joins for its gate, with how many permits it is one.
-    fn join(&mut self, owner: &str, stance: Stance, name: &Name, gate: Option<u32>) {
+    fn join(&mut self, owner: &Arc<str>, stance: Stance, name: &Name, gate: Option<u32>) {
         if let Stance::Wait { ticket, patience } = stance {
             let (now, precise) = (self.now, self.precise);
             let until = now + millis(patience.max(Duration::from_millis(1)));
             let entry = self.entry(name);
             gate.into_iter().for_each(|permits| entry.seat(permits));
-            entry.line.join(ticket, Operation::acquisition(owner).into(), until);
+            entry.line.join(ticket, owner.clone(), until);
             entry.keep(precise);
             self.note_fence(name);
         }
     }
 
-    /// A claim that was refused waits, if it is not a late one: who was released waits for nothing
-    /// as this owner. It waits for each of its names: while those are not all free, whoever comes
-    /// later to one of them does not get that one first, again and again.
+    /// A claim that was refused waits, for each of its names: while those are not all free, whoever
+    /// comes later to one of them does not get that one first, again and again. One that came after
+    /// its owner has ended waits too: what it is handed is given back.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let now = self.now;
         for (number, name) in claim.names.iter().enumerate() {
             let entry = self.entry(name);
-            if !entry.is_held_by(&claim.owner, now) && !entry.is_gone(&claim.owner, now) {
+            if !entry.is_held_by(&claim.owner, now) {
                 self.join(&claim.owner, claim.stance, name, gate(claim.count, number));
                 self.register(claim, name);
             }
@@ -55,7 +55,7 @@ impl Work<'_> {
         if claim.registers() {
             let (lasts, now) = (millis(claim.handover), self.now);
             let most = lasts.max(millis(claim.ttl).min(MAX_ROUND));
-            self.entry(name).line.register(claim.owner.clone(), (lasts, most), now);
+            self.entry(name).line.register(&claim.owner, (lasts, most), now);
         } else if matches!(claim.stance, Stance::Wait { .. }) {
             let now = self.now;
             self.entry(name).line.needs(&claim.owner, millis(claim.grace), now);
@@ -65,7 +65,7 @@ impl Work<'_> {
     /// Where a claim stands in the queue, if it waits.
     pub(super) fn place(&mut self, claim: &Claim, name: &Name) -> Option<Queued> {
         let waits = matches!(claim.stance, Stance::Wait { .. });
-        let rank = if waits { self.entry(name).line.rank(Operation::acquisition(&claim.owner)) } else { 0 };
+        let rank = if waits { self.entry(name).line.rank(&claim.owner) } else { 0 };
         let queued = Queued::of(rank)?;
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
@@ -76,7 +76,7 @@ impl Work<'_> {
         if claim.stance == Stance::Barge {
             return None;
         }
-        let (now, me) = (self.now, Operation::acquisition(&claim.owner));
+        let (now, me) = (self.now, &*claim.owner);
         let (open, shared) = (self.is_open(name), Operation::is_shared(me));
         let entry = self.entry(name);
         match &entry.turn {
@@ -104,51 +104,52 @@ impl Work<'_> {
         free && first.is_some_and(|shared| shared || entry.readers.last(now).is_none())
     }
 
-    /// Leaves the queue or stays in it. If the name is free now, it is handed over to the first,
-    /// where it was `freed` by this, or the first is given its turn.
-    pub(super) fn queue_after_release(&mut self, release: &Release, name: &Name, freed: bool) {
-        let me = Operation::acquisition(&release.owner);
-        if release.stance == Stance::Once {
-            self.entry(name).line.leave(me);
-        } else {
-            self.join(&release.owner, release.stance, name, None);
-            self.entry(name).line.withdraw(&release.owner);
-        }
+    /// An owner that has ended leaves the queue; one that goes on keeps its place, and is not handed
+    /// what it gives up. If the name is free now, it is handed over to the first, where it was
+    /// `freed` by this, or the first is given its turn.
+    pub(super) fn after_release(
+        &mut self,
+        name: &Name,
+        (owner, ended): (&Arc<str>, bool),
+        freed: bool,
+        grace: Duration,
+        next: u64,
+    ) {
         let entry = self.entry(name);
-        // What is given back for an earlier owner leaves the acquisition what it has as another.
-        entry.turn.take_if(|(turn, _)| **turn == *me && release.stance != Stance::Barge);
-        if self.is_open(name) && !(freed && self.hand_over(release, name)) {
-            self.give(name, release.grace);
+        if ended {
+            entry.line.leave(owner);
+        }
+        entry.turn.take_if(|(turn, _)| turn == owner);
+        if entry.line.first().is_some_and(|(_, first)| first == owner) {
+            return;
+        }
+        if self.is_open(name) && !(freed && self.hand_over(name, next)) {
+            self.give(name, grace);
         }
     }
 
     /// Grants the name to the first in the queue, if that is registered lately enough and hears of
     /// it, and the ballot may be granted. Whether it did. The next two are told to register again,
     /// if that is long ago.
-    fn hand_over(&mut self, release: &Release, name: &Name) -> bool {
-        let (ballot, now, precise) = (release.next, self.now, self.precise);
+    fn hand_over(&mut self, name: &Name, ballot: u64) -> bool {
+        let (now, precise) = (self.now, self.precise);
         let floor = self.store.record.floor();
         if ballot <= self.entry(name).highest().max(floor) {
             return false;
         }
         let line = &mut self.entry(name).line;
-        let Some((_, first)) = line.first() else { return false };
-        let Some(to) = line.registered(first).cloned() else { return false };
-        let Some(lasts) = to.lasts(now) else { return false };
-        // A release or a revocation of it must not be undone by what another's release carries.
-        if self.entry(name).is_gone(&to.owner, now) {
-            return false;
-        }
+        let Some((_, first)) = line.first().map(|(ticket, first)| (ticket, first.clone())) else { return false };
+        let Some(lasts) = line.registered(&first).and_then(|to| to.lasts(now)) else { return false };
         self.store.record.heard(ballot, precise);
-        if !self.is_heard_by(&to.owner) {
+        if !self.is_heard_by(&first) {
             return false;
         }
         let line = &mut self.entry(name).line;
-        let Some(first) = line.pop() else { return false };
+        line.leave(&first);
         let late: Vec<_> = line.stale(now).collect();
-        let (owner, name_of) = (to.owner.clone(), name.clone());
+        let (owner, name_of) = (first.clone(), name.clone());
         let granted = HandedOver { owner, ballot, lasts, name: name_of, stamp: stamp(precise), counts: true };
-        self.hold(name, Hold::new(&to.owner, 1, now + millis(lasts)), ballot);
+        self.hold(name, Hold::new(&first, Kind::Lock, ballot, 1, now + millis(lasts)));
         self.store.hints.push(Hint { granted: Some(granted), ..Hint::new(first, Duration::ZERO) });
         self.store.hints.extend(late.into_iter().map(Hint::register));
         true
@@ -156,7 +157,7 @@ impl Work<'_> {
 
     /// Whether what is published to the client of an owner reaches anybody.
     fn is_heard_by(&self, owner: &str) -> bool {
-        let hint = Hint::new(Operation::acquisition(owner).into(), Duration::ZERO);
+        let hint = Hint::new(owner.into(), Duration::ZERO);
         hint.address().is_some_and(|(client, _)| (self.hears)(client))
     }
 

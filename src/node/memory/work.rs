@@ -7,7 +7,7 @@ use super::entry::{Entry, Hold, Kept, Noted};
 use super::millis;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{Claim, Name, Operation, Release, Renew, Revoke, Scan, Seat, Stance, Teach, Verb};
+use crate::node::operation::{Claim, Name, Operation, Release, Renew, Revoke, Scan, Seat, Teach, Verb, Withdraw};
 use crate::node::reply::Outcome;
 
 impl Store {
@@ -30,6 +30,7 @@ impl Store {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
             Operation::Release(release) => work.release(release),
+            Operation::Withdraw(withdraw) => work.withdraw(withdraw),
             Operation::Inspect(names) => work.inspect(names),
             Operation::Teach(lesson) => work.teach(*lesson),
             Operation::Record => work.record(),
@@ -85,28 +86,24 @@ impl Work<'_> {
 
     fn claim(&mut self, claim: &Claim) -> Outcome {
         let bar = self.highest_bar(claim);
-        let mut top = claim.ballot;
-        for (number, name) in claim.names.iter().enumerate() {
+        for number in 0..claim.names.len() {
             if let Some(refusal) = self.refusal(claim, number, bar) {
                 return refusal;
             }
-            if self.is_of(name, &claim.owner) && !Operation::is_shared(&claim.owner) {
-                top = top.max(self.entry(name).fence);
-            }
         }
         for (number, name) in claim.names.iter().enumerate() {
-            self.take(claim, name, top);
+            self.take(claim, name);
             self.seat(name, gate(claim.count, number));
         }
-        Outcome::Granted { fence: top }
+        Outcome::Granted { fence: claim.ballot }
     }
 
-    /// The highest bar of the names that are free.
+    /// The highest bar of the names that nobody else holds.
     fn highest_bar(&mut self, claim: &Claim) -> u64 {
         let mut highest = 0;
         let now = self.now;
         for name in claim.names.iter() {
-            if self.entry(name).kept(&claim.owner, now).is_none() {
+            if self.entry(name).kept(&claim.owner, now).is_none_or(|kept| kept.owner == claim.owner) {
                 highest = highest.max(self.bar(name, &claim.owner));
             }
         }
@@ -114,13 +111,14 @@ impl Work<'_> {
     }
 
     /// Takes a name that nothing refuses: its queue is left, and the turn is over.
-    fn take(&mut self, claim: &Claim, name: &Name, fence: u64) {
+    fn take(&mut self, claim: &Claim, name: &Name) {
         if Operation::is_shared(&claim.owner) {
-            return self.admit(claim, name, fence);
+            return self.admit(claim, name);
         }
-        self.hold(name, Hold::new(&claim.owner, Seat::holds(claim.count), self.now + millis(claim.ttl)), fence);
+        let until = self.now + millis(claim.ttl);
+        self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, Seat::holds(claim.count), until));
         let entry = self.entry(name);
-        entry.line.leave(Operation::acquisition(&claim.owner));
+        entry.line.leave(&claim.owner);
         entry.turn = None;
     }
 
@@ -129,8 +127,8 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // Who waited for a name that most nodes have taken away would have it when they are free.
-        if entry.is_revoked(&claim.owner, now) || shared && entry.was_revoked(&claim.owner) {
+        // The writer that it was may hold the name elsewhere, and that is over.
+        if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
         if let Some(permits) = entry.misused(gate(claim.count, number), &claim.owner, now) {
@@ -138,20 +136,19 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // Granted while the node was in doubt, and it was taught since.
-            Some(kept) if kept.owner == claim.owner => {
-                let fence = if shared { 0 } else { entry.fence };
-                (fence.max(claim.ballot) <= floor).then_some(Outcome::Stale { fence: floor })
+            // A floor is above it where it was granted while the node was in doubt, and was taught
+            // since. What was withdrawn is below the fence.
+            Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
+                let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
+                let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
+                stale.then_some(Outcome::Stale { fence: highest.max(bar) })
             }
-            Some(Kept { owner, left, .. }) => {
+            Some(Kept { owner, kind, left, .. }) => {
                 self.queue_up(claim);
                 let (holder, remaining) = (owner.to_string(), Some(left));
-                Some(Outcome::Held { holder, remaining, fence: bar, queued: self.place(claim, name) })
+                Some(Outcome::Held { holder, kind, remaining, fence: bar, queued: self.place(claim, name) })
             }
-            // A reader's release raises no fence that other readers' ballots must be above.
-            None if claim.ballot <= bar || shared && entry.is_gone(&claim.owner, now) => {
-                Some(Outcome::Stale { fence: highest.max(bar) })
-            }
+            None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest.max(bar) }),
             None if follows => None,
             None => {
                 let (turn, mut left, due) = self.before(claim, name)?;
@@ -180,28 +177,40 @@ impl Work<'_> {
         }
         let mut outcome = Outcome::Extended;
         for (number, name) in renewal.names.iter().enumerate() {
-            let precise = self.precise;
-            let (mine, shared) = (self.is_of(name, &renewal.owner), Operation::is_shared(&renewal.owner));
-            if !mine {
+            if !self.is_of(name, &renewal.owner) {
                 outcome = Outcome::Healed;
-                self.store.record.rotate(precise);
+                self.store.record.rotate(self.precise);
             }
-            if shared {
-                let ballot = if mine { 0 } else { renewal.ballot };
-                self.read(name, &renewal.owner, renewal.ttl, ballot);
-            } else if mine {
-                self.entry(name).extend(renewal.ttl, Seat::holds(renewal.count), precise);
-                self.note_fence(name);
-            } else {
-                let fence = self.entry(name).fence_of(&renewal.owner).max(renewal.ballot);
-                let hold = Hold::new(&renewal.owner, Seat::holds(renewal.count), self.now + millis(renewal.ttl));
-                self.hold(name, hold, fence);
-            }
+            self.renew_one(renewal, name);
             self.seat(name, gate(renewal.count, number));
             self.describe(renewal, name);
         }
         self.remember(renewal);
         outcome
+    }
+
+    /// Holds a name for longer, or again.
+    fn renew_one(&mut self, renewal: &Renew, name: &Name) {
+        let (precise, mine) = (self.precise, self.is_of(name, &renewal.owner));
+        let Renew { ref owner, kind, ttl, ballot, count, .. } = *renewal;
+        if Operation::is_shared(owner) {
+            self.read(name, owner, ttl, ballot);
+        } else if mine {
+            let raised = ballot > self.entry(name).fence;
+            self.entry(name).extend(renewal, precise);
+            if raised {
+                self.store.record.rotate(precise);
+                self.store.record.heard(ballot, precise);
+            }
+            self.note_fence(name);
+        } else {
+            self.hold(name, Hold::new(owner, kind, ballot, Seat::holds(count), self.now + millis(ttl)));
+        }
+        if !mine {
+            let entry = self.entry(name);
+            entry.line.leave(owner);
+            entry.turn.take_if(|(turn, _)| turn == owner);
+        }
     }
 
     /// What was taken or renewed is the gate of a semaphore with so many permits, if of any.
@@ -223,104 +232,85 @@ impl Work<'_> {
         }
     }
 
-    /// Because of whom a renewal does not renew; of nobody, where the owner was released.
+    /// Because of whom a renewal does not renew; of nobody, where its lock is over.
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
         let shared = Operation::is_shared(owner);
         match (entry.kept(owner, now), &entry.turn) {
-            (Some(kept), _) if kept.owner == *owner => kept.revoked.then(String::new),
-            (Some(kept), _) => Some(kept.owner.to_string()),
-            (None, Some((turn, _))) if !shared || !Operation::is_shared(turn) => Some(turn.to_string()),
-            (None, _) => {
-                let revoked = shared && entry.is_revoked_with_all(renewal.ballot);
-                (revoked || entry.is_gone(owner, now)).then(String::new)
+            _ if renewal.ballot <= entry.over => Some(String::new()),
+            (Some(kept), _) => Some(kept.owner).filter(|kept| kept != owner).map(|kept| kept.to_string()),
+            (None, Some((turn, _))) if turn != owner && !(shared && Operation::is_shared(turn)) => {
+                Some(turn.to_string())
             }
+            (None, _) => None,
         }
     }
 
     /// Stores what the holder says of itself. No reader has a note.
     fn describe(&mut self, renewal: &Renew, name: &Name) {
         let (owner, token, at) = (renewal.owner.clone(), renewal.ballot, self.now);
-        let Some(note) = renewal.note.clone().filter(|_| !Operation::is_shared(&owner)) else { return };
-        if self.entry(name).describe(Noted { owner, token, note, at }) {
-            self.news(name, &renewal.owner);
+        if Operation::is_shared(&owner) {
+            return;
         }
-    }
-
-    /// What `owner` says of itself was stored, or went with its hold. Nobody sees a note of an owner
-    /// that may have none.
-    fn news(&mut self, name: &Name, owner: &str) {
-        if Operation::may_have_note(owner) {
+        let Some(note) = renewal.note.clone().filter(|_| renewal.kind.may_have_note()) else { return };
+        if self.entry(name).describe(Noted { owner, token, note, at }) {
             self.store.news.push(name.clone());
         }
     }
 
     fn release(&mut self, release: &Release) -> Outcome {
+        let Release { ref names, ref owner, token, ballot, grace, next, .. } = *release;
         let precise = self.precise;
-        if self.is_brief(release) {
-            self.entry(&release.names[0]).free();
-            return Outcome::Released { held: 1 };
-        }
         self.store.record.rotate(precise);
         let mut held = 0;
-        for name in release.names.iter() {
-            let entry = self.entry(name);
-            let described = entry.is_described_by(&release.owner);
-            let freed = entry.release(&release.owner, release.ballot, precise);
-            let shared = Operation::is_shared(&release.owner);
-            let fence = if shared { entry.readers.fence } else { entry.fence };
-            self.store.record.heard(fence, precise);
-            self.queue_after_release(release, name, freed);
+        for name in names.iter() {
+            let described = self.entry(name).is_described_by(owner);
+            self.heard_of(name, ballot);
+            let freed = self.entry(name).release(owner, token, ballot, precise);
+            self.after_release(name, (owner, true), freed, grace, next);
             if freed && described {
-                self.news(name, &release.owner);
+                self.store.news.push(name.clone());
             }
             held += u32::from(freed);
         }
         Outcome::Released { held }
     }
 
-    /// Whether the script frees the name without a look at the record: nobody waits, and the fence
-    /// is known. (In a call with other operations, or where a queue has just expired, it may look
-    /// all the same. Nothing rests on it.)
-    fn is_brief(&mut self, release: &Release) -> bool {
-        let [name] = &*release.names else { return false };
-        let now = self.now;
-        let entry = self.entry(name);
-        let mine = entry.is_kept_by(&release.owner, now) && entry.readers.is_empty();
-        let alone = entry.turn.is_none() && entry.line.len(now) == 0 && !Operation::may_have_note(&release.owner);
-        mine && alone
-            && entry.permits().is_none()
-            && release.ballot <= entry.fence
-            && !matches!(release.stance, Stance::Wait { .. })
+    fn withdraw(&mut self, withdraw: &Withdraw) -> Outcome {
+        let Withdraw { ref names, ref owner, ballot, grace, next, .. } = *withdraw;
+        let precise = self.precise;
+        self.store.record.rotate(precise);
+        let mut held = 0;
+        for name in names.iter() {
+            self.heard_of(name, ballot);
+            let freed = self.entry(name).withdraw(owner, ballot, precise);
+            self.after_release(name, (owner, false), freed, grace, next);
+            held += u32::from(freed);
+        }
+        Outcome::Released { held }
+    }
+
+    /// A ballot up to the name's fence is known already.
+    fn heard_of(&mut self, name: &Name, ballot: u64) {
+        if ballot > self.entry(name).highest() {
+            self.store.record.heard(ballot, self.precise);
+        }
     }
 
     fn revoke(&mut self, revoke: &Revoke) -> Outcome {
-        let precise = self.precise;
-        let (mut held, mut longest, mut other) = (0, Duration::ZERO, None);
+        let (precise, now) = (self.precise, self.now);
+        let mut longest: Option<Kept> = None;
         for name in revoke.names.iter() {
-            other = self.other_than(revoke, name).or(other);
-            let left = self.entry(name).revoke(&revoke.owner, revoke.ballot, precise);
-            let fence = self.entry(name).fence;
-            self.store.record.heard(fence, precise);
-            held += u32::from(left.is_some());
-            longest = longest.max(left.unwrap_or_default());
+            self.entry(name).revoke(revoke.ballot, precise);
+            self.store.record.heard(revoke.ballot, precise);
+            // As one who reads nothing sees it.
+            let kept = self.entry(name).kept("", now);
+            longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }
-        Outcome::Revoked { held, left: longest, other }
-    }
-
-    /// Who else holds it: it may have come after the nodes were asked who does. The fence does not
-    /// tell: others raise it.
-    fn other_than(&mut self, revoke: &Revoke, name: &Name) -> Option<String> {
-        let now = self.now;
-        let entry = self.entry(name);
-        if entry.readers.last(now).is_some() {
-            // One that was revoked holds it still.
-            let any = entry.readers.another(now).or_else(|| entry.readers.last(now));
-            return any.filter(|_| !Operation::is_shared(&revoke.owner)).map(str::to_owned);
-        }
-        let another = |hold: &&Hold| hold.owner != revoke.owner;
-        entry.holder(now).filter(another).map(|hold| hold.owner.to_string())
+        let (holder, ballot, left) =
+            longest.map_or_else(Default::default, |kept| (Some(kept.owner.to_string()), kept.ballot, kept.left));
+        Outcome::Revoked { holder, ballot, left }
     }
 
     fn inspect(&self, names: &[Name]) -> Outcome {
@@ -336,7 +326,8 @@ impl Work<'_> {
             || Self::look_at_readers(&entry, now),
             |hold| {
                 Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.highest())
-                    .with_revoked(hold.revoked)
+                    .with_kind(hold.kind)
+                    .with_ballots(hold.ballot, entry.over)
             },
         );
         let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
@@ -347,19 +338,21 @@ impl Work<'_> {
         }
     }
 
+    /// Of the readers one is named that was not revoked, if there is one.
     fn look_at_readers(entry: &Entry, now: Duration) -> Inspection {
-        let Some(last) = entry.readers.last(now) else { return Inspection::free(entry.highest()) };
-        let unmarked = entry.readers.another(now);
-        let (holder, left) = (unmarked.unwrap_or(last).to_owned(), entry.readers.ends() - now);
-        Inspection::held(holder, entry.readers.len(now), Some(left), entry.highest()).with_revoked(unmarked.is_none())
+        let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
+        let Some(holder) = named else { return Inspection::free(entry.highest()).with_ballots(0, entry.over) };
+        let (left, ballot) = (entry.readers.ends() - now, entry.readers.of(holder, now).map_or(0, |it| it.ballot));
+        Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), entry.highest())
+            .with_ballots(ballot, entry.over)
     }
 
     /// One more reads the name, whose turn is over with that; others that read may follow.
-    fn admit(&mut self, claim: &Claim, name: &Name, ballot: u64) {
-        let me = Operation::acquisition(&claim.owner);
+    fn admit(&mut self, claim: &Claim, name: &Name) {
+        let me = &claim.owner;
         let entry = self.entry(name);
-        entry.turn.take_if(|(turn, _)| **turn == *me || !Operation::is_shared(turn));
-        self.read(name, &claim.owner, claim.ttl, ballot);
+        entry.turn.take_if(|(turn, _)| turn == me || !Operation::is_shared(turn));
+        self.read(name, me, claim.ttl, claim.ballot);
         self.entry(name).line.leave(me);
         if self.is_open(name) {
             self.give(name, claim.grace);
@@ -383,8 +376,9 @@ impl Work<'_> {
         Outcome::Record { high: record.high(), floor: record.floor(), taught: record.taught() }
     }
 
-    pub(super) fn hold(&mut self, name: &Name, hold: Hold, fence: u64) {
+    pub(super) fn hold(&mut self, name: &Name, hold: Hold) {
         let precise = self.precise;
+        let fence = self.entry(name).highest().max(hold.ballot);
         self.store.record.heard(fence, precise);
         self.entry(name).hold(hold, fence, precise);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Operation;
+use super::kind::Kind;
 use super::name::Name;
 use super::seat::{MOST_HOLDS, Seat};
 use super::stance::Stance;
@@ -13,12 +14,16 @@ use super::stance::Stance;
 pub struct Claim {
     /// What to hold.
     pub names: Arc<[Name]>,
-    /// Who asks: an acquisition and the number of its round.
+    /// Who asks: one call of `acquire`, however often it asks.
     pub owner: Arc<str>,
+    /// What the hold is to be.
+    pub kind: Kind,
     /// For how long to hold the names.
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
+    /// Of a reader that was the writer: the token by which it was; else 0.
+    pub follows: u64,
     /// The hold count to begin with, or what it is [of a semaphore](Seat).
     pub count: u32,
     /// How it stands to those who wait.
@@ -55,9 +60,11 @@ pub struct Renew {
     pub names: Arc<[Name]>,
     /// Who holds them.
     pub owner: Arc<str>,
+    /// What the hold is.
+    pub kind: Kind,
     /// For how long to hold the names from now on.
     pub ttl: Duration,
-    /// The ballot to take them with.
+    /// The token.
     pub ballot: u64,
     /// The hold count from now on, or what they are [of a semaphore](Seat).
     pub count: u32,
@@ -71,7 +78,7 @@ impl Renew {
     pub fn of(claim: &Claim, count: u32) -> Self {
         let count = Seat::of(claim.count).map_or(count.min(MOST_HOLDS), Seat::count);
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl: claim.ttl, ballot: claim.ballot, count, note: None }
+        Self { names, owner, kind: claim.kind, ttl: claim.ttl, ballot: claim.ballot, count, note: None }
     }
 }
 
@@ -86,7 +93,8 @@ pub struct Note {
     pub says: Arc<str>,
 }
 
-/// Gives the names up, and raises their fence so that late claims of the same round are refused.
+/// Gives the names up: the owner has ended. Its locks with tokens up to `token` are over, late
+/// claims with ballots up to `ballot` are refused, and it leaves the queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// What to free.
@@ -96,10 +104,10 @@ pub struct Release {
     /// For how long the names may be held still: after that nobody asks again. Nodes do not read
     /// it.
     pub ttl: Duration,
-    /// The highest ballot of the owner.
+    /// The token that the owner had; 0 if it had none.
+    pub token: u64,
+    /// The highest ballot that the owner asked with or was pushed, counted or not.
     pub ballot: u64,
-    /// Whether its acquisition stays in the line.
-    pub stance: Stance,
     /// How long a turn lasts that it gives.
     pub grace: Duration,
     /// The ballot of whom it hands the names over to; 0 if to nobody.
@@ -107,13 +115,31 @@ pub struct Release {
 }
 
 impl Release {
-    /// Of what `claim` may have been granted. It leaves the line, and hands over to nobody.
+    /// Of what `claim` was granted, or may have been. It hands over to nobody.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, grace, .. } = *claim;
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl, ballot, stance: Stance::Once, grace, next: 0 }
+        Self { names, owner, ttl, token: 0, ballot, grace, next: 0 }
     }
+}
+
+/// Takes back what the asks of an owner with ballots up to `ballot` were granted, or will be if
+/// they come later. The owner goes on, and its places in queues stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withdraw {
+    /// What to free.
+    pub names: Arc<[Name]>,
+    /// Who may hold them.
+    pub owner: Arc<str>,
+    /// As of a [`Release`].
+    pub ttl: Duration,
+    /// The highest ballot that the owner asked with or was pushed, counted or not.
+    pub ballot: u64,
+    /// How long a turn lasts that it gives.
+    pub grace: Duration,
+    /// The ballot of whom it hands the names over to; 0 if to nobody.
+    pub next: u64,
 }
 
 /// Raises the node's floor to the highest ballot that others know of: it may have forgotten.
@@ -128,14 +154,13 @@ pub struct Teach {
     pub by_hand: bool,
 }
 
-/// Lets the owner's hold of the names end: it is not renewed any more. Frees nothing.
+/// Lets all holds with tokens up to a number end: they are not renewed any more, and no ballot up to
+/// it is granted from now on. Frees nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {
     /// What to take away.
     pub names: Arc<[Name]>,
-    /// From whom.
-    pub owner: Arc<str>,
-    /// What the fences of the names are raised to.
+    /// Up to which token: above every bar that nodes have told.
     pub ballot: u64,
 }
 
@@ -166,7 +191,7 @@ mod tests {
         assert!(!claim.once().registers());
         assert_eq!(claim.once().stance, Stance::Once);
         let release = Release::of(&claim);
-        assert_eq!((release.stance, release.next), (Stance::Once, 0));
+        assert_eq!((release.token, release.next), (0, 0));
         assert_eq!((release.ttl, release.ballot, release.grace), (claim.ttl, 7, claim.grace));
     }
 }

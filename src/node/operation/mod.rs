@@ -1,7 +1,7 @@
 //! What a node can be asked.
 
 mod bodies;
-mod mark;
+mod kind;
 mod mode;
 mod name;
 #[cfg(test)]
@@ -12,8 +12,8 @@ mod verb;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach};
-pub use mark::Mark;
+pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach, Withdraw};
+pub use kind::Kind;
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
@@ -30,15 +30,17 @@ pub enum Operation {
     Claim(Claim),
     /// Hold the names for another ttl.
     Renew(Renew),
-    /// Give the names up.
+    /// Give the names up: the owner has ended.
     Release(Release),
+    /// Take back what asks of an owner were granted: the owner goes on.
+    Withdraw(Withdraw),
     /// Look at the names, and write nothing.
     Inspect(Arc<[Name]>),
     /// Raise the node's floor.
     Teach(Teach),
     /// Tell the node's record.
     Record,
-    /// Let the owner's hold of the names end.
+    /// Let all holds with tokens up to a number end: they are not renewed any more.
     Revoke(Revoke),
     /// Write the servers of a client's list into the node's roster, if they fit.
     Enrol(Enrolment),
@@ -71,6 +73,7 @@ impl Operation {
             Self::Claim(_) => Verb::Claim,
             Self::Renew(_) => Verb::Renew,
             Self::Release(_) => Verb::Release,
+            Self::Withdraw(_) => Verb::Withdraw,
             Self::Inspect(_) => Verb::Inspect,
             Self::Teach(_) => Verb::Teach,
             Self::Record => Verb::Record,
@@ -89,23 +92,25 @@ impl Operation {
             Self::Claim(Claim { names, .. })
             | Self::Renew(Renew { names, .. })
             | Self::Release(Release { names, .. })
+            | Self::Withdraw(Withdraw { names, .. })
             | Self::Inspect(names)
             | Self::Revoke(Revoke { names, .. }) => names,
             Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
     }
 
-    /// Whose hold it is about, if anybody's: an acquisition and the number of its round.
+    /// Whose hold it is about, if it is about one owner's: `{client}/{number}`.
     #[must_use]
     pub const fn owner(&self) -> Option<&Arc<str>> {
         match self {
             Self::Claim(Claim { owner, .. })
             | Self::Renew(Renew { owner, .. })
             | Self::Release(Release { owner, .. })
-            | Self::Revoke(Revoke { owner, .. }) => Some(owner),
+            | Self::Withdraw(Withdraw { owner, .. }) => Some(owner),
             Self::Inspect(_)
             | Self::Teach(_)
             | Self::Record
+            | Self::Revoke(_)
             | Self::Enrol(_)
             | Self::Retire
             | Self::Reset
@@ -120,6 +125,7 @@ impl Operation {
             Self::Claim(Claim { ballot, .. })
             | Self::Renew(Renew { ballot, .. })
             | Self::Release(Release { ballot, .. })
+            | Self::Withdraw(Withdraw { ballot, .. })
             | Self::Revoke(Revoke { ballot, .. }) => Some(*ballot),
             Self::Inspect(_)
             | Self::Teach(_)
@@ -131,48 +137,20 @@ impl Operation {
         }
     }
 
-    /// The owner of an acquisition's round: `{acquisition}.{round}`, with the zeros of its mark in
-    /// front of the round.
-    #[must_use]
-    pub fn round_owner(acquisition: &str, round: u32, mark: Mark) -> Arc<str> {
-        let zeros = mark.zeros();
-        let mut owner = String::with_capacity(acquisition.len() + 1 + zeros.len() + DIGITS);
-        owner.push_str(acquisition);
-        owner.push('.');
-        owner.push_str(zeros);
-        push_number(&mut owner, round.into());
-        owner.into()
-    }
-
-    /// Whether the owner of a round may have a note: of others nodes look for none.
-    #[must_use]
-    pub fn may_have_note(owner: &str) -> bool {
-        Mark::of(owner) != Mark::Plain
-    }
-
-    /// Whether an owner, or its acquisition, is a reader: the number of the acquisition is behind an
-    /// `s` then.
+    /// Whether an owner is a reader: its number is behind an `s` then.
     #[must_use]
     pub fn is_shared(owner: &str) -> bool {
-        let (client, number) = split_number(Self::acquisition(owner));
+        let (client, number) = split_number(owner);
         !number.is_empty() && client.ends_with("/s")
     }
 
-    /// Whether the second acquisition is the first as a reader: both have one number.
+    /// Whether the second owner is the first as a reader: both have one number.
     #[must_use]
-    pub fn shares(acquisition: &str, reader: &str) -> bool {
-        let (writer, reader) = (acquisition.rsplit_once('/'), reader.rsplit_once('/'));
+    pub fn shares(writer: &str, reader: &str) -> bool {
+        let (writer, reader) = (writer.rsplit_once('/'), reader.rsplit_once('/'));
         writer.zip(reader).is_some_and(|((client, number), (other, shared))| {
             client == other && shared.strip_prefix('s') == Some(number)
         })
-    }
-
-    /// The acquisition that a round's owner belongs to: `{client}/{acquisition}.{round}` without
-    /// its round.
-    #[must_use]
-    pub fn acquisition(owner: &str) -> &str {
-        let (acquisition, round) = split_number(owner);
-        acquisition.strip_suffix('.').filter(|_| !round.is_empty()).unwrap_or(owner)
     }
 }
 
@@ -207,7 +185,16 @@ macro_rules! from_bodies {
     )+};
 }
 
-from_bodies!(Claim(Claim), Renew(Renew), Release(Release), Teach(Teach), Revoke(Revoke), Enrol(Enrolment), Scan(Scan),);
+from_bodies!(
+    Claim(Claim),
+    Renew(Renew),
+    Release(Release),
+    Withdraw(Withdraw),
+    Teach(Teach),
+    Revoke(Revoke),
+    Enrol(Enrolment),
+    Scan(Scan),
+);
 
 #[cfg(test)]
 mod tests {
@@ -219,20 +206,6 @@ mod tests {
             let mut text = "n".to_owned();
             push_number(&mut text, number);
             assert_eq!(text, format!("n{number}"));
-        }
-    }
-
-    #[test]
-    fn an_owner_without_the_number_of_a_round_is_an_acquisition_itself() {
-        for (owner, acquisition) in [
-            ("host/1/uuid/7.12", "host/1/uuid/7"),
-            ("host.eu/1/uuid/7.0", "host.eu/1/uuid/7"),
-            ("host.eu/1/uuid/7", "host.eu/1/uuid/7"),
-            ("owner.", "owner."),
-            ("owner.1x", "owner.1x"),
-            ("owner", "owner"),
-        ] {
-            assert_eq!(Operation::acquisition(owner), acquisition);
         }
     }
 }

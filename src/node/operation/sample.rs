@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Release, Renew, Revoke, Scan};
+use super::bodies::{Claim, Release, Renew, Revoke, Scan, Withdraw};
+use super::kind::Kind;
 use super::name::Name;
 use super::stance::Stance;
 use super::verb::Verb;
@@ -15,8 +16,10 @@ impl Claim {
         Self {
             names: [Name::new("p:", name).unwrap()].into(),
             owner: owner.into(),
+            kind: Kind::Lock,
             ttl: Duration::from_secs(60),
             ballot,
+            follows: 0,
             count: 1,
             stance: Stance::Once,
             grace: Duration::ZERO,
@@ -26,15 +29,19 @@ impl Claim {
 
     /// What else can be asked about what it was granted.
     pub(crate) fn with_verb(self, verb: Verb) -> Operation {
-        let Self { names, owner, ballot, .. } = &self;
+        let Self { names, ballot, .. } = &self;
         match verb {
             Verb::Claim => Operation::Claim(self),
             Verb::Renew => Renew::of(&self, 1).into(),
-            Verb::Release => Release::of(&self).into(),
+            Verb::Release => Release { token: *ballot, ..Release::of(&self) }.into(),
+            Verb::Withdraw => {
+                let Release { names, owner, ttl, ballot, grace, next, .. } = Release::of(&self);
+                Withdraw { names, owner, ttl, ballot, grace, next }.into()
+            }
             Verb::Inspect => Operation::Inspect(self.names),
             Verb::Teach => Operation::teach(*ballot, 1),
             Verb::Record => Operation::Record,
-            Verb::Revoke => Revoke { names: names.clone(), owner: owner.clone(), ballot: *ballot }.into(),
+            Verb::Revoke => Revoke { names: names.clone(), ballot: *ballot }.into(),
             Verb::Enrol => Enrolment::default().into(),
             Verb::Retire => Operation::Retire,
             Verb::Reset => Operation::Reset,

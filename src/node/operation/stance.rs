@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// How an operation stands to those who wait.
+/// How a claim stands to those who wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stance {
     /// Overtakes nobody, and does not wait.
     #[default]
     Once,
-    /// Joins the line, or with a release stays in it.
+    /// Joins the line.
     Wait {
         /// Who came first: the microsecond at which the acquisition began.
         ticket: u64,
         /// For how long a node keeps the place, unless it is asked again.
         patience: Duration,
     },
-    /// Ignores the line; with a release, keeps what place there is in it.
+    /// Ignores the line.
     Barge,
 }

@@ -7,7 +7,7 @@ pub enum Verb {
     Claim,
     /// Hold the names for another ttl.
     Renew,
-    /// Give the names up, and raise their fence so that late claims of the same round are refused.
+    /// Give the names up: the owner has ended.
     Release,
     /// Look, and write nothing.
     Inspect,
@@ -16,7 +16,7 @@ pub enum Verb {
     Teach,
     /// Tell the node's record.
     Record,
-    /// Let the owner's hold of the names end: it is not renewed any more. Frees nothing.
+    /// Let all holds with tokens up to a number end: they are not renewed any more. Frees nothing.
     Revoke,
     /// Write the servers of a client's list into the node's roster, if they fit.
     Enrol,
@@ -26,11 +26,13 @@ pub enum Verb {
     Reset,
     /// Tell a page of the names that the node knows. No script does that.
     Scan,
+    /// Take back what asks of an owner were granted: the owner goes on.
+    Withdraw,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Claim,
         Self::Renew,
         Self::Release,
@@ -42,6 +44,7 @@ impl Verb {
         Self::Retire,
         Self::Reset,
         Self::Scan,
+        Self::Withdraw,
     ];
 
     /// Whether it can share the next call with what else is due: no caller waits for its answer.
@@ -57,6 +60,7 @@ impl Verb {
             Self::Claim => "claim",
             Self::Renew => "renew",
             Self::Release => "release",
+            Self::Withdraw => "withdraw",
             Self::Inspect => "inspect",
             Self::Teach => "teach",
             Self::Record => "record",
@@ -75,8 +79,10 @@ mod tests {
 
     #[test]
     fn verbs_are_words_of_the_script_and_of_metrics() {
-        let words =
-            ["claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "scan"];
+        let words = [
+            "claim", "renew", "release", "inspect", "teach", "record", "revoke", "enrol", "retire", "reset", "scan",
+            "withdraw",
+        ];
         assert_eq!(Verb::ALL.map(Verb::as_str), words);
     }
 }

@@ -77,7 +77,7 @@ pub(super) async fn greet(
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
     let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
-    let loaded = load(&send, Script::Record.source());
+    let loaded = load(send, Script::Record.source());
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
     let recorded = recorded(connection, record);
     let subscribed =

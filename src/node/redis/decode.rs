@@ -7,7 +7,7 @@ use std::vec;
 use super::advice::{advice, code};
 use super::transport::Value;
 use crate::node::inspection::{Description, Inspection};
-use crate::node::operation::{Operation, Verb};
+use crate::node::operation::{Kind, Operation, Release, Verb, Withdraw};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 use crate::rules::roster::Roster;
@@ -85,7 +85,9 @@ fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
         Operation::Renew(_) => Ok(Outcome::Extended),
-        Operation::Release(release) if release.names.len() == 1 => Ok(Outcome::Released { held: 1 }),
+        Operation::Release(Release { names, .. }) | Operation::Withdraw(Withdraw { names, .. }) if names.len() == 1 => {
+            Ok(Outcome::Released { held: 1 })
+        }
         Operation::Teach(_) => Ok(Outcome::Taught),
         _ => Err(garbled()),
     }
@@ -93,7 +95,6 @@ fn as_asked(operation: &Operation) -> Reply {
 
 fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
     match (operation.verb(), word) {
-        (Verb::Claim, "granted") => Some(Outcome::Granted { fence: fence(items.get(1)?)? }),
         (Verb::Claim, "reserved") => Some(Outcome::Reserved {
             turn: text(items.get(1)?)?,
             left: remaining(items.get(2)?)??,
@@ -102,6 +103,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         }),
         (Verb::Claim, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,
+            kind: Kind::of(unsigned(items.get(5)?)?),
             remaining: remaining(items.get(2)?)?,
             fence: fence(items.get(3)?)?,
             queued: Queued::of(number(items.get(4)?)?),
@@ -112,11 +114,11 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
         }
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Claim | Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
-        (Verb::Release, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
+        (Verb::Release | Verb::Withdraw, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
         (Verb::Revoke, "revoked") => Some(Outcome::Revoked {
-            held: number(items.get(1)?)?,
-            left: remaining(items.get(2)?)??,
-            other: Some(text(items.get(3)?)?).filter(|other| !other.is_empty()),
+            holder: Some(text(items.get(1)?)?).filter(|holder| !holder.is_empty()),
+            ballot: fence(items.get(2)?)?,
+            left: remaining(items.get(3)?)??,
         }),
         (Verb::Inspect, "inspected") => Some(Outcome::Inspected(inspections(items.get(1..)?, operation)?)),
         (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
@@ -148,19 +150,15 @@ fn roster(items: &[Value]) -> Option<Roster> {
     Some(Roster { nodes, protocol, max_ttl, lasts, retired, servers })
 }
 
-/// Ends the owner of a hold that was revoked. Owners end with a digit.
-const REVOKED: char = '!';
-
 fn inspections(items: &[Value], operation: &Operation) -> Option<Vec<Inspection>> {
-    let entries = items.chunks(8).map(inspection).collect::<Option<Vec<_>>>()?;
+    let entries = items.chunks(11).map(inspection).collect::<Option<Vec<_>>>()?;
     (entries.len() == operation.names().len()).then_some(entries)
 }
 
 fn inspection(items: &[Value]) -> Option<Inspection> {
-    let [holder, count, left, mark, waiting, turn, turn_left, says] = items else { return None };
+    let [holder, count, left, mark, waiting, turn, turn_left, says, kind, ballot, over] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
-    let (holder, revoked) = holder.strip_suffix(REVOKED).map_or((holder.as_str(), false), |holder| (holder, true));
     let turn = text(turn).filter(|turn| !turn.is_empty());
     let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
     let permits = count.text().and_then(|told| told.strip_prefix("permits "));
@@ -169,9 +167,10 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     let entry = if holder.is_empty() {
         Inspection::free(fence)
     } else {
-        Inspection::held(holder.to_owned(), count, remaining(left)?, fence).with_revoked(revoked)
+        Inspection::held(holder, count, remaining(left)?, fence).with_kind(Kind::of(unsigned(kind)?))
     };
     let entry = entry.with_permits(permits).with_line(number(waiting)?, turn);
+    let entry = entry.with_ballots(self::fence(ballot)?, self::fence(over)?);
     match says.text()? {
         "" => Some(entry),
         says => Some(entry.with_description(description(says)?)),
@@ -262,8 +261,10 @@ mod tests {
 
     #[test]
     fn a_hold_without_an_end_is_told_as_one() {
-        let items = vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into(), Value::Integer(0)];
-        let expected = Outcome::Held { holder: "someone".into(), remaining: None, fence: 5, queued: None };
+        let items =
+            vec!["held".into(), "someone".into(), Value::Integer(-1), "5".into(), Value::Integer(0), Value::Integer(2)];
+        let (holder, kind) = ("someone".into(), Kind::Once);
+        let expected = Outcome::Held { holder, kind, remaining: None, fence: 5, queued: None };
         assert_eq!(decode(Verb::Claim, items).unwrap(), expected);
     }
 
@@ -282,6 +283,7 @@ mod tests {
             (Verb::Claim, Some(Outcome::Granted { fence: 7 })),
             (Verb::Renew, Some(Outcome::Extended)),
             (Verb::Release, Some(Outcome::Released { held: 1 })),
+            (Verb::Withdraw, Some(Outcome::Released { held: 1 })),
             (Verb::Teach, Some(Outcome::Taught)),
             (Verb::Inspect, None),
         ] {
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
         let inspected = |says: &str| {
-            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says];
+            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says, "1", "6", "0"];
             decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
         };
         let description = |says: &str| match inspected(says).unwrap() {

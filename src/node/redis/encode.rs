@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach};
+use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach, Withdraw};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -120,24 +120,25 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.names().len();
     match operation {
         Operation::Claim(claim) => {
-            let Claim { ttl, ballot, stance, grace, handover, .. } = *claim;
+            let Claim { kind, ttl, ballot, follows, stance, grace, handover, .. } = *claim;
             let (mode, count) = seated(&claim.owner, claim.count);
             let (wait, ticket) = place(stance);
-            [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), millis(ttl), integer(ballot)]
+            [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), integer(kind.code())]
                 .into_iter()
+                .chain([millis(ttl), integer(ballot), integer(follows)])
                 .chain([integer(count), wait, ticket, millis(grace), millis(handover)])
                 .for_each(take);
         }
-        Operation::Renew(Renew { owner, ttl, ballot, count, note, .. }) => {
+        Operation::Renew(Renew { owner, kind, ttl, ballot, count, note, .. }) => {
             let (mode, count) = match seated(owner, *count) {
                 // Nothing is remembered of these.
                 ("permit", _) if gate(operation).is_none() => ("lock", 1),
                 seated => seated,
             };
             let names = names + usize::from(mode == "permit");
-            [integer(names), Argument::Text(owner), Argument::Word(mode), millis(*ttl), integer(*ballot)]
+            [integer(names), Argument::Text(owner), Argument::Word(mode), integer(kind.code())]
                 .into_iter()
-                .chain([integer(count)])
+                .chain([millis(*ttl), integer(*ballot), integer(count)])
                 .chain(match note {
                     Some(Note { number, age, says }) => [integer(*number), millis(*age), Argument::Text(says)],
                     None => [Argument::Integer(-1), Argument::Integer(0), Argument::Word("")],
@@ -145,18 +146,20 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 .for_each(take);
         }
         Operation::Release(release) => {
-            let Release { ballot, stance, grace, next, .. } = *release;
-            let (wait, ticket) = place(stance);
-            [integer(names), Argument::Text(&release.owner), Argument::Word(mode(&release.owner)), integer(ballot)]
+            let Release { ref owner, token, ballot, grace, next, .. } = *release;
+            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("release")]
                 .into_iter()
-                .chain([integer(next), wait, ticket, millis(grace)])
+                .chain([integer(token), integer(ballot), integer(next), millis(grace)])
                 .for_each(take);
         }
-        Operation::Revoke(Revoke { owner, ballot, .. }) => {
-            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), integer(*ballot)]
+        Operation::Withdraw(withdraw) => {
+            let Withdraw { ref owner, ballot, grace, next, .. } = *withdraw;
+            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("withdraw")]
                 .into_iter()
+                .chain([integer(0_u64), integer(ballot), integer(next), millis(grace)])
                 .for_each(take);
         }
+        Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
         Operation::Inspect(_) => take(integer(names)),
         Operation::Teach(Teach { high, by_hand, .. }) => {
             [integer(0_u64), Argument::Word("teach"), integer(*high), integer(u64::from(!by_hand))]
@@ -287,6 +290,7 @@ pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::operation::{Kind, Verb};
     use crate::rules::roster::Server;
 
     fn names(names: &[&str]) -> Arc<[Name]> {
@@ -294,7 +298,7 @@ mod tests {
     }
 
     fn of(verb: char, names: &[&str]) -> Arc<Operation> {
-        let claim = Claim { names: self::names(names), ..Claim::sample("a", "c/1.0", 7) };
+        let claim = Claim { names: self::names(names), ..Claim::sample("a", "c/1", 7) };
         Arc::new(match verb {
             'c' => claim.into(),
             'r' => Release::of(&claim).into(),
@@ -364,10 +368,14 @@ mod tests {
     fn each_verb_is_written_as_its_script_reads_it() {
         let (ttl, grace, handover) = (Duration::from_secs(30), Duration::from_millis(250), Duration::from_secs(3));
         let stance = Stance::Wait { ticket: 99, patience: Duration::from_micros(10_000_500) };
-        let owner: Arc<str> = "c/1/x/1.0".into();
-        let claim = Claim { names: names(&["a"]), owner, ttl, ballot: 1_234_567, count: 1, stance, grace, handover };
-        let release = Release { next: 7_654_321, ..Release::of(&claim) };
-        let reader = Claim { owner: "c/1/x/s1.0".into(), stance: Stance::Barge, ..claim.clone() };
+        let owner: Arc<str> = "c/1/x/1".into();
+        let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
+        let claim =
+            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, count: 1, stance, grace, handover };
+        let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
+        let withdraw = claim.clone().with_verb(Verb::Withdraw);
+        let (stance, kind) = (Stance::Barge, Kind::Lock);
+        let reader = Claim { owner: "c/1/x/s1".into(), stance, kind, follows: 5, ..claim.clone() };
         let permit = |name| Claim { names: names(&[name]), count: Seat::Permit(3).count(), ..claim.clone() };
         let gate = Claim { names: names(&["a", "b"]), count: Seat::Gate(3).count(), ..claim.clone() };
         let servers = ["a<b", "c"].map(Server::parse).to_vec();
@@ -375,31 +383,25 @@ mod tests {
         let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
         let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
         for (operation, expected) in [
-            (claim.clone().into(), format!("5 {a} 1 c/1/x/1.0 lock 30000 1234567 1 10000 99 250 3000")),
-            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1.0 reader 30000 1234567 1 -1 0 250 3000")),
-            (gate.into(), format!("9 {a} {b} 2 c/1/x/1.0 gate 30000 1234567 3 10000 99 250 3000")),
-            (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 2 -1 0 ")),
+            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 1 10000 99 250 3000")),
+            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 1 -1 0 250 3000")),
+            (gate.into(), format!("9 {a} {b} 2 c/1/x/1 gate 2 30000 1234567 0 3 10000 99 250 3000")),
+            (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 -1 0 ")),
             (
                 Renew::of(&permit("a/7"), 1).into(),
                 "11 p:node p:{a/7} p:{a/7}:readers p:{a/7}:waiting p:{a/7}:queue p:{a/7}:note \
                  p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue p:{a}:note \
-                 2 c/1/x/1.0 permit 30000 1234567 3 -1 0 "
+                 2 c/1/x/1 permit 2 30000 1234567 3 -1 0 "
                     .to_owned(),
             ),
-            (Renew::of(&permit("a"), 1).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 1 -1 0 ")),
+            (Renew::of(&permit("a"), 1).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1 -1 0 ")),
             (
                 Renew { note: Some(Note { number: 3, age: grace, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
-                format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 30000 1234567 2 3 250 hi"),
+                format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 3 250 hi"),
             ),
-            (release.clone().into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 1234567 7654321 0 0 250")),
-            (
-                Release { stance, ..release }.into(),
-                format!("6 {a} p:{{a}}:note 1 c/1/x/1.0 lock 1234567 7654321 10000 99 250"),
-            ),
-            (
-                Revoke { names: claim.names.clone(), owner: reader.owner, ballot: 7 }.into(),
-                "3 p:node p:{a} p:{a}:readers 1 c/1/x/s1.0 reader 7".to_owned(),
-            ),
+            (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321 250")),
+            (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0 250")),
+            (Revoke { names: claim.names.clone(), ballot: 7 }.into(), "3 p:node p:{a} p:{a}:readers 1 7".to_owned()),
             (Operation::Inspect(claim.names), format!("6 {a} p:{{a}}:note 1")),
             (Operation::teach(7, 3), "1 p:node 0 teach 7 1".to_owned()),
             (Operation::teach_by_hand(7, 3), "1 p:node 0 teach 7 0".to_owned()),

@@ -27,7 +27,7 @@ macro_rules! joined {
 static SOURCES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
     [
         joined!("common", "name", "readers", "queue", "claim"),
-        joined!("common", "name", "readers", "renew"),
+        joined!("common", "name", "readers", "queue", "renew"),
         joined!("common", "name", "readers", "queue", "release"),
         joined!("common", "name", "revoke"),
         joined!("common", "name", "inspect"),
@@ -46,7 +46,7 @@ impl Script {
         match verb {
             Verb::Claim => Self::Claim,
             Verb::Renew => Self::Renew,
-            Verb::Release => Self::Release,
+            Verb::Release | Verb::Withdraw => Self::Release,
             Verb::Revoke => Self::Revoke,
             // No script scans.
             Verb::Inspect | Verb::Scan => Self::Inspect,

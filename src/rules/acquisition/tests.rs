@@ -38,11 +38,11 @@ fn a_quorum_in_time_wins_with_the_deadline_of_its_own_ask() {
 }
 
 #[test]
-fn it_begins_with_the_first_owner_and_has_asked_nothing() {
+fn it_begins_without_an_ask() {
     let mut acquisition = acquisition(1_000);
-    assert_eq!((acquisition.round(), acquisition.has_asked()), (0, false));
+    assert_eq!((acquisition.withdrawn(), acquisition.has_asked()), (0, false));
     ask(&mut acquisition, 0, 7, &[]);
-    assert_eq!((acquisition.round(), acquisition.has_asked()), (0, true));
+    assert_eq!((acquisition.withdrawn(), acquisition.has_asked()), (0, true));
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn votes_older_than_the_longest_round_count_for_nothing_however_long_the_ttl() {
 #[test]
 fn stale_ballots_are_lifted_three_times() {
     let mut acquisition = acquisition(1_000);
-    for ballot in 0..3 {
+    for ballot in 1..4 {
         ask(&mut acquisition, 0, ballot, &[Vote::Stale; 2]);
         assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Lift));
     }
-    ask(&mut acquisition, 0, 3, &[Vote::Stale; 2]);
+    ask(&mut acquisition, 0, 4, &[Vote::Stale; 2]);
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
@@ -76,14 +76,14 @@ fn stale_ballots_are_lifted_three_times() {
 #[test]
 fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
     let mut acquisition = acquisition(1_000);
-    for ballot in 0..2 {
+    for ballot in 1..3 {
         ask(&mut acquisition, 0, ballot, &[Vote::Granted]);
         assert!(!acquisition.may_lift_early());
         acquisition.last_mut().unwrap().votes.count(1, Vote::Stale);
         assert!(acquisition.may_lift_early());
         assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far one may grant it");
     }
-    ask(&mut acquisition, 0, 2, &[Vote::Granted, Vote::Stale]);
+    ask(&mut acquisition, 0, 3, &[Vote::Granted, Vote::Stale]);
     assert!(!acquisition.may_lift_early());
     acquisition.last_mut().unwrap().votes.count(2, Vote::Stale);
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Lift));
@@ -102,15 +102,25 @@ fn what_an_earlier_ask_may_have_left_is_not_forgotten_when_the_last_was_never_se
 }
 
 #[test]
-fn a_round_that_is_given_up_leaves_its_votes_to_nobody() {
+fn votes_up_to_a_withdrawn_ballot_count_for_nothing() {
     let mut acquisition = acquisition(1_000);
-    ask(&mut acquisition, 0, 1, &[Vote::Granted, Vote::Refused]);
-    acquisition.give_up();
-    assert_eq!(
-        (acquisition.round(), acquisition.decide(at(1), &Handovers::default()), acquisition.has_asked()),
-        (1, None, true)
-    );
-    assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty());
+    ask(&mut acquisition, 0, 5, &[Vote::Granted, Vote::Refused]);
+    acquisition.withdraw(7);
+    assert_eq!((acquisition.withdrawn(), acquisition.decide(at(1), &Handovers::default())), (7, None));
+    assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty() && acquisition.has_asked());
+    for (ballot, wins) in [(7, false), (8, true)] {
+        ask(&mut acquisition, 2, ballot, &[Vote::Granted; 2]);
+        let decision = acquisition.decide(at(3), &Handovers::default());
+        assert_eq!(matches!(decision, Some(Decision::Won(_))), wins, "{ballot}");
+    }
+}
+
+#[test]
+fn withdrawal_is_of_all_that_was_asked_with_and_release_too() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 9, &[Vote::Granted, Vote::Refused]);
+    acquisition.withdraw(0);
+    assert_eq!((acquisition.withdrawn(), acquisition.highest()), (9, 9));
 }
 
 /// What was pushed with these ballots to claims that were sent at these times, for two seconds
@@ -198,7 +208,7 @@ fn a_quorum_of_pushes_that_leaves_too_little_wins_nothing() {
 }
 
 #[test]
-fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_have_granted() {
+fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_granted() {
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 0, 5, &[Vote::Refused, Vote::Refused, Vote::Unknown]);
     let mut waits = Handovers::default();
@@ -206,9 +216,6 @@ fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_hav
     let (lasts, stamp) = (Validity::new(Duration::from_secs(2), Drift::default()), Stamp::default());
     waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1, first: false }));
     assert!(acquisition.only_waits(&waits, false));
-    let mut revoked = waits.clone();
-    revoked.revoked(1);
-    assert!(!acquisition.only_waits(&revoked, true), "that node grants it nothing more");
     let pushed = handed(&[(0, 0, 7)]);
     assert!(acquisition.only_waits(&pushed, true), "it is to be claimed");
     assert!(!acquisition.only_waits(&pushed, false), "it was, and it is a minority");
@@ -216,13 +223,11 @@ fn who_was_only_refused_goes_on_under_its_owner_and_forgets_no_node_that_may_hav
         acquisition.wait();
         ask(&mut acquisition, 10, 6, &[Vote::Refused; 3]);
     }
-    assert_eq!((nodes(acquisition.may_hold()), acquisition.highest(), acquisition.round()), (vec![2], 6, 0));
+    assert_eq!((nodes(acquisition.may_hold()), acquisition.highest()), (vec![2], 6));
     ask(&mut acquisition, 20, 7, &[Vote::Stale; 3]);
     assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "none of those were lifts");
     ask(&mut acquisition, 20, 7, &[Vote::Granted, Vote::Refused, Vote::Refused]);
     assert!(!acquisition.only_waits(&waits, true), "what was granted is to be released");
-    acquisition.give_up();
-    assert!(acquisition.may_hold().is_empty() && acquisition.highest() == 0);
 }
 
 fn waits_nothing() -> Handovers {
@@ -230,14 +235,10 @@ fn waits_nothing() -> Handovers {
 }
 
 #[test]
-fn a_round_of_who_was_revoked_before_is_over_as_soon_as_any_other() {
+fn round_of_which_no_vote_counts_is_over_once_all_have_answered() {
     let nobody = Listing::default().electorate(NodeSet::default(), Duration::from_secs(1), at(0));
-    let mut revoked = Handovers::default();
-    revoked.revoked(2);
-    for handed in [Handovers::default(), revoked] {
-        let mut acquisition = acquisition(1_000);
-        ask(&mut acquisition, 0, 7, &[Vote::Granted; 3]);
-        let decision = acquisition.decide_by(at(1), &handed, &nobody);
-        assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and none is to come");
-    }
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 7, &[Vote::Granted; 3]);
+    let decision = acquisition.decide_by(at(1), &Handovers::default(), &nobody);
+    assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and none is to come");
 }

@@ -122,12 +122,16 @@ impl Server {
 
     /// As a server would that has nothing, and grants everything: that is said by nothing more.
     fn right(&self, number: i64, verb: Verb) -> Option<Value> {
-        let free = || vec!["".into(), 0.into(), (-1).into(), "0".into(), 0.into(), "".into(), 0.into(), "".into()];
+        let free = || {
+            let none = || [0.into(), "".into()];
+            let held = ["".into(), 0.into(), (-1).into(), "0".into()];
+            held.into_iter().chain(none()).chain(none()).chain([0.into(), "0".into(), "0".into()]).collect()
+        };
         let items = match verb {
-            Verb::Claim | Verb::Renew | Verb::Release | Verb::Teach | Verb::Scan => return None,
+            Verb::Claim | Verb::Renew | Verb::Release | Verb::Withdraw | Verb::Teach | Verb::Scan => return None,
             Verb::Inspect => [vec!["inspected".into()], free()].concat(),
             Verb::Record => vec!["record".into(), "0".into(), "0".into(), self.number.to_string().into()],
-            Verb::Revoke => vec!["revoked".into(), 0.into(), 0.into(), "".into()],
+            Verb::Revoke => vec!["revoked".into(), "".into(), 0.into(), 0.into()],
             Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
             Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
@@ -199,8 +203,13 @@ fn verb(call: &dyn Arguments) -> Verb {
         }
         at += 1;
     });
-    let forms =
-        [(Verb::Claim, 4, 10), (Verb::Renew, 5, 9), (Verb::Release, 5, 8), (Verb::Revoke, 2, 4), (Verb::Inspect, 5, 1)];
+    let forms = [
+        (Verb::Claim, 4, 12),
+        (Verb::Renew, 5, 10),
+        (Verb::Release, 5, 8),
+        (Verb::Revoke, 2, 2),
+        (Verb::Inspect, 5, 1),
+    ];
     let named = (keys.saturating_sub(1), at.saturating_sub(2 + keys));
     let by_form = forms.into_iter().find(|(_, keys, arguments)| named.0 * arguments == named.1 * keys);
     verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Record)

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Claim, Member, Name, Operation, Outcome, Release, Stance};
+use quorumlock::node::{Claim, Kind, Member, Name, Operation, Outcome, Release, Stance};
 use quorumlock::rules::Tick;
 use quorumlock::rules::roster::{Enrolment, Roster};
 
@@ -97,9 +97,11 @@ impl Nodes {
         let (high, floor) = self.servers[server].store.bounds();
         Claim {
             names: names(),
-            owner: format!("{client}/1.1").into(),
+            owner: format!("{client}/1").into(),
+            kind: Kind::Lock,
             ttl: time(TTL),
             ballot: high.max(floor) + 1,
+            follows: 0,
             count: 1,
             stance: Stance::Once,
             grace: Duration::ZERO,

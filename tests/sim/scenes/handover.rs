@@ -66,7 +66,7 @@ pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.asks(100, 1, Part { ttl, round_timeout, ..Part::default() });
     // It reads that before its timers run, and asks with the ballot that n0 had handed over.
     script.at(560, suspend(1, 4_700));
-    script.once_done(Verb::Release, 2, 0, Answer::Released(true), forgets(0));
+    script.once_done(Verb::Withdraw, 2, 0, Answer::Released(true), forgets(0));
     // B does not hear of n0 again: else it would enrol the new process, for which the push is too
     // old.
     script.hold_back(1, &[0], 5_000..NEVER, NEVER);

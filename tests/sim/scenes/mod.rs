@@ -6,6 +6,7 @@ mod elections;
 mod handover;
 mod lists;
 mod once;
+mod owners;
 pub mod part;
 mod permits;
 mod proxies;
@@ -52,16 +53,15 @@ pub static SCENES: &[Scene] = &[
     scene!(turns::release_overtakes_its_claim),
     scene!(turns::stepped_right_after_a_grant),
     scene!(turns::paused_between_the_last_vote_and_the_decision),
-    scene!(turns::votes_come_after_the_release_of_their_owner),
+    scene!(turns::votes_come_after_their_withdrawal),
     scene!(turns::paused_holder_with_a_renewal_under_way),
     scene!(turns::shutdown_with_a_claim_under_way),
     scene!(turns::waiter_dies_with_its_turn),
     scene!(turns::the_first_in_line_is_killed),
     scene!(turns::the_first_in_line_is_cut_off),
-    scene!(turns::the_first_in_line_has_let_go_and_is_cut_off),
     scene!(turns::restarted_between_a_release_and_the_claim_behind_it),
     scene!(turns::renewal_after_its_release),
-    scene!(turns::a_release_comes_behind_the_next_round),
+    scene!(turns::a_withdrawal_comes_behind_the_next_round),
     scene!(turns::revoked_while_it_is_handed_over),
     scene!(turns::revoked_while_another_raises_the_fence),
     scene!(turns::revoked_while_one_node_hands_it_over),
@@ -78,6 +78,12 @@ pub static SCENES: &[Scene] = &[
     scene!(handover::handed_over_for_less_than_the_claim_before_said),
     scene!(handover::handed_over_by_another_server_than_was_greeted),
     scene!(handover::claimed_where_it_was_handed_over_with_another_ballot),
+    scene!(owners::a_withdrawal_comes_when_its_owner_holds),
+    scene!(owners::a_push_is_below_what_was_withdrawn_elsewhere),
+    scene!(owners::revoked_while_its_pushed_ballot_is_asked_with),
+    scene!(owners::a_claim_comes_behind_the_release_of_a_lower_token),
+    scene!(owners::released_when_another_has_a_token_below_what_was_asked_with),
+    scene!(owners::revoked_longer_ago_than_fences_are_kept),
     scene!(tokens::fences_are_forgotten_and_tokens_grow),
     scene!(tokens::a_node_that_forgot_is_taught),
     scene!(tokens::a_period_is_over_after_a_lesson),

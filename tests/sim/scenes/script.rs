@@ -77,8 +77,15 @@ impl Script {
         for &node in nodes {
             let sent = real(sent.start)..real(sent.end);
             let until = (until != NEVER).then(|| real(until));
-            self.held_back.push(HeldBack { process, node, way, sent, until });
+            self.held_back.push(HeldBack { process, node, way, sent, until, verb: None });
         }
+    }
+
+    /// Requests of this verb that leave within a time arrive at `until`, or never, and nothing waits
+    /// behind them: as if they had been sent on an earlier connection.
+    pub fn strays(&mut self, process: usize, node: usize, verb: Verb, sent: Range<u64>, until: u64) {
+        let (sent, until) = (real(sent.start)..real(sent.end), (until != NEVER).then(|| real(until)));
+        self.held_back.push(HeldBack { process, node, way: 0, sent, until, verb: Some(verb) });
     }
 
     /// Does it when a node has carried out what a process asked, and gave this answer.

@@ -40,8 +40,8 @@ pub fn paused_between_the_last_vote_and_the_decision(script: &mut Script) {
 }
 
 /// A hears from no node before it has given its round up. When the answers come at last, its
-/// release has been carried out, and B holds the name: they are votes for nobody.
-pub fn votes_come_after_the_release_of_their_owner(script: &mut Script) {
+/// withdrawal has been carried out, and B holds the name: they are no votes.
+pub fn votes_come_after_their_withdrawal(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.node_timeout(2_500);
     let late = script.about(950, 150);
@@ -114,25 +114,6 @@ pub fn the_first_in_line_is_cut_off(script: &mut Script) {
 fn waits_behind(script: &mut Script, by: u64) {
     let timeout = millis(by - 100 + 25);
     script.asks(100, 2, Part { timeout, must: true, hold: millis(100), ..Part::default() });
-}
-
-/// The same where B has had to give back one node meanwhile, and has not asked anew: it has its
-/// place still, and is registered nowhere. So it is given a turn, as if it had been killed. (D
-/// gives up in between: B is not the one that was released last.)
-pub fn the_first_in_line_has_let_go_and_is_cut_off(script: &mut Script) {
-    script.world(3, 4, 10_000, 12_000);
-    script.jitter = 1;
-    for process in [0, 2, 3] {
-        script.hold_one_way(process, &[2], 0, 0..NEVER, NEVER);
-    }
-    script.asks(0, 0, Part { hold: millis(800), ..Part::default() });
-    // It is granted n2 before it hears from the others.
-    script.hold_one_way(1, &[0, 1], 1, 50..58, 60);
-    script.asks(50, 1, Part::default());
-    script.hold_back(1, &[0, 1, 2], 66..NEVER, NEVER);
-    let gives_up = script.about(100, 400);
-    script.asks(150, 3, Part { timeout: millis(gives_up), ..Part::default() });
-    waits_behind(script, 800 + 100);
 }
 
 /// A node restarts empty between a release and the claim behind it, on the same connection.
@@ -231,8 +212,7 @@ pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
 }
 
 /// A name is taken away while one node has handed it over to the next, and the others have not
-/// heard of the release yet. Whoever is revoked with that is granted nothing more, and enters as
-/// another owner.
+/// heard of the release yet. Whoever is revoked with that asks with a higher ballot.
 pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -246,9 +226,9 @@ pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// A's round fails, and its release takes long on a connection that is no more. The next round's
-/// owner is another: so that release, when it comes, frees nothing which that was granted.
-pub fn a_release_comes_behind_the_next_round(script: &mut Script) {
+/// A's round fails, and its withdrawal takes long on a connection that is no more. When it comes, it
+/// frees nothing that was granted with a higher ballot since.
+pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.jitter = 2;
     script.hold_one_way(0, &[0, 1, 2], 1, 0..100, NEVER);

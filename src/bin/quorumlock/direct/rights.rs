@@ -60,15 +60,10 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::Acquire, "HGET K f"),
     (Effect::Acquire, "HGETALL K"),
     (Effect::Some, "HKEYS K"),
-    (Effect::Some, "HLEN K"),
     (Effect::Acquire, "HMGET K f"),
     (Effect::Acquire, "ZCARD K"),
-    (Effect::Some, "ZCOUNT K 0 0"),
     (Effect::Some, "ZRANGE K 0 0"),
     (Effect::Some, "ZRANK K m"),
-    (Effect::Some, "ZREVRANGE K 0 0"),
-    (Effect::Some, "ZREVRANGEBYSCORE K 0 0"),
-    (Effect::Some, "ZSCORE K m"),
     (Effect::Some, "DEL K"),
     (Effect::Some, "HDEL K f"),
     (Effect::Some, "ZREM K m"),
@@ -76,7 +71,6 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::Acquire, "HSET K f v g"),
     (Effect::Some, "ZADD K x m"),
     (Effect::Some, "ZREMRANGEBYRANK K x x"),
-    (Effect::Some, "ZREMRANGEBYSCORE K x x"),
     (Effect::WakeUps, "PUBLISH C m"),
     (Effect::Nothing, "UNSUBSCRIBE C"),
     (Effect::WakeUps, "SUBSCRIBE C N"),
@@ -271,7 +265,7 @@ mod tests {
             .filter(|word| !OTHERS.contains(word))
             .collect();
         let asked: BTreeSet<_> = COMMANDS.iter().filter_map(|(_, command)| command.split(' ').next()).collect();
-        assert!(called.len() > 20, "{called:?}");
+        assert!(called.len() > 15, "{called:?}");
         assert_eq!(called.difference(&asked).collect::<Vec<_>>(), Vec::<&&str>::new());
     }
 

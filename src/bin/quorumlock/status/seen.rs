@@ -215,7 +215,7 @@ impl Seen {
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
             object["holder"] = json!(said.holder);
-            object["revoked"] = json!(said.revoked);
+            object["revoked"] = json!(said.is_revoked());
             object["count"] = json!(said.count);
             object["remaining_ms"] = json!(said.remaining.map(milliseconds));
             object["fence"] = json!(said.fence);

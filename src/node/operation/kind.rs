@@ -1,0 +1,55 @@
+//! What a hold is, beside a lock.
+
+/// What a hold is, beside a lock. It is stored with the hold. Nodes look for a note unless it is a
+/// plain lock; all else is for clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nothing else.
+    #[default]
+    Lock,
+    /// It may have a note.
+    Noted,
+    /// It is held for a period in which something is done once. It may have a note too.
+    Once,
+}
+
+impl Kind {
+    /// The number by which nodes know it.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Lock => 0,
+            Self::Noted => 1,
+            Self::Once => 2,
+        }
+    }
+
+    /// The kind with this number. An unknown number is that of a lock.
+    #[must_use]
+    pub const fn of(code: u64) -> Self {
+        match code {
+            1 => Self::Noted,
+            2 => Self::Once,
+            _ => Self::Lock,
+        }
+    }
+
+    /// Whether the holder may have said something of itself.
+    #[must_use]
+    pub const fn may_have_note(self) -> bool {
+        !matches!(self, Self::Lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_is_known_by_its_number() {
+        for kind in [Kind::Lock, Kind::Noted, Kind::Once] {
+            assert_eq!(Kind::of(kind.code().into()), kind);
+        }
+        assert_eq!(Kind::of(99), Kind::Lock);
+    }
+}
