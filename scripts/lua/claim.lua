@@ -86,7 +86,7 @@ local function rest()
     end
   end
 
-  -- What a reader does when it has the name: those behind it may enter as well.
+  -- The owner reads the name: readers behind it may enter as well.
   function rest.read(it)
     if it.turn and (it.turn == owner or not reads(it.turn)) then more.end_turn(it) end
     readers().read(it)
@@ -144,7 +144,8 @@ end
 
 return each(12, 4, function(at, key)
   local mode, follows
-  first, names, owner, mode, kind, ttl, ballot, follows, permits, wait, ticket, grace, hand = key, unpack(ARGV, at, at + 11)
+  names, owner, mode, kind, ttl, ballot, follows, permits, wait, ticket, grace, hand = unpack(ARGV, at, at + 11)
+  first = key
   names, ttl, ballot, permits, wait = names + 0, ttl + 0, ballot + 0, permits + 0, wait + 0
   grace, hand = grace + 0, hand + 0
   is_reader, gate = mode == 'reader', mode == 'gate' and key

@@ -1,4 +1,4 @@
--- What a node stores of a name. `redis-cli HGETALL 'quorumlock:{orders/42}'` shows it to a person.
+-- The keys of a name. `redis-cli HGETALL 'quorumlock:{orders/42}'` shows it to a person.
 --
 -- KEYS of a name, as many of them as the script says:
 --   P{name}          hash; a field that is not there is 0 or ''
@@ -11,7 +11,7 @@
 --     over             locks with tokens up to this one are over: they are never renewed
 --     revoked_until    until when `over` is remembered at least, since a revocation
 --     queue            1: somebody may wait
---     turn, turn_until who may claim the free name first
+--     turn, turn_until the owner that may claim the free name first, until when
 --     permits          the name is the gate of a semaphore with so many permits
 --     readers          1: there may be some
 --     read_fence       the highest ballot that was granted to a reader or came with its release
@@ -81,7 +81,7 @@ local function more()
     return last, many
   end
 
-  -- Who reads: each that does, the last of them, and those that are over.
+  -- The readers, the last of them, and those whose time is over.
   local function look_at_readers(it)
     local stored = call('HGETALL', KEYS[it.at + READERS])
     it.reading, it.over_readers = {}, {}
@@ -177,7 +177,7 @@ local function look_all()
   return seen
 end
 
--- Nobody holds the name any more, but for readers.
+-- Only readers may hold the name from now on.
 local function free(it)
   call('HDEL', it.lock, 'until', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil

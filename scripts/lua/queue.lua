@@ -88,7 +88,7 @@ local function queue()
     put(it, 'queue', line[enter + 1] ~= nil or nil)
     if line[1] then
       for at = 1, enter do lasts = max(lasts, min(queue.registered(it, line[at]).need, LONGEST_NEED)) end
-      -- First: a user who may not do this takes nobody out.
+      -- First: if this is refused, nobody is taken out.
       for at = 1, enter do forget(it, line[at]) end
       call('ZREMRANGEBYRANK', KEYS[it.at + QUEUE], 0, enter - 1)
       put(it, 'turn', lasts > 0 and line[1] or nil)
@@ -112,7 +112,7 @@ local function queue()
     -- It counts from when it registered: half of what it asked for is left.
     local lasts = max(to.lasts, to.age + math.ceil(to.lasts / 2))
     if lasts > to.most then return false end
-    -- What it hears must be true: a user who may not write what follows is refused before that.
+    -- The message must be true: if writes are refused, they are refused before it is sent.
     call('HDEL', KEYS[it.at + WAITING], line[1])
     heard(with)
     keep(it)

@@ -23,9 +23,8 @@ use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
-/// One owner asks, however often. Whoever drops it before it has won leaves nothing behind: what may
-/// have been granted is released on every node that did not explicitly refuse, and every line is
-/// left.
+/// One owner asks, however often. If it is dropped before it has won, nothing is left behind: every
+/// node that did not explicitly refuse is asked to release, and the owner leaves every queue.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
@@ -43,8 +42,8 @@ pub(super) struct Attempt<'a> {
     /// have registered a claim whose answer is lost, and hold the name for as long as that one said.
     lasts: Option<Validity>,
     last: Option<Claim>,
-    /// The ballot of whoever comes next, once `last` was withdrawn or released: each node is told the
-    /// same.
+    /// The ballot for a hand-over to the next owner, once `last` was withdrawn or released: all nodes
+    /// get the same.
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
@@ -215,9 +214,9 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The ballot to ask with: the same as before, or what was pushed, unless that was withdrawn or a
-    /// node told a fence as high. Else a fresh one, above all that are known: what was granted too
-    /// late to be heard is a fence too.
+    /// The ballot to ask with: the one before, or the one that was pushed. If that was withdrawn, or
+    /// a node returned a fence as high, a fresh one, above all known: a grant whose answer came too
+    /// late is a fence too.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.rules.withdrawn());
@@ -278,11 +277,11 @@ impl<'a> Attempt<'a> {
         Some(if soon { handover::refresh(lasts) } else { lasts })
     }
 
-    /// The round failed and another will be made: what it may have been granted is withdrawn from each
-    /// node that did not refuse every ask since the last withdrawal. Its places in line stay.
+    /// The round failed and another will be made: each node that did not refuse every ask since the
+    /// last withdrawal is asked to withdraw. The owner keeps its places in the queues.
     pub(super) fn withdraw(&mut self) {
         let Some(last) = self.last.clone() else { return };
-        // In this order: what a node says next takes it from the former to the latter.
+        // In this order: a node's next answer moves it from the former to the latter.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let whom = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
@@ -294,8 +293,7 @@ impl<'a> Attempt<'a> {
         }
         self.rules.withdraw(ballot);
         let next = self.next(ballot);
-        let Release { names, owner, ttl, grace, .. } = Release::of(&last);
-        let withdraw = Withdraw { names, owner, ttl, ballot, grace, next };
+        let withdraw = Withdraw::of(&last, ballot, next);
         Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
     }
 
@@ -349,7 +347,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
-        // In this order: what a node says next takes it from the former to the latter.
+        // In this order: a node's next answer moves it from the former to the latter.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();

@@ -195,8 +195,8 @@ impl Ear {
         self.state().handed.clone()
     }
 
-    /// What was granted so far is withdrawn, up to the highest ballot that was asked with or pushed.
-    /// The nodes that this is sent to, by what was handed over before, and that ballot.
+    /// Withdraws the grants so far, up to the highest ballot that was asked with or pushed. Returns
+    /// the nodes to send that to, by the hand-overs before it, and that ballot.
     pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));

@@ -1,4 +1,4 @@
-//! Releasing and withdrawing: on every node that may hold something, whoever waits for it.
+//! Releasing and withdrawing: on every node that may hold something, whether a caller waits or not.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

@@ -33,8 +33,8 @@ pub(crate) struct Revocation {
 /// if too few have done it, in doubt or not.
 ///
 /// A quorum is enough: these nodes neither renew a hold up to that token nor take it again, and
-/// without them no quorum can. Whoever holds the name by such a token has a quorum, which shares a
-/// node with these: that one says until when. A node that is in doubt may have forgotten it: it
+/// without them no quorum can. An owner that holds the name by such a token has a quorum, which shares
+/// a node with these: that node returns until when. A node that is in doubt may have forgotten it: it
 /// counts for that if it was not in doubt when it was asked, nor has come to be since.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);

@@ -1,4 +1,4 @@
-//! What a holder says of itself, for whoever it refuses.
+//! The note of a holder, for callers that were refused because of it.
 
 use std::sync::Arc;
 use std::time::Duration;

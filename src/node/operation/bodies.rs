@@ -99,7 +99,7 @@ pub struct Note {
 pub struct Release {
     /// What to free.
     pub names: Arc<[Name]>,
-    /// Who may hold them.
+    /// The owner that may hold them.
     pub owner: Arc<str>,
     /// For how long the names may be held still: after that nobody asks again. Nodes do not read
     /// it.
@@ -130,7 +130,7 @@ impl Release {
 pub struct Withdraw {
     /// What to free.
     pub names: Arc<[Name]>,
-    /// Who may hold them.
+    /// The owner that may hold them.
     pub owner: Arc<str>,
     /// As of a [`Release`].
     pub ttl: Duration,
@@ -140,6 +140,16 @@ pub struct Withdraw {
     pub grace: Duration,
     /// The ballot of whom it hands the names over to; 0 if to nobody.
     pub next: u64,
+}
+
+impl Withdraw {
+    /// Of what the owner of `claim` was granted with ballots up to `ballot`, or may have been.
+    #[must_use]
+    pub fn of(claim: &Claim, ballot: u64, next: u64) -> Self {
+        let Claim { ttl, grace, .. } = *claim;
+        let (names, owner) = (claim.names.clone(), claim.owner.clone());
+        Self { names, owner, ttl, ballot, grace, next }
+    }
 }
 
 /// Raises the node's floor to the highest ballot that others know of: it may have forgotten.
@@ -160,7 +170,7 @@ pub struct Teach {
 pub struct Revoke {
     /// What to take away.
     pub names: Arc<[Name]>,
-    /// Up to which token: above every bar that nodes have told.
+    /// The highest token that is revoked: above every bar that nodes have returned.
     pub ballot: u64,
 }
 

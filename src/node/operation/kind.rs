@@ -1,7 +1,7 @@
-//! What a hold is, beside a lock.
+//! The kind of a hold.
 
-/// What a hold is, beside a lock. It is stored with the hold. Nodes look for a note unless it is a
-/// plain lock; all else is for clients.
+/// The kind of a hold, which nodes store with it. Nodes look for a note unless it is a plain lock; the
+/// rest is for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Nothing else.

@@ -23,7 +23,7 @@ use super::patience::Patience;
 use super::script::Script;
 use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
 use super::wire::{Digests, Wire};
-use super::{Job, Shared, page};
+use super::{Job, Shared, scan};
 use crate::host::before;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
@@ -200,7 +200,7 @@ impl Batcher {
         }
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
-            if let Some(answer) = page::ask(send, &job.request.operation, &self.shared.settings.record) {
+            if let Some(answer) = scan::ask(send, &job.request.operation, &self.shared.settings.record) {
                 self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
             }
         }

@@ -24,12 +24,12 @@ mod messages;
 mod meters;
 mod misfit;
 mod news;
-mod page;
 mod patience;
 mod reach;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
 mod registry;
+mod scan;
 mod script;
 mod state;
 mod supervisor;

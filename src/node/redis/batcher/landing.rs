@@ -10,7 +10,7 @@ use crate::node::redis::admission::{Server, during, parse};
 use crate::node::redis::decode;
 use crate::node::redis::flight::{Confirmation, Landed, What};
 use crate::node::redis::transport::Value;
-use crate::node::redis::{Job, page};
+use crate::node::redis::{Job, scan};
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
@@ -93,7 +93,7 @@ impl Batcher {
             (What::Verify(jobs, value), Ok(info)) => self.verified(jobs, value, sent, received, &info),
             (What::Page(jobs), Ok(value)) => {
                 self.answers.in_time();
-                jobs.into_iter().for_each(|job| self.answers.deliver(job, received, page::read(&value)));
+                jobs.into_iter().for_each(|job| self.answers.deliver(job, received, scan::read(&value)));
                 None
             }
             (What::Probe, Ok(info)) => {
