@@ -58,7 +58,7 @@ async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
     for make in [run, |servers: &[Server], _: &str, options: &[&str], script: &str, folder: &Path| {
         elect(servers, options, script, folder)
     }] {
-        let command = make(&servers, "job", &["--ttl", "6s"], AS_ROOT, folder.path());
+        let command = make(&servers, "job", &["--ttl", "15s"], AS_ROOT, folder.path());
         let mut told = started(command, folder.path());
         let pid = line_of(&folder.path().join("pid"));
         told.send(Signal::TERM);

@@ -12,7 +12,7 @@ use crate::duration::left;
 use crate::failure::{Failure, Outcome};
 use crate::output::{self, milliseconds};
 use crate::settings::Settings;
-use crate::status::{Permits, held_by, named};
+use crate::status::{Permits, held_by, named, wait, waits};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -23,8 +23,11 @@ pub(crate) async fn release(args: Release) -> Outcome {
                    A lock of `quorumlock run` is released when its command ends";
         return Err(Failure::usage(why));
     }
-    let quorum = Settings::with_nodes(&args.nodes)?.onlooker()?.connect().await;
+    let settings = Settings::with_nodes(&args.nodes)?;
+    let quorum = settings.onlooker()?.connect().await;
     let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
+    // A node that is slow may name a holder that the others do not.
+    output::telling(wait(&quorum, settings.connect_timeout), async { waits(&quorum) }).await;
     let seen = quorum.inspect(&args.name).await?;
     let once = seen.is_once();
     no_semaphore(&args.name, &quorum, &seen).await?;

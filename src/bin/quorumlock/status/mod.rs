@@ -69,20 +69,22 @@ pub(crate) async fn status(args: Status) -> Outcome {
 
 /// Asks all nodes.
 async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Result<Seen, Error> {
-    let (inspected, rights) = tokio::join!(quorum.inspect(name.as_deref().unwrap_or(PROBE)), rights(quorum, settings));
-    let inspected = inspected?;
+    let inspected = quorum.inspect(name.as_deref().unwrap_or(PROBE)).await?;
     let permits = match &name {
         Some(name) => Permits::look(quorum, name, &inspected).await?,
         None => None,
     };
     let max_ttl = settings.max_ttl.unwrap_or(MAX_TTL);
-    Ok(Seen { nodes: nodes(quorum).await?, inspected, permits, name, max_ttl, rights })
+    let nodes = nodes(quorum).await?;
+    // Of the nodes as they are shown: one that was admitted meanwhile is asked too.
+    let rights = rights(&nodes, settings).await;
+    Ok(Seen { nodes, inspected, permits, name, max_ttl, rights })
 }
 
 /// What acquiring needs and the users lack, and who refuses writes. To look at nodes takes less.
-async fn rights(quorum: &Quorum, settings: &Settings) -> Vec<Asked> {
+async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
-    let worth: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted()).collect();
+    let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted()).collect();
     asked(settings, step, &worth).await
 }
 

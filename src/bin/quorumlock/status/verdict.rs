@@ -76,6 +76,16 @@ impl<'a> Verdict<'a> {
         self.quorum_votes() && !self.duplicate()
     }
 
+    /// The same of nodes that said whether this client may write there.
+    pub(super) fn surely_acquires(mut self) -> bool {
+        let unknown: Vec<_> =
+            (0..self.nodes.len()).filter(|&index| matches!(self.rights.get(index), Some(Err(_)))).collect();
+        for index in unknown {
+            self.counted.nodes.remove(index);
+        }
+        self.can_acquire()
+    }
+
     /// Why rosters let no vote of this list count.
     pub(super) fn kept_out(&self) -> Option<&str> {
         self.counted.why.as_deref().filter(|_| self.counted.nodes.is_empty())

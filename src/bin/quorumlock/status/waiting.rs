@@ -33,7 +33,7 @@ pub(super) async fn until_a_quorum_votes(
         let nodes = quorum.nodes();
         let verdict = Verdict::new(&nodes, &inspected, max_ttl);
         let votes = verdict.can_acquire();
-        if verdict.duplicate() || (votes && verdict.with_rights(rights(quorum, settings).await).can_acquire()) {
+        if verdict.duplicate() || (votes && verdict.with_rights(rights(&nodes, settings).await).surely_acquires()) {
             break;
         }
         let left = time.saturating_sub(began.elapsed());
