@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Stance, Verb,
+    HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Verb, Waiter,
 };
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
@@ -43,9 +43,12 @@ struct Sketch {
     ballot: u64,
     count: u32,
     next: u64,
-    stance: Stance,
-    grace: Duration,
-    handover: Duration,
+    /// Its ticket, and when it asks again.
+    waits: Option<(u64, Duration)>,
+    /// How long a hand-over to it lasts; of a note how old it is.
+    lasts: Duration,
+    /// Of an enrolment, whether it writes.
+    writes: bool,
     /// What it is of a semaphore, if anything: with as many permits as its hold count would be.
     seat: Option<fn(u32) -> Seat>,
 }
@@ -81,29 +84,21 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just((1 << 53) - 1),
     ];
     let names = proptest::sample::subsequence(vec![0, 1, 2], 1..=3).prop_shuffle();
-    // Few tickets, so that some are the same; a grace and a wait that outlast the case, or none.
-    let stance = prop_oneof![
-        3 => Just(Stance::Once),
-        1 => Just(Stance::Barge),
-        6 => (1u64..4).prop_map(|ticket| Stance::Wait { ticket, patience: Duration::from_secs(600) }),
-    ];
-    let grace = prop_oneof![4 => Just(Duration::from_secs(60)), 1 => Just(Duration::ZERO)];
-    // Of a release the ballot of the next, mostly above its own; a hand-over that is fresh for
-    // longer than the case, or for no time at all.
+    // Few tickets, so that some are the same; it asks again later than the case lasts, or soon.
+    let again = || prop_oneof![8 => Just(Duration::from_secs(600)), 1 => Just(SHORT / 4)];
+    let waits = prop_oneof![2 => Just(None), 3 => (1u64..4, again()).prop_map(Some)];
+    let writes = prop_oneof![4 => Just(true), 1 => Just(false)];
+    // The ballot of the next, mostly above its own.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
-    let handover = prop_oneof![
-        1 => Just(Duration::ZERO),
-        1 => Just(Duration::from_nanos(999_999)),
-        6 => Just(Duration::from_secs(600)),
-    ];
+    let lasts = prop_oneof![1 => Just(SHORT), 6 => Just(Duration::from_secs(600))];
     let seat = prop_oneof![
         4 => Just(None),
         2 => Just(Some(Seat::Gate as fn(u32) -> Seat)),
         2 => Just(Some(Seat::Permit as fn(u32) -> Seat)),
     ];
     // From 4 on readers, with the numbers of the others.
-    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, stance, (grace, handover, seat)).prop_map(
-        |(verb, names, owner, ttl, ballot, count, next, stance, (grace, handover, seat))| Sketch {
+    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, writes, seat)).prop_map(
+        |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, writes, seat))| Sketch {
             verb,
             names,
             owner,
@@ -111,9 +106,9 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             ballot,
             count,
             next,
-            stance,
-            grace,
-            handover,
+            waits,
+            lasts,
+            writes,
             seat,
         },
     )
@@ -126,21 +121,19 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     several.prop_map(|batches| batches.concat())
 }
 
-/// One holds a name, two wait for it, who may want a hand-over or hear nothing, and it is released
-/// for the first: in one call, or in a call each, where what one leaves to be handled slowly slows
-/// no other.
+/// One holds a name, two wait for it, who may hear nothing, and it is released for the first: in one
+/// call, or in a call each.
 fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
-    let handover = || prop_oneof![1 => Just(Duration::ZERO), 3 => Just(Duration::from_secs(600))];
     // Above what the record is ahead of a ballot, and not.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
-    let waiters = [(1u8..8, handover()), (1u8..8, handover())];
+    let waiters = [1u8..8, 1u8..8];
     // A release of somebody who does not hold it, which is remembered.
     let stray = proptest::option::of(0u8..8);
     (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
         let mut all = contention(ballot, above, waiters);
         all[3].ballot += raised;
         if let Some(owner) = stray {
-            let released = Sketch { verb: Verb::Release, owner, stance: Stance::Barge, ..all[0].clone() };
+            let released = Sketch { verb: Verb::Release, owner, ..all[0].clone() };
             all.insert(1, released);
         }
         all.chunks(size).map(<[_]>::to_vec).collect()
@@ -151,16 +144,14 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
 fn described() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let holder = prop_oneof![3 => Just(2u8), 1 => Just(0)];
     (98u64..104, holder, 0u64..3, 0u8..4, 1usize..6).prop_map(|(ballot, holder, number, releases, size)| {
-        let asked =
-            |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [(1, Duration::ZERO); 2]).swap_remove(0) };
+        let asked = |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [1; 2]).swap_remove(0) };
         let said = |number| Sketch { next: number, ..asked(Verb::Renew, holder) };
-        let release = Sketch { stance: Stance::Once, ..asked(Verb::Release, releases) };
-        let all = [asked(Verb::Claim, holder), said(number), said(1), release];
+        let all = [asked(Verb::Claim, holder), said(number), said(1), asked(Verb::Release, releases)];
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }
 
-fn contention(ballot: u64, above: u64, waiters: [(u8, Duration); 2]) -> Vec<Sketch> {
+fn contention(ballot: u64, above: u64, waiters: [u8; 2]) -> Vec<Sketch> {
     let minutes = Duration::from_secs(600);
     let holds = Sketch {
         verb: Verb::Claim,
@@ -170,18 +161,13 @@ fn contention(ballot: u64, above: u64, waiters: [(u8, Duration); 2]) -> Vec<Sket
         ballot,
         count: 1,
         next: 0,
-        stance: Stance::Barge,
-        grace: minutes / 10,
-        handover: Duration::ZERO,
+        waits: None,
+        lasts: minutes,
+        writes: true,
         seat: None,
     };
-    let waits = |(ticket, (owner, handover))| Sketch {
-        owner,
-        stance: Stance::Wait { ticket, patience: minutes },
-        handover,
-        ..holds.clone()
-    };
-    let release = Sketch { verb: Verb::Release, stance: Stance::Once, next: ballot + above, ..holds.clone() };
+    let waits = |(ticket, owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
+    let release = Sketch { verb: Verb::Release, next: ballot + above, ..holds.clone() };
     [holds.clone()].into_iter().chain((1..).zip(waiters).map(waits)).chain([release]).collect()
 }
 
@@ -203,9 +189,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
         count: seated(&sketch),
-        stance: sketch.stance,
-        grace: sketch.grace,
-        handover: sketch.handover,
+        waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
+        lasts: Duration::ZERO,
         next: sketch.next,
         // Of a claim by a reader, which follows a writer or none.
         token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
@@ -225,12 +210,16 @@ fn seated(sketch: &Sketch) -> u32 {
 /// Sometimes one that was overtaken.
 fn note(sketch: &Sketch) -> Note {
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
-    Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.handover, says }
+    Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.lasts, says }
 }
 
 /// Of several readers the last to end is told, so no two end at the same time, and none soon.
 fn readers_ttl(sketch: &Sketch) -> Duration {
     sketch.ttl.max(SHORT * 6_000) + Duration::from_secs(20) * u32::from(sketch.owner)
+}
+
+fn handed_for(sketch: &Sketch) -> Duration {
+    if sketch.owner < 4 { sketch.lasts } else { SHORT * 6_000 + Duration::from_secs(20) * u32::from(sketch.owner) }
 }
 
 fn owner(number: u8) -> Arc<str> {
@@ -247,11 +236,10 @@ fn enrolment(sketch: &Sketch) -> Operation {
     let servers = sketch.names.iter().map(server).collect();
     let nodes = if sketch.count == 4 { 5 } else { 3 };
     let protocol = if sketch.ballot == 3 { 3 } else { 2 };
-    let max_ttl = Duration::from_secs(900) - sketch.grace * sketch.count;
+    let max_ttl = Duration::from_secs(900) - Duration::from_secs(60) * sketch.count;
     // As clients do it, or for longer than such locks need.
-    let more =
-        if sketch.stance == Stance::Barge { Duration::from_secs(u64::from(sketch.count)) } else { roster::LASTS };
-    let lasts = if sketch.grace.is_zero() { Duration::ZERO } else { max_ttl + more };
+    let more = if sketch.waits.is_none() { Duration::from_secs(u64::from(sketch.count)) } else { roster::LASTS };
+    let lasts = if sketch.writes { max_ttl + more } else { Duration::ZERO };
     Operation::Enrol(Enrolment { nodes, protocol, max_ttl, lasts, servers })
 }
 
@@ -269,13 +257,9 @@ fn same_entry(one: &Inspection, other: &Inspection) -> bool {
         Some((told.says.clone(), told.token, told.number))
     };
     let since = |entry: &Inspection| entry.description.as_ref().map(|told| told.since);
-    let turn = |entry: &Inspection| entry.turn.as_ref().map(|(who, _)| who.clone());
-    let left = |entry: &Inspection| entry.turn.as_ref().map(|(_, left)| *left);
     (&one.holder, one.kind, one.ballot, one.count) == (&other.holder, other.kind, other.ballot, other.count)
         && (one.fence, one.over, one.waiting, one.permits) == (other.fence, other.over, other.waiting, other.permits)
         && near(one.remaining, other.remaining)
-        && turn(one) == turn(other)
-        && near(left(one), left(other))
         && described(one) == described(other)
         && since(one).zip(since(other)).is_none_or(|(one, other)| one.abs_diff(other) < TOLERANCE)
 }
@@ -287,12 +271,8 @@ fn rank(queued: &Option<Queued>) -> Option<u32> {
 /// But for the times, and for what it is worth.
 fn told(hints: &[Hint]) -> Vec<Hint> {
     let told = |hint: &Hint| {
-        let granted = hint.granted.clone().map(|granted| HandedOver {
-            stamp: Stamp::default(),
-            lasts: Duration::ZERO,
-            counts: true,
-            ..granted
-        });
+        let granted =
+            hint.granted.clone().map(|granted| HandedOver { stamp: Stamp::default(), counts: true, ..granted });
         // A real node tells the number only, a reader's like others'.
         let acquisition = hint.address().map(|(client, number)| format!("{client}/{number}").into()).unwrap();
         Hint { granted, acquisition, ..hint.clone() }
@@ -306,10 +286,6 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
             Outcome::Held { holder: a, kind, remaining: left, fence: mark, queued: first },
             Outcome::Held { holder: b, kind: theirs, remaining: right, fence: other, queued: second },
         ) => (a, kind) == (b, theirs) && mark == other && rank(first) == rank(second) && near(*left, *right),
-        (
-            Outcome::Reserved { turn: a, left, fence: mark, queued: first },
-            Outcome::Reserved { turn: b, left: right, fence: other, queued: second },
-        ) => a == b && mark == other && rank(first) == rank(second) && near(Some(*left), Some(*right)),
         (
             Outcome::Revoked { holder: one, ballot, left },
             Outcome::Revoked { holder: other, ballot: theirs, left: right },
@@ -404,24 +380,12 @@ fn a_user_who_may_not_publish_gets_the_same_replies_and_no_wake_up() {
     compare(CASES / 4, false);
 }
 
-/// Each would ask all nodes at once.
-#[test]
-fn a_hand_over_tells_nobody_who_is_not_registered_to_register_again() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (pair, minutes) = (pair(&runtime, true), Duration::from_secs(600));
-    let handed_over = contention(5, 1, [(1, minutes), (2, Duration::ZERO)]);
-    let given_a_turn = Sketch { owner: 1, ballot: 6, next: 7, ..handed_over[3].clone() };
-    // What came behind the first is told with the second.
-    let calls = handed_over.into_iter().chain([given_a_turn]).map(|asked| vec![asked]);
-    runtime.block_on(pair.check(0, calls.collect())).unwrap();
-}
-
 #[test]
 fn what_a_revoked_reader_lets_go_is_handed_over() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (pair, minutes) = (pair(&runtime, true), Duration::from_secs(600));
-    let [_, first, second, _] = contention(98, 0, [(1, minutes), (2, Duration::ZERO)]).try_into().unwrap();
-    let reads = Sketch { owner: 5, stance: Stance::Once, ballot: 1, ..first.clone() };
+    let pair = pair(&runtime, true);
+    let [_, first, second, _] = contention(98, 0, [1, 2]).try_into().unwrap();
+    let reads = Sketch { owner: 5, waits: None, ballot: 1, ..first.clone() };
     let revoked = Sketch { verb: Verb::Revoke, owner: 4, ballot: 0, ..reads.clone() };
     let lets_go = Sketch { verb: Verb::Release, next: 99, ..reads.clone() };
     let calls = [reads, revoked, first, second, lets_go].map(|asked| vec![asked]);

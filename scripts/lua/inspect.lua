@@ -3,11 +3,12 @@
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
 -- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), FENCE, LENGTH of
---         the queue, WHOSE TURN or '', MS LEFT, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
+--         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
 --         one of them, not a revoked one if there is another; how many; until the last ends. Of a
 --         gate COUNT is 'permits N'
 
 group = 5
+writes = false
 
 -- '{ms since it acquired the name} {token} {number} {what it says}'
 local function note_of(it)
@@ -27,9 +28,8 @@ local function tell(reply, it)
     count, lasts, kind, with = tonumber(it.count), it.ends - now, it.kind, it.ballot
   end
   if it.permits then count = 'permits ' .. digits(it.permits) end
-  local line, turn = call('ZCARD', KEYS[it.at + QUEUE]), it.turn or ''
-  local told = {holder or '', count, lasts, it.bar or it.fence, line, turn, it.turn and it.turn_until - now or 0}
-  told[8], told[9], told[10], told[11] = it.holder and note_of(it) or '', kind, with, it.over
+  local told = {holder or '', count, lasts, it.bar or it.fence, call('ZCARD', KEYS[it.at + QUEUE])}
+  told[6], told[7], told[8], told[9] = it.holder and note_of(it) or '', kind, with, it.over
   for _, part in ipairs(told) do reply[#reply + 1] = part end
 end
 

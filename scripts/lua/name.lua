@@ -2,25 +2,25 @@
 --
 -- KEYS of a name, as many of them as the script says:
 --   P{name}          hash; a field that is not there is 0 or ''
---     owner            who holds the name, or held it last. A release removes it and the next four
+--     owner            who holds the name, or held it last. A release removes it and the next five
 --     kind             what the hold is: 0 a lock; 1 one that may have a note; 2 done once a period
 --     ballot           with which it was granted
---     until            when the hold ends, ms of TIME: over once until <= TIME
+--     until, ttl       when the hold ends, ms of TIME: over once until <= TIME; how long it was
+--                      granted for. If until is later than that from now, the clock was set back:
+--                      the next operation cuts it
 --     count            how often its process holds it
 --     fence            the highest ballot that was granted, withdrawn, released or revoked
 --     over             locks with tokens up to this one are over: they are never renewed
 --     revoked_until    until when `over` is remembered at least, since a revocation
 --     queue            1: somebody may wait
---     turn, turn_until the owner that may claim the free name first, until when
 --     permits          the name is the gate of a semaphore with so many permits
 --     readers          1: there may be some
 --     read_fence       the highest ballot that was granted to a reader or came with its release
 --                      or withdrawal: the ballots of readers need not be above it. It becomes the
 --                      fence once there are no readers
---   P{name}:readers  hash: owner -> 'UNTIL BALLOT': until when it reads, and with which ballot
---   P{name}:waiting  hash: owner -> for those that may be handed the name 'LASTS MOST SINCE': how
---                    long a hand-over lasts, and lasts at most, and when it asked. For others
---                    'TURN SINCE': how long its turn must last
+--   P{name}:readers  hash: owner -> 'UNTIL TTL BALLOT', as of a hold
+--   P{name}:waiting  hash: owner -> 'LASTS AGAIN ASKED': ms that a hand-over to it lasts, ms in
+--                    which it asks again, and when it asked last
 --   P{name}:queue    sorted set: owner -> ticket
 --   P{name}:note     hash: what its holder says of itself
 --
@@ -31,16 +31,17 @@
 -- Lua makes the functions of a script anew at each call. Those that few operations need are made by
 -- more(), readers() and queue(), when the first operation needs them.
 
-local LONGEST_TURN, REMEMBERED, LONGEST_TTL = 60000, 3600000, 86400000
+local REMEMBERED, LONGEST_TTL = 3600000, 86400000
 
 -- The operation that is carried out, as its script says. Each name has `group` keys, the first name
 -- from `first` on. `gate` is where the keys of a semaphore's gate begin.
-local names, owner, is_reader, kind, ttl, ballot, permits, gate, wait, ticket, grace, hand
+local names, owner, is_reader, kind, ttl, ballot, permits, gate, ticket, lasts, again, next_ballot
 local first, group
 
 -- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
 -- claims begin with those, and are refused; everything else begins with others, and goes on.
 local claims = false
+local writes = true
 
 -- Where its other keys are, behind it.at.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
@@ -55,11 +56,6 @@ local function more()
   function more.put(it, field, value)
     it.changed = it.changed or {}
     it[field], it.changed[field] = value, value or false
-  end
-
-  function more.end_turn(it)
-    more.put(it, 'turn')
-    more.put(it, 'turn_until')
   end
 
   -- Without readers their fence is that of the name.
@@ -81,14 +77,31 @@ local function more()
     return last, many
   end
 
-  -- The readers, the last of them, and those whose time is over.
+  -- What is stored of a reader.
+  function more.reader(known)
+    return format('%d %d %d', known.ends, known.ttl, known.ballot)
+  end
+
+  -- Cuts what ends too late. Without memory this goes on, but for claims.
+  function more.write(key, field, value)
+    if not writes then return end
+    if not claims then call('HDEL', key, field) end
+    call('HSET', key, field, value)
+  end
+
+  -- Who reads: each that does, the last of them, and those that are over.
   local function look_at_readers(it)
     local stored = call('HGETALL', KEYS[it.at + READERS])
     it.reading, it.over_readers = {}, {}
     for at = 1, #stored, 2 do
-      local ends, with = match(stored[at + 1], '^(%d+) (%d+)$')
+      local ends, lasts, with = match(stored[at + 1], '^(%d+) (%d+) (%d+)$')
       if ends and tonumber(ends) > now then
-        it.reading[stored[at]] = {ends = tonumber(ends), ballot = tonumber(with)}
+        local reader = {ends = tonumber(ends), ttl = tonumber(lasts), ballot = tonumber(with)}
+        it.reading[stored[at]] = reader
+        if reader.ends > now + reader.ttl then
+          reader.ends = now + reader.ttl
+          more.write(KEYS[it.at + READERS], stored[at], more.reader(reader))
+        end
       else
         it.over_readers[#it.over_readers + 1] = stored[at]
       end
@@ -106,9 +119,7 @@ local function more()
 
   function more.look(it)
     it.permits, it.read_fence = tonumber(it.permits), tonumber(it.read_fence)
-    -- Nothing is further ahead than it may be, unless the clock was set back.
-    local till = it.turn and tonumber(it.turn_until)
-    if till and (till <= now or till > now + LONGEST_TURN) then more.end_turn(it) end
+    -- It is no further ahead than it may be, unless the clock was set back.
     if it.revoked_until then
       it.revoked_until = min(tonumber(it.revoked_until), now + REMEMBERED)
       if it.revoked_until <= now then more.put(it, 'revoked_until') end
@@ -143,12 +154,14 @@ local function more()
     return find(who, '/s%d+$') ~= nil
   end
 
-  -- A lock and the gate of a semaphore have one key. What waits for fewer permits is handed nothing
-  -- until it asks again.
+  -- A lock and the gate of a semaphore have one key. Waiters that joined when there were fewer
+  -- permits lose their places: they ask again, and are refused.
   function more.seat(it)
     if it.permits and it.permits >= permits then return end
     if it.permits then
       for _, who in ipairs(try('HKEYS', KEYS[it.at + WAITING])) do call('HDEL', KEYS[it.at + WAITING], who) end
+      try('ZREMRANGEBYRANK', KEYS[it.at + QUEUE], 0, -1)
+      more.put(it, 'queue')
     end
     more.put(it, 'permits', permits)
   end
@@ -166,8 +179,12 @@ local function look(at)
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
   it.at, it.lock, it.ends, it.fence = at, lock, (it['until'] or 0) + 0, (it.fence or 0) + 0
   it.over, it.ballot, it.kind = (it.over or 0) + 0, (it.ballot or 0) + 0, (it.kind or 0) + 0
+  if it.ttl and it.ends > now + it.ttl then
+    it.ends = now + it.ttl
+    more().write(lock, 'until', digits(it.ends))
+  end
   if it.ends > now then it.holder, it.holds_until, it.holds_with = it.owner, it.ends, it.ballot end
-  if it.turn or it.revoked_until or it.permits or it.readers then more().look(it) end
+  if it.revoked_until or it.permits or it.readers then more().look(it) end
   return it
 end
 
@@ -179,7 +196,7 @@ end
 
 -- Only readers may hold the name from now on.
 local function free(it)
-  call('HDEL', it.lock, 'until', 'owner', 'kind', 'ballot', 'count')
+  call('HDEL', it.lock, 'until', 'ttl', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil
 end
 
@@ -201,10 +218,11 @@ local function keep(it, ...)
   if fence > last * 1000 then heard(fence) end
 end
 
-local function hold(it, who, what, with, count, till)
-  it.owner, it.ends, it.fence = who, till, max(it.fence, it.read_fence or 0, with)
+local function hold(it, who, what, with, count, lasts)
+  it.owner, it.kind, it.ends, it.ttl = who, what + 0, now + lasts, lasts
+  it.fence = max(it.fence, it.read_fence or 0, with)
   if it.changed then it.changed.fence = nil end
-  local fence = digits(it.fence)
-  keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', digits(till), 'count', count, 'fence', fence)
+  local till, ttl, fence = digits(it.ends), digits(lasts), digits(it.fence)
+  keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', till, 'ttl', ttl, 'count', count, 'fence', fence)
   heard(it.fence)
 end

@@ -1,4 +1,4 @@
--- The queue of a name: places, turns and hand-overs.
+-- The queue of a name, and the hand-over to its waiters.
 
 local made_queue
 local function queue()
@@ -6,125 +6,135 @@ local function queue()
   made_queue = {}
   local queue, more = made_queue, more()
   local put, reads = more.put, more.reads
-  -- ms. No hand-over lasts longer than a client counts a vote for, and no turn need be longer than
-  -- LONGEST_NEED. How many readers enter at once.
-  local LONGEST_HAND_OVER, LONGEST_NEED, HEAD = 5000, 2000, 128
+  -- How far from its head one call looks.
+  local HEAD = 128
 
-  -- Whether anybody hears it.
-  local function wake(who, what)
+  local function channel_of(who)
     local client, number = match(who, '^(.*)/s?(%d+)$')
-    if not client then return false end
-    local heard = try('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake:' .. client, number .. ' ' .. what)
-    if type(heard) == 'number' then return heard > 0 end
+    return client and string.sub(KEYS[1], 1, -5) .. 'wake:' .. client, number
+  end
+
+  local function wake(who, what)
+    local channel, number = channel_of(who)
+    local done = channel and try('PUBLISH', channel, number .. ' ' .. what)
     -- This user may not publish.
-    unheard = heard.err
-    return false
+    if type(done) == 'table' then unheard = done.err end
   end
 
-  -- In a key of another type nobody is registered: what that is in the way of must end all the
-  -- same.
-  function queue.registered(it, who)
+  -- Whether a waiter's client has subscribed. A user who may not ask hands over to the dead too.
+  local function is_heard_by(who)
+    local channel = channel_of(who)
+    if not channel then return false end
+    local found = try('PUBSUB', 'NUMSUB', channel)
+    return found.err or found[2] > 0
+  end
+
+  -- How long a hand-over to a waiter lasts, in what time it asks again, and how long ago it asked:
+  -- now, if the clock was set back since. In a key of another type nobody waits.
+  local function waiter(it, who)
     local known = try('HGET', KEYS[it.at + WAITING], who)
-    known = type(known) == 'string' and known or ''
-    local lasts, most, since = match(known, '^(%d+) (%d+) (%d+)$')
-    if lasts then return {lasts = tonumber(lasts), most = tonumber(most), age = now - since, need = 0} end
-    local need, asked = match(known, '^(%d+) (%d+)$')
-    return {need = tonumber(need or 0), age = asked and now - asked or 0}
+    local lasts, again, asked = match(type(known) == 'string' and known or '', '^(%d+) (%d+) (%d+)$')
+    if lasts then return lasts + 0, again + 0, now - asked end
   end
 
-  local function forget(it, who)
+  local function drop(it, who)
+    local had = call('ZREM', KEYS[it.at + QUEUE], who) == 1
     local done = try('HDEL', KEYS[it.at + WAITING], who)
     if type(done) == 'table' and string.sub(done.err, 1, 9) ~= 'WRONGTYPE' then error(done) end
+    if had and call('EXISTS', KEYS[it.at + QUEUE]) == 0 then put(it, 'queue') end
+    return had
   end
 
-  -- Stays in the queue, or takes a place. A claim of one name may be handed it, for so long; others
-  -- are given turns, which last as long as they need.
-  function queue.join(it)
-    local left = call('PTTL', KEYS[it.at + QUEUE])
-    if it.at == gate then more.seat(it) end
-    call('ZADD', KEYS[it.at + QUEUE], ticket, owner)
-    local what = format('%d %d', grace, now)
-    if hand > 0 and names == 1 and not is_reader then
-      what = format('%d %d %d', hand, max(hand, min(ttl, LONGEST_HAND_OVER)), now)
+  -- How long a hand-over to a waiter lasts. One that has not asked again in twice the time it said,
+  -- or that hears nothing, is dropped.
+  local function living(it, who)
+    local lasts, again, age = waiter(it, who)
+    if age and age < 0 then
+      more.write(KEYS[it.at + WAITING], who, format('%d %d %d', lasts, again, now))
+      age = 0
     end
-    local done = try('HSET', KEYS[it.at + WAITING], owner, what)
+    if lasts and age <= 2 * again and is_heard_by(who) then return lasts end
+    drop(it, who)
+  end
+
+  -- Takes a place, or renews it.
+  function queue.join(it)
+    if it.at == gate then more.seat(it) end
+    local left = call('PTTL', KEYS[it.at + QUEUE])
+    call('ZADD', KEYS[it.at + QUEUE], ticket, owner)
+    local done = try('HSET', KEYS[it.at + WAITING], owner, format('%d %d %d', lasts, again, now))
     if type(done) == 'table' then
       call('ZREM', KEYS[it.at + QUEUE], owner)
       error(done)
     end
-    call('PEXPIRE', KEYS[it.at + QUEUE], digits(max(wait, left)))
-    call('PEXPIRE', KEYS[it.at + WAITING], digits(max(wait, left)))
-    put(it, 'queue', true)
-    keep(it)
+    left = digits(max(2 * again + 1, left))
+    call('PEXPIRE', KEYS[it.at + QUEUE], left)
+    call('PEXPIRE', KEYS[it.at + WAITING], left)
+    if not it.queue then put(it, 'queue', true) end
+    if it.changed then keep(it) end
   end
 
   -- Where this claim stands, from 1; 0 if it does not wait.
   function queue.place(it)
-    local rank = wait > 0 and call('ZRANK', KEYS[it.at + QUEUE], owner)
+    local rank = again > 0 and call('ZRANK', KEYS[it.at + QUEUE], owner)
     return rank and rank + 1 or 0
   end
 
+  -- Whether it had a place.
   function queue.leave(it)
-    if not it.queue then return end
-    call('ZREM', KEYS[it.at + QUEUE], owner)
-    forget(it, owner)
-    if call('EXISTS', KEYS[it.at + QUEUE]) == 0 then put(it, 'queue') end
+    return it.queue and drop(it, owner)
   end
 
-  -- Whether the first in the queue may have the name, as it is.
-  function queue.is_open(it)
-    if it.ends > now or it.turn or not it.queue then return false end
-    if not it.reader then return true end
-    local next = call('ZRANGE', KEYS[it.at + QUEUE], 0, 0)[1]
-    return next and reads(next)
-  end
-
-  -- Gives the first in the queue its turn, and if that reads also those behind it, up to the first
-  -- writer. The next one hears when to ask. Returns how long the turn lasts.
-  function queue.give(it)
-    local line, lasts, enter = call('ZRANGE', KEYS[it.at + QUEUE], 0, 1), grace, 1
-    if line[2] and reads(line[1]) and reads(line[2]) then line = call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD) end
-    while enter < HEAD and line[enter + 1] and reads(line[enter]) and reads(line[enter + 1]) do enter = enter + 1 end
-    put(it, 'queue', line[enter + 1] ~= nil or nil)
-    if line[1] then
-      for at = 1, enter do lasts = max(lasts, min(queue.registered(it, line[at]).need, LONGEST_NEED)) end
-      -- First: if this is refused, nobody is taken out.
-      for at = 1, enter do forget(it, line[at]) end
-      call('ZREMRANGEBYRANK', KEYS[it.at + QUEUE], 0, enter - 1)
-      put(it, 'turn', lasts > 0 and line[1] or nil)
-      put(it, 'turn_until', lasts > 0 and now + lasts or nil)
+  -- By bytes: Lua compares texts as the server's locale does.
+  local function is_less(one, other)
+    for at = 1, #one do
+      local left, right = string.byte(one, at), string.byte(other, at) or -1
+      if left ~= right then return left < right end
     end
-    keep(it)
-    for at = 1, line[1] and enter or 0 do wake(line[at], 0) end
-    if line[enter + 1] then wake(line[enter + 1], lasts) end
-    return lasts
+    return #one < #other
   end
 
-  -- Lets the first in the queue hold the name that this call has freed, if that is registered,
-  -- hears of it, and may be granted this ballot. Returns whether it did. The next two register
-  -- again, if they did so long ago.
+  -- Whether a live waiter with an older ticket comes before this claim: for a reader, a writer.
+  function queue.has_others_before(it)
+    local line = call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1, 'WITHSCORES')
+    for at = 1, #line, 2 do
+      local who, place = line[at], line[at + 1] + 0
+      if who == owner then return false end
+      if not (is_reader and reads(who)) and living(it, who) then
+        return again == 0 or place < ticket or place == ticket and is_less(who, owner)
+      end
+    end
+    return false
+  end
+
+  local function hand(it, who, lasts, with)
+    drop(it, who)
+    if reads(who) then readers().read(it, who, lasts, with) else hold(it, who, '0', with, '1', lasts) end
+    wake(who, format('%s %d %d %d %s', who, with, micros, lasts, it.lock))
+  end
+
+  -- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
+  -- together. The next two are to ask again: when that hand-over ends, or at once if a hand-over to
+  -- them would be half over.
   function queue.hand_over(it, with)
+    if it.ends > now or not it.queue then return end
     read_record()
-    if with <= max(it.fence, it.read_fence or 0, floor) then return false end
-    local line = call('ZRANGE', KEYS[it.at + QUEUE], 0, 2)
-    local to = queue.registered(it, line[1] or '')
-    if not to.lasts or to.age < 0 then return false end
-    -- It counts from when it registered: half of what it asked for is left.
-    local lasts = max(to.lasts, to.age + math.ceil(to.lasts / 2))
-    if lasts > to.most then return false end
-    -- The message must be true: if writes are refused, they are refused before it is sent.
-    call('HDEL', KEYS[it.at + WAITING], line[1])
-    heard(with)
-    keep(it)
-    if not wake(line[1], format('0 %s %d %d %d %s', line[1], with, micros, lasts, it.lock)) then return false end
-    put(it, 'queue', line[2] ~= nil or nil)
-    hold(it, line[1], '0', with, '1', now + lasts)
-    try('ZREM', KEYS[it.at + QUEUE], line[1])
-    for at = 2, #line do
-      local next = queue.registered(it, line[at])
-      if next.lasts and (next.age < 0 or next.age * 8 + next.lasts * 5 > next.most * 8) then wake(line[at], 1) end
+    local longest
+    for _, who in ipairs(call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1)) do
+      local lasts = living(it, who)
+      if lasts then
+        local is_writer = not reads(who)
+        local bar = max(it.fence, floor, is_writer and it.read_fence or 0)
+        if is_writer and it.reader or with <= bar then break end
+        hand(it, who, lasts, with)
+        longest = max(longest or 0, lasts)
+        if is_writer then break end
+      end
     end
-    return true
+    for _, who in ipairs(longest and call('ZRANGE', KEYS[it.at + QUEUE], 0, 1) or {}) do
+      local lasts, _, age = waiter(it, who)
+      wake(who, digits(lasts and age > lasts / 2 and 0 or longest))
+    end
   end
 
   return queue

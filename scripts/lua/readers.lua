@@ -6,18 +6,18 @@ local function readers()
   made_readers = {}
   local readers, more, put = made_readers, more(), more().put
 
-  -- The owner reads for another ttl, with this ballot or a higher one that it had. A writer whose
-  -- time is over stays out if the clock goes back.
-  function readers.read(it)
-    local key, had = KEYS[it.at + READERS], it.reading and it.reading[owner]
-    local mine = {ends = now + ttl, ballot = max(ballot, had and had.ballot or 0)}
+  -- It reads for so long, with this ballot or a higher one that it had. A writer whose time is over
+  -- stays out if the clock goes back.
+  function readers.read(it, who, ttl, ballot)
+    local key, had = KEYS[it.at + READERS], it.reading and it.reading[who]
+    local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had and had.ballot or 0)}
     it.reading = it.reading or {}
-    it.reading[owner] = mine
+    it.reading[who] = mine
     it.reader = more.last_reader(it, -1)
     it.read_ends = it.reading[it.reader].ends
     local lasts = digits(it.read_ends - now + KEEP)
     if not claims then call('PEXPIRE', key, lasts) end
-    call('HSET', key, owner, digits(mine.ends) .. ' ' .. digits(mine.ballot))
+    call('HSET', key, who, more.reader(mine))
     call('PEXPIRE', key, lasts)
     if it.owner then free(it) end
     put(it, 'readers', true)

@@ -8,7 +8,6 @@
 --         token   of a release: locks with tokens up to this one are over; or 0
 --         ballot  the highest that the owner asked with or was handed
 --         next    the ballot of whom it hands the names over to; 0: to nobody
---         grace   ms that a turn lasts which this gives
 -- Returns nothing if it had one name, which the owner held; else released, HOW MANY it held
 
 group = 5
@@ -47,21 +46,10 @@ local function end_note(it)
   if it.mine then call('PUBLISH', it.lock .. ':news', it.lock) end
 end
 
--- An owner that goes on keeps its place, and is not handed what it gives up.
-local function step_back(it, next)
-  if it.turn == owner then more().end_turn(it) end
-  if has_ended then
-    queue().leave(it)
-  elseif call('ZRANGE', KEYS[it.at + QUEUE], 0, 0)[1] == owner then
-    return
-  end
-  if queue().is_open(it) and not (it.mine and queue().hand_over(it, next)) then queue().give(it) end
-end
-
-return each(8, 5, function(at, key)
-  local mode, verb, next
-  first, names, owner, mode, verb, token, ballot, next, grace = key, unpack(ARGV, at, at + 7)
-  names, token, ballot, grace = names + 0, token + 0, ballot + 0, grace + 0
+return each(7, 5, function(at, key)
+  local mode, verb
+  first, names, owner, mode, verb, token, ballot, next_ballot = key, unpack(ARGV, at, at + 6)
+  names, token, ballot, next_ballot = names + 0, token + 0, ballot + 0, next_ballot + 0
   is_reader, has_ended = mode == 'reader', verb == 'release'
   local seen, freed = look_all(), 0
   for _, it in ipairs(seen) do
@@ -69,8 +57,10 @@ return each(8, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    if it.queue or it.turn then
-      step_back(it, next + 0)
+    if it.queue then
+      -- An owner that goes on keeps its place.
+      local left = has_ended and queue().leave(it)
+      if it.mine or left then queue().hand_over(it, next_ballot) end
       if it.changed then keep(it) end
     end
     if has_ended and it.was and it.was > 0 then pcall(end_note, it) end

@@ -13,25 +13,24 @@
 --         age     how long ago the names were acquired
 --         says    what the holder says of itself
 -- Returns nothing if all names were held; healed: some had been free; lost, HOLDER: who holds one
---         or whose turn it is; or '' if locks with this token are over
+--         or '' if locks with this token are over
 
 group = 5
 
 local function lost(it)
   if ballot <= it.over then return '' end
   if it.holder then return it.holder ~= owner and it.holder end
-  if it.turn and it.turn ~= owner and not (is_reader and more().reads(it.turn)) then return it.turn end
 end
 
 -- With this token at least: a late withdrawal of an earlier ask must not end it. What was handed
 -- over is a plain lock before.
 local function extend(it, count)
-  it.ends = now + ttl
+  it.ends, it.ttl = now + ttl, ttl
   local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
   it.fence = max(it.fence, ballot)
   if it.changed then it.changed.fence = nil end
   if it.permits then count = it.count end
-  keep(it, 'until', digits(it.ends), 'ballot', with, 'kind', kind, 'count', count, 'fence', digits(it.fence))
+  keep(it, 'until', digits(it.ends), 'ttl', digits(ttl), 'ballot', with, 'kind', kind, 'count', count, 'fence', digits(it.fence))
   if is_higher then heard(ballot) end
 end
 
@@ -39,14 +38,13 @@ end
 local function renew(it, count)
   local mine = it.holder == owner
   if is_reader then
-    readers().read(it)
+    readers().read(it, owner, ttl, ballot)
   elseif mine then
     extend(it, count)
   else
-    hold(it, owner, kind, ballot, count, now + ttl)
+    hold(it, owner, kind, ballot, count, ttl)
   end
   if mine then return end
-  if it.turn == owner then more().end_turn(it) end
   if it.queue then queue().leave(it) end
   if it.changed then keep(it) end
 end

@@ -192,7 +192,6 @@ impl Held {
             self.leases.schedule.remove(key);
         }
         let over = state.over.take().map(CancellationToken::drop_guard);
-        self.grant.ask_no_more();
         self.let_go(state);
         drop(over);
         if let Some(ended) = self.ended.get() {

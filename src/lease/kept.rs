@@ -108,12 +108,6 @@ impl Kept {
         }
     }
 
-    /// It is lost: also what nodes offer after all is not taken any more.
-    pub(super) fn ends_lost(&mut self) {
-        self.grants.values().for_each(Grant::ask_no_more);
-        self.forget_names();
-    }
-
     /// It is over: no name is held any more, whatever is to be given back still.
     pub(super) fn forget_names(&mut self) {
         self.names.clear();

@@ -271,7 +271,7 @@ impl Locks {
     fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         let names = listed(&state.kept.names().keys().collect::<Vec<_>>());
         let since = state.kept.since();
-        state.kept.ends_lost();
+        state.kept.forget_names();
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }

@@ -24,11 +24,8 @@ pub(crate) struct Meters {
     margin: Histogram,
     waiting: Gauge,
     late_grants: Counter,
-    turns_taken: Counter,
-    turns_missed: Counter,
     in_line: Gauge,
-    by_turn: Histogram,
-    by_push: Histogram,
+    handover: Histogram,
     handovers: Counter,
 }
 
@@ -90,11 +87,8 @@ impl Meters {
             margin: histogram(table::MARGIN),
             waiting: gauge(table::WAITING),
             late_grants: counter(table::LATE_GRANTS),
-            turns_taken: metrics::counter!(table::TURNS, labelled("outcome", "taken")),
-            turns_missed: metrics::counter!(table::TURNS, labelled("outcome", "missed")),
             in_line: gauge(table::IN_LINE),
-            by_turn: metrics::histogram!(table::HANDOVER, labelled("by", "turn")),
-            by_push: metrics::histogram!(table::HANDOVER, labelled("by", "push")),
+            handover: histogram(table::HANDOVER),
             handovers: counter(table::HANDOVERS),
             quorum,
         };
@@ -176,16 +170,6 @@ impl Meters {
         if waits { self.waiting.increment(1.0) } else { self.waiting.decrement(1.0) }
     }
 
-    /// A turn was taken, this long after its first hint.
-    pub(crate) fn turn_taken(&self, after: Duration) {
-        self.turns_taken.increment(1);
-        self.by_turn.record(after);
-    }
-
-    pub(crate) fn turn_missed(&self) {
-        self.turns_missed.increment(1);
-    }
-
     pub(crate) fn in_line(&self, waits: bool) {
         if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
     }
@@ -193,7 +177,7 @@ impl Meters {
     /// A lock was handed over, by a quorum this long after the first node.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
-        self.by_push.record(after);
+        self.handover.record(after);
     }
 
     pub(crate) fn late_grant(&self) {

@@ -110,14 +110,12 @@ table! {
     RENEWALS = "quorumlock_renewals_total", Counter, Count, &[], ["quorum", "outcome"], "Renewals by outcome";
     MARGIN = "quorumlock_renewal_margin_ratio", Histogram, Count, SHARES, ["quorum"],
         "Share of the validity (0 to 1) that was left when a renewal succeeded";
-    HANDOVER = "quorumlock_handover_duration_seconds", Histogram, Seconds, HANDOVERS_TAKE, ["quorum", "by"],
-        "Time from the first node's turn (by turn), or from the first node that handed the lock over (by push), to having it";
+    HANDOVER = "quorumlock_handover_duration_seconds", Histogram, Seconds, HANDOVERS_TAKE, ["quorum"],
+        "Time from the first node that handed the lock over to having it";
     HANDOVERS = "quorumlock_handovers_total", Counter, Count, &[], ["quorum"],
         "Locks that nodes handed over to a waiter of this process, which did not have to claim them again";
     HINTS = "quorumlock_hints_total", Counter, Count, &[], ["quorum", "outcome"],
         "Notifications received: heard by a waiter, or wasted because it had gone or held the lock already";
-    TURNS = "quorumlock_turns_total", Counter, Count, &[], ["quorum", "outcome"],
-        "Turns that a quorum of nodes gave to a waiter: taken, or missed because the round failed all the same";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
         "Grants that came after their round had failed, and were released";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";

@@ -1,5 +1,5 @@
-//! What nodes push to clients: that it is worth asking now, which is never a vote, that a name was
-//! handed over, and that there is news of a name.
+//! What nodes push to clients: that a name was handed over, that a waiter had better ask again, and
+//! that there is news of a name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,19 @@ use super::operation::Name;
 use crate::rules::ballot::LIMIT;
 use crate::rules::handover::Stamp;
 
-/// What tells whoever is registered to register again. Turns are longer.
-const REGISTER: Duration = Duration::from_millis(1);
-
 /// What a node publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
     /// Whom it is for: an owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// When to ask: at once where its turn has come, or when the turn of the one before it has run
-    /// out.
+    /// When the waiter is to ask again, unless something was handed over: at once if its place is
+    /// getting old, or when the hold ends of the waiter before it.
     pub after: Duration,
-    /// What it was granted, where a release has handed the name over.
+    /// What it was granted, if the node has handed a name over.
     pub granted: Option<HandedOver>,
 }
 
-/// A name that a node granted with a release, to who was first in its queue.
+/// A name that a node has handed over to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HandedOver {
     /// To whom.
@@ -41,22 +38,16 @@ pub struct HandedOver {
 }
 
 impl Hint {
-    /// That it is worth asking after so long.
+    /// Asks a waiter to ask again after so long.
     #[must_use]
-    pub const fn new(acquisition: Arc<str>, after: Duration) -> Self {
+    pub const fn ask_again(acquisition: Arc<str>, after: Duration) -> Self {
         Self { acquisition, after, granted: None }
     }
 
-    /// That it is worth registering again: in a moment.
+    /// Tells a waiter what it was handed.
     #[must_use]
-    pub const fn register(acquisition: Arc<str>) -> Self {
-        Self::new(acquisition, REGISTER)
-    }
-
-    /// Whether it says that what was registered is old.
-    #[must_use]
-    pub fn asks_to_register(&self) -> bool {
-        self.granted.is_none() && self.after == REGISTER
+    pub fn granted(granted: HandedOver) -> Self {
+        Self { granted: Some(granted.clone()), ..Self::ask_again(granted.owner, Duration::ZERO) }
     }
 
     /// The client whom it is for, and the number of its acquisition.
@@ -67,19 +58,18 @@ impl Hint {
         Some((client, number.strip_prefix('s').unwrap_or(number).parse().ok()?))
     }
 
-    /// What a node sends over the channel of the client: the acquisition's number and the
-    /// milliseconds to wait, and behind that to whom it handed over what: see the script's header. A
-    /// hand-over does not count before it is known how it came.
+    /// What a node sends over the channel of the client: the acquisition's number, and behind that
+    /// in how many milliseconds to ask again, or to whom it handed over what. A hand-over does not
+    /// count before it is known how it came.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
-        let mut words = text.splitn(3, ' ');
-        let number: u64 = words.next()?.parse().ok()?;
-        let after = Duration::from_millis(words.next()?.parse().ok()?);
-        let granted = match words.next() {
-            Some(rest) => Some(HandedOver::parse(rest)?),
-            None => None,
-        };
-        Some(Self { acquisition: format!("{client}/{number}").into(), after, granted })
+        let (number, rest) = text.split_once(' ')?;
+        let number: u64 = number.parse().ok()?;
+        let hint = Self::ask_again(format!("{client}/{number}").into(), Duration::ZERO);
+        match rest.parse() {
+            Ok(millis) => Some(Self { after: Duration::from_millis(millis), ..hint }),
+            Err(_) => Some(Self { granted: Some(HandedOver::parse(rest)?), ..hint }),
+        }
     }
 }
 
@@ -108,6 +98,11 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// have changed. Must not block.
     fn news(&self, node: usize, name: &Name) {
         let _ = (node, name);
+    }
+
+    /// Whether what is published for it reaches it.
+    fn hears(&self) -> bool {
+        true
     }
 
     /// Hints of node number `node` may have been missed: everyone had better ask.
@@ -149,7 +144,7 @@ mod tests {
         let hint = Hint::parse("host/1/uuid", "7 500").unwrap();
         assert_eq!((hint.address(), hint.after), (Some(("host/1/uuid", 7)), Duration::from_millis(500)));
         assert_eq!(hint.granted, None);
-        let granted = Hint::parse("host/1/uuid", "7 0 host/1/uuid/7 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
+        let granted = Hint::parse("host/1/uuid", "7 host/1/uuid/7 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
         assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7", 99, "a b"));
         assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
         assert_eq!(granted.lasts, Duration::from_millis(3_040));
@@ -157,13 +152,13 @@ mod tests {
             "",
             "7",
             "x 5",
-            "7 x",
             "7 -1",
-            "7 0 o",
-            "7 0 o 1 2",
-            "7 0 o 1 2 p:{a}",
-            "7 0 o 1 2 3 p:a",
-            "7 0 o x 2 3 p:{a}",
+            "7 o",
+            "7 o 1 2",
+            "7 o 1 2 p:{a}",
+            "7 o 1 2 3 p:a",
+            "7 o x 2 3 p:{a}",
+            "7 o 1 2 -3 p:{a}",
         ] {
             assert_eq!(Hint::parse("c", garbage), None, "{garbage}");
         }

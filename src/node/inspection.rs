@@ -38,10 +38,8 @@ pub struct Inspection {
     pub remaining: Option<Duration>,
     /// The highest ballot granted or told.
     pub fence: u64,
-    /// How many wait in line, without whoever has a turn.
+    /// How many wait in line.
     pub waiting: u32,
-    /// Who may claim the free name first, and for how long still.
-    pub turn: Option<(String, Duration)>,
     /// What the holder says of itself, if anything.
     pub description: Option<Description>,
     /// Where it is a semaphore's name, how many permits that has: whoever holds it is the next to
@@ -62,7 +60,6 @@ impl Inspection {
             remaining: None,
             fence,
             waiting: 0,
-            turn: None,
             description: None,
             permits: None,
         }
@@ -80,7 +77,6 @@ impl Inspection {
             remaining,
             fence,
             waiting: 0,
-            turn: None,
             description: None,
             permits: None,
         }
@@ -125,9 +121,8 @@ impl Inspection {
 
     /// The same with a line.
     #[must_use]
-    pub fn with_line(mut self, waiting: u32, turn: Option<(String, Duration)>) -> Self {
+    pub const fn with_line(mut self, waiting: u32) -> Self {
         self.waiting = waiting;
-        self.turn = turn;
         self
     }
 }

@@ -24,9 +24,6 @@ mod work;
 pub use record::KEEP;
 pub use store::Store;
 
-/// No turn lasts longer, whatever the node's clock says.
-const LONGEST_TURN: Duration = Duration::from_secs(60);
-
 /// Nodes count whole milliseconds.
 fn millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
@@ -63,7 +60,7 @@ impl MemoryNode {
     }
 
     fn is_heard_by(&self, client: &str) -> bool {
-        let is = |listener: Arc<dyn Listener>| listener.client() == client;
+        let is = |listener: Arc<dyn Listener>| listener.client() == client && listener.hears();
         self.listeners().iter().any(|(_, listener)| listener.upgrade().is_some_and(is))
     }
 

@@ -54,17 +54,6 @@ pub enum Outcome {
         /// The bar: a ballot above it may be granted.
         fence: u64,
     },
-    /// Claim: the name is free, and somebody else may claim it first.
-    Reserved {
-        /// Whose turn it is: an acquisition.
-        turn: String,
-        /// For how long still.
-        left: Duration,
-        /// The highest ballot granted or told.
-        fence: u64,
-        /// Where the asker stands in the queue, if it does.
-        queued: Option<Queued>,
-    },
     /// Claim: one of the names is used in another way by others.
     Misused {
         /// Which of the claim's names, from 0.
@@ -134,7 +123,6 @@ impl Outcome {
             Self::Granted { .. } => "granted",
             Self::Held { .. } => "held",
             Self::Stale { .. } => "stale",
-            Self::Reserved { .. } => "reserved",
             Self::Misused { .. } => "misused",
             Self::Extended => "extended",
             Self::Healed => "healed",
@@ -156,7 +144,7 @@ impl Outcome {
 impl Outcome {
     /// Notes when a place in the queue was told, and over which connection.
     pub(crate) const fn stamped(&mut self, stamp: Stamp) {
-        if let Self::Held { queued: Some(queued), .. } | Self::Reserved { queued: Some(queued), .. } = self {
+        if let Self::Held { queued: Some(queued), .. } = self {
             queued.stamp = stamp;
         }
     }
@@ -164,7 +152,7 @@ impl Outcome {
     /// Notes over which connection it came.
     #[cfg(feature = "unstable")]
     pub(crate) const fn of_generation(&mut self, generation: u64) {
-        if let Self::Held { queued: Some(queued), .. } | Self::Reserved { queued: Some(queued), .. } = self {
+        if let Self::Held { queued: Some(queued), .. } = self {
             queued.stamp.generation = generation;
         }
     }
@@ -181,7 +169,6 @@ impl fmt::Display for Outcome {
                 write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
-            Self::Reserved { turn, left, .. } => write!(f, "reserved for {turn} for {} more", words::left(*left)),
             Self::Misused { permits: 0, .. } => f.write_str("held as a lock"),
             Self::Misused { permits, .. } => write!(f, "used as a semaphore of {permits} permits"),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),

@@ -30,7 +30,7 @@ impl NodeReport {
 impl Outcome {
     const fn cause(&self) -> NodeCause {
         match self {
-            Self::Held { .. } | Self::Reserved { .. } => NodeCause::Held,
+            Self::Held { .. } => NodeCause::Held,
             Self::Stale { .. } | Self::Healed | Self::Lost { .. } => NodeCause::Outdated,
             Self::Unlisted(_) => NodeCause::Unlisted,
             Self::Misused { .. } => NodeCause::Rejected,

@@ -10,9 +10,7 @@ use crate::rules::{RenewVote, Vote};
 pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     match reply {
         Ok(Outcome::Granted { fence }) if *fence == ballot => Vote::Granted,
-        Ok(Outcome::Held { .. } | Outcome::Reserved { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => {
-            Vote::Refused
-        }
+        Ok(Outcome::Held { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => Vote::Refused,
         Ok(Outcome::Stale { fence }) if can_be_lifted(*fence) => Vote::Stale,
         Err(fault) if fault.nothing_ran() => Vote::Unsent,
         _ => Vote::Unknown,
@@ -35,12 +33,9 @@ pub fn renewed(reply: &Reply) -> RenewVote {
 #[must_use]
 pub fn told(reply: &Reply) -> Option<u64> {
     match reply {
-        Ok(
-            Outcome::Granted { fence }
-            | Outcome::Held { fence, .. }
-            | Outcome::Stale { fence }
-            | Outcome::Reserved { fence, .. },
-        ) => Some(*fence).filter(|&fence| can_be_lifted(fence)),
+        Ok(Outcome::Granted { fence } | Outcome::Held { fence, .. } | Outcome::Stale { fence }) => {
+            Some(*fence).filter(|&fence| can_be_lifted(fence))
+        }
         _ => None,
     }
 }
@@ -56,17 +51,12 @@ mod tests {
     use crate::node::Kind;
     use crate::node::inspection::Inspection;
     use crate::node::reply::{Fault, FaultKind};
-    use std::time::Duration;
 
     const LAST: u64 = LIMIT - 2;
     const BALLOT: u64 = 7;
 
     fn held(fence: u64) -> Reply {
         Ok(Outcome::Held { holder: "other".to_owned(), kind: Kind::Lock, remaining: None, fence, queued: None })
-    }
-
-    fn reserved(fence: u64) -> Reply {
-        Ok(Outcome::Reserved { turn: "other".to_owned(), left: Duration::ZERO, fence, queued: None })
     }
 
     fn unanswered(kind: FaultKind) -> Reply {
@@ -81,7 +71,6 @@ mod tests {
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
             (Ok(Outcome::Misused { name: 0, permits: 3 }), Vote::Refused),
             (held(7), Vote::Refused),
-            (reserved(7), Vote::Refused),
             (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),
             (unanswered(FaultKind::Down), Vote::Unsent),
             (unanswered(FaultKind::Timeout), Vote::Unknown),
@@ -94,12 +83,12 @@ mod tests {
     #[test]
     fn a_fence_with_no_ballot_above_it_is_no_vote_and_raises_nothing() {
         let stale = |fence| Ok(Outcome::Stale { fence });
-        for last in [Ok(Outcome::Granted { fence: LAST }), held(LAST), stale(LAST), reserved(LAST)] {
+        for last in [Ok(Outcome::Granted { fence: LAST }), held(LAST), stale(LAST)] {
             assert_eq!(told(&last), Some(LAST), "{last:?}");
         }
         for used_up in [LIMIT - 1, LIMIT] {
             assert_eq!(claimed(&stale(used_up), BALLOT), Vote::Unknown);
-            for reply in [held(used_up), stale(used_up), reserved(used_up)] {
+            for reply in [held(used_up), stale(used_up)] {
                 assert_eq!(told(&reply), None, "{reply:?}");
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, QueuePolicy};
 use super::defeat::{Defeat, How};
 use super::grant::Grant;
 use super::leftovers::Open;
@@ -19,9 +19,8 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
-use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply, Stance};
+use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply};
 use crate::rules::tally::Cause;
-use crate::rules::waiting::patience as kept_for;
 use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
@@ -128,16 +127,11 @@ impl Claimant<'_> {
         let mut before = None;
         let mut waiting = places.held().map(|_| Waiting::new(self.voters));
         loop {
-            let turn = attempt.turn();
             let limit = self.limit(rounds, again.or(patience.end()));
             let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
-                RoundEnd::Won(won) => {
-                    self.note_turn(turn, true);
-                    return Ok(won);
-                }
+                RoundEnd::Won(won) => return Ok(won),
                 RoundEnd::Defeated(defeat) => defeat,
             };
-            self.note_turn(turn, false);
             if let Some(error) = self.misused(&defeat) {
                 return Err(error);
             }
@@ -166,14 +160,14 @@ impl Claimant<'_> {
                 // From here on it has waited, and is no try.
                 again = None;
                 let failed = self.failed(attempt, &defeat, failures);
-                let hinted = self.rules.fair && defeat.cause() != Cause::Unavailable && self.voters.hinted();
-                let handed = match hinted {
-                    true => until_worth_asking(self.voters, attempt, self.rules, failed, end).await,
+                let queues = defeat.cause() != Cause::Unavailable && attempt.queues();
+                let handed = match queues {
+                    true => until_worth_asking(self.voters, attempt, failed, end).await,
                     false => self.pause(failures, &defeat, end).await,
                 };
                 // Who only refreshes its places has not failed. What nodes say may come again and
                 // again.
-                let fails = failed.soon || !hinted || attempt.heard().is_none_or(|heard| heard.is_news());
+                let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
                 failures = if fails { failures.saturating_add(1) } else { 0 };
                 if let Some(won) = handed {
                     self.note_handover(attempt);
@@ -204,13 +198,12 @@ impl Claimant<'_> {
     /// have been granted is withdrawn.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
-        // It has no place where it was granted something.
-        let withdraws = !waits && attempt.is_registered();
         if !waits {
             attempt.withdraw();
         }
-        let soon = withdraws || defeat.round.look(|tally| !tally.granted().or(tally.stale()).is_empty());
-        Failed { failures, soon: soon && attempt.registers(), told: defeat.changes_in() }
+        // It has no place where it was granted something, or its ballot was stale.
+        let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
+        Failed { failures, soon, told: defeat.changes_in() }
     }
 
     /// Waits for a random while, where no hints are to be had; and until a quorum votes, since
@@ -238,26 +231,14 @@ impl Claimant<'_> {
         }
     }
 
-    fn note_turn(&self, turn: Option<Tick>, taken: bool) {
-        match turn {
-            Some(first) if taken => self.voters.meters.turn_taken(self.voters.host.now().since(first)),
-            Some(_) => self.voters.meters.turn_missed(),
-            None => {}
-        }
-    }
-
-    /// How this caller stands to those who wait.
-    fn stance(&self, ticket: u64, patience: Patience) -> Stance {
-        match patience.end() {
-            _ if !self.rules.fair => Stance::Barge,
-            Some(end) => {
-                let left = end.since(self.voters.host.now());
-                if left.is_zero() {
-                    return Stance::Once;
-                }
-                Stance::Wait { ticket, patience: left.min(kept_for(self.rules.validity.ttl())) }
-            }
-            None => Stance::Once,
+    /// How this caller stands to those who wait. Nodes hand over one name at a time, and to clients
+    /// that hear of it.
+    fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
+        let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
+        match self.rules.fair {
+            false => QueuePolicy::Barge,
+            true if waits() => QueuePolicy::Wait(ticket),
+            true => QueuePolicy::Once,
         }
     }
 
@@ -331,7 +312,7 @@ impl Claimant<'_> {
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
             let span = Spanned::round();
-            let round = attempt.ask(self.stance(ticket, patience), &span)?;
+            let round = attempt.ask(self.policy(ticket, patience), &span)?;
             let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
             let took = self.note_round_trip(attempt, &round);

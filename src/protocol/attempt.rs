@@ -1,11 +1,10 @@
 //! One acquisition as the nodes see it: what it has asked, and what must be undone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::ear::{Heard, Offered};
+use super::ear::Heard;
 use super::grant::{Grant, Line};
-use super::holding::WonInLine;
 use super::in_line::InLine;
 use super::leftovers::Open;
 use super::listening::Listening;
@@ -17,19 +16,30 @@ use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Kind, Mode, Name, Release, Stance, Withdraw};
+use crate::node::{Claim, Kind, Name, Release, Waiter, Withdraw};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
-/// One owner asks, however often. If it is dropped before it has won, nothing is left behind: every
-/// node that did not explicitly refuse is asked to release, and the owner leaves every queue.
+/// How a claim stands to those that wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QueuePolicy {
+    /// Overtakes nobody, and does not wait.
+    Once,
+    /// Waits in the nodes' queues: it began at this moment, by the nodes' clocks.
+    Wait(u64),
+    /// Overtakes all that wait.
+    Barge,
+}
+
+/// One owner asks, however often. Whoever drops it before it has won leaves nothing behind: what may
+/// have been granted is released on every node that did not explicitly refuse, and every line is
+/// left.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
     limits: &'a Rules,
-    mode: Mode,
     count: u32,
     owner: Arc<str>,
     number: u64,
@@ -75,7 +85,6 @@ impl<'a> Attempt<'a> {
             voters,
             names,
             limits,
-            mode: who.mode(),
             count: who.count(),
             owner: owner.into(),
             number,
@@ -114,25 +123,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// When a turn began, if a quorum of nodes has given one.
-    pub(super) fn turn(&self) -> Option<Tick> {
-        let heard = self.heard()?;
-        heard.first.filter(|_| heard.turns.len() >= self.voters.size.quorum())
-    }
-
     /// Asks all nodes.
-    pub(super) fn ask(&mut self, stance: Stance, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
-        let lasts = self.lasts.or_else(|| self.may_last(stance));
-        self.lasts = lasts;
-        let claim = self.claim(stance, lasts)?;
-        if matches!(stance, Stance::Wait { .. }) {
+    pub(super) fn ask(&mut self, policy: QueuePolicy, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
+        let claim = self.claim(policy)?;
+        if claim.waiter.is_some() {
             self.stand_in_line();
             self.voters.enrol_along();
         }
         (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
         // Read before the first send: the nodes count from later than this.
         let t0 = self.voters.host.now();
-        let watch = self.listening.as_ref().and_then(|listening| listening.asks(&claim, t0, lasts));
+        let watch = self.listening.as_ref().and_then(|listening| listening.asks(&claim, t0, self.lasts));
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
@@ -190,33 +191,44 @@ impl<'a> Attempt<'a> {
         self.listening.as_ref().map(Listening::handed).unwrap_or_default()
     }
 
-    /// How long what nodes hand over to it lasts; `None` where it waits for a turn instead: pushes
-    /// must be heard.
-    fn may_last(&self, stance: Stance) -> Option<Validity> {
-        let Rules { validity, min_validity, drift, .. } = *self.limits;
-        let waits = matches!(stance, Stance::Wait { .. }) && !self.only_takes_turns();
-        let may = waits && self.voters.hinted();
-        may.then(|| handover::lasts(validity.ttl(), drift, min_validity, self.voters.round_trip())).flatten()
-    }
-
-    fn claim(&self, stance: Stance, lasts: Option<Validity>) -> Result<Claim> {
+    fn claim(&mut self, policy: QueuePolicy) -> Result<Claim> {
+        let ballot = self.ballot()?;
+        let next = match policy {
+            QueuePolicy::Barge => 0,
+            QueuePolicy::Once | QueuePolicy::Wait(_) => self.voters.next_ballot(ballot),
+        };
         Ok(Claim {
             names: self.names.clone(),
             owner: self.owner.clone(),
             kind: self.kind,
             ttl: self.limits.asked_ttl(),
-            ballot: self.ballot()?,
+            ballot,
             follows: self.follows,
             count: self.count,
-            stance,
-            grace: self.voters.grace(),
-            handover: lasts.map_or(Duration::ZERO, Validity::ttl),
+            waiter: self.waiter(policy),
+            next,
         })
     }
 
-    /// The ballot to ask with: the one before, or the one that was pushed. If that was withdrawn, or
-    /// a node returned a fence as high, a fresh one, above all known: a grant whose answer came too
-    /// late is a fence too.
+    /// What it says where it waits. How long a hand-over lasts never changes: a node may keep the
+    /// place that an ask gave it whose answer was lost.
+    fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
+        let QueuePolicy::Wait(ticket) = policy else { return None };
+        let Rules { validity, drift, .. } = *self.limits;
+        let lasts = || handover::lasts(validity.ttl(), drift, self.voters.round_trip());
+        let lasts = *self.lasts.get_or_insert_with(lasts);
+        Some(Waiter { ticket, lasts: lasts.ttl(), again: self.interval(lasts) })
+    }
+
+    /// How often it asks again, by its places.
+    fn interval(&self, lasts: Validity) -> Duration {
+        let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
+        handover::again(lasts.ttl(), self.limits.validity.ttl(), soon)
+    }
+
+    /// The ballot to ask with: the same as before, or what was pushed, unless that was withdrawn or a
+    /// node told a fence as high. Else a fresh one, above all that are known: what was granted too
+    /// late to be heard is a fence too.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.rules.withdrawn());
@@ -245,36 +257,16 @@ impl<'a> Attempt<'a> {
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
     }
 
-    /// Whether nodes are asked to hand the name over to it.
-    pub(super) fn registers(&self) -> bool {
-        self.last.as_ref().is_some_and(Claim::registers)
+    /// Whether it waits in the nodes' queues.
+    pub(super) const fn queues(&self) -> bool {
+        matches!(&self.last, Some(Claim { waiter: Some(_), .. }))
     }
 
-    /// Whether any node may hand the name over to it, or has.
-    pub(super) fn is_registered(&self) -> bool {
-        let handed = self.handed();
-        !handed.registered().or(handed.pushed()).is_empty()
-    }
-
-    /// Whether nodes hand nothing over to it: what they would hand over to sets and readers is no
-    /// one's alone.
-    fn only_takes_turns(&self) -> bool {
-        self.names.len() > 1 || self.mode == Mode::Shared
-    }
-
-    /// How long it lets pass between two rounds at least. Nodes give a set one turn for each name,
-    /// and all its names are asked for each time.
-    pub(super) fn pause(&self) -> Duration {
-        if self.names.len() > 1 { self.voters.grace() / 2 } else { Duration::ZERO }
-    }
-
-    /// How often it is to ask again. Where it is one of the next two, so that what it has
-    /// registered is fresh; else so that whoever is handed the name and has died delays those
-    /// behind it by no more than that lasts.
-    pub(super) fn refresh(&self) -> Option<Duration> {
-        let lasts = self.last.as_ref().map(|last| last.handover).filter(|lasts| !lasts.is_zero())?;
-        let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
-        Some(if soon { handover::refresh(lasts) } else { lasts })
+    /// When it is to ask again by itself.
+    pub(super) fn asks_again(&self) -> Option<Tick> {
+        let said = self.last.as_ref()?.waiter?.again;
+        let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
+        Some(self.t0()? + interval)
     }
 
     /// The round failed and another will be made: each node that did not refuse every ask since the
@@ -293,7 +285,8 @@ impl<'a> Attempt<'a> {
         }
         self.rules.withdraw(ballot);
         let next = self.next(ballot);
-        let withdraw = Withdraw::of(&last, ballot, next);
+        let Release { names, owner, ttl, .. } = Release::of(&last);
+        let withdraw = Withdraw { names, owner, ttl, ballot, next };
         Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
     }
 
@@ -302,38 +295,24 @@ impl<'a> Attempt<'a> {
         Undoing { lease: self.limits.validity.ttl(), ..undoing }
     }
 
-    /// What a reader gives up is handed over to nobody: others may read still.
+    /// The ballot of whoever comes next.
     fn next(&mut self, above: u64) -> u64 {
-        if self.mode == Mode::Shared {
-            return 0;
-        }
         *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
     }
 
     /// The round was won, by who has these places in the process's queue. Until what is returned with
     /// the grant is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
     pub(super) fn won(mut self, won: Won, places: Places) -> Option<(Grant, Open)> {
-        let (mut claim, round) = (self.last.take()?, self.rules.last()?.votes.clone());
+        let mut claim = self.last.take()?;
         self.in_line = None;
         claim.ballot = won.ballot;
         claim.ttl = self.limits.validity.ttl();
-        // Where no node refused it, none will offer it a turn.
-        let refused = self.rules.withdrawn() > 0 || !round.look(ClaimTally::refused).is_empty();
         let mut listening = self.listening.take();
-        match &mut listening {
-            Some(listening) if refused => listening.hold(Some(self.in_line_with(&claim, round))),
-            Some(listening) => listening.rest(&claim.owner),
-            None => {}
-        }
+        listening.iter_mut().for_each(|listening| listening.rest(&claim.owner));
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
         let kept = self.limits.period.map(|period| won.t0 + period);
         Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
-    }
-
-    fn in_line_with(&self, claim: &Claim, round: Arc<Round<ClaimTally>>) -> Arc<dyn Offered> {
-        let (voters, since) = (Arc::downgrade(self.voters), Mutex::default());
-        Arc::new(WonInLine { voters, claim: claim.clone(), round, since })
     }
 
     /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with

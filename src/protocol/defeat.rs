@@ -8,7 +8,7 @@ use super::queue::Head;
 use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Outcome, Queued, Reply};
+use crate::node::{Outcome, Reply};
 use crate::rules::ClaimTally;
 use crate::rules::tally::Cause;
 
@@ -69,13 +69,11 @@ impl Defeat {
         }
     }
 
-    /// When things change by themselves, as far as the nodes said: a holder's time ends, or
-    /// somebody's turn. A little later, since nodes count whole milliseconds.
+    /// When a holder's time ends, as far as the nodes said. A little later, since nodes count whole
+    /// milliseconds.
     pub(super) fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
-            // Those before it are woken when it is their turn, unless they have died.
-            Some(Ok(Outcome::Reserved { left, queued: Some(Queued { rank, .. }), .. })) => Some(*left * *rank),
             _ => None,
         };
         let first = self.round.replies(|replies| replies.iter().filter_map(left).min());

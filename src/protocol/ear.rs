@@ -1,4 +1,4 @@
-//! What one acquisition hears: turns that it is given, and what is handed over to it.
+//! What one acquisition hears: what is handed over to it, and that it had better ask again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::node::{Claim, Hint};
-use crate::rules::handover::{Handovers, refresh};
+use crate::rules::handover::{Handovers, again};
 use crate::rules::{NodeSet, Tick};
 
 /// What one acquisition has heard.
@@ -19,12 +19,11 @@ pub(super) struct Ear {
 #[derive(Debug)]
 pub(super) struct State {
     mode: Mode,
-    turns: NodeSet,
-    first: Option<Tick>,
+    /// When it had better ask again, if a node said so.
     ask_at: Tick,
     /// When it asked last.
     asked: Tick,
-    /// Whom names may be handed over to, and for how long, by the last claim.
+    /// Whom the name may be handed over to, and for how long.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
     /// When it was handed over first since it asked last.
@@ -43,30 +42,20 @@ pub(super) trait Releases: std::fmt::Debug + Send + Sync {
     fn is_under_way(&self, node: usize, owner: &str) -> bool;
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Mode {
     /// It wants to know.
     Waiting,
-    /// It holds the lock, and strengthens it where a node that refused it offers it a turn.
-    Holding(Option<Arc<dyn Offered>>),
+    /// It holds the lock. What else is handed over to it is renewed and released with that.
+    Holding,
     /// It has ended.
     Ended,
-}
-
-/// Whoever holds the lock, and may take it on one more node.
-pub(super) trait Offered: std::fmt::Debug + Send + Sync {
-    /// This node gave its turn.
-    fn offered(&self, node: usize);
 }
 
 /// What an acquisition has heard since its last round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// The nodes on which its turn has come.
-    pub(crate) turns: NodeSet,
-    /// When the first of them said so.
-    pub(crate) first: Option<Tick>,
-    /// When the turn of the one before it runs out, if that was told.
+    /// When it had better ask again, if a node said so.
     pub(crate) ask_at: Tick,
     /// When a node handed the name over, the first of them.
     pub(crate) pushed: Option<Tick>,
@@ -77,9 +66,9 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Whether any node gave a turn, handed the name over, or granted it late.
+    /// Whether any node handed the name over, or granted it late.
     pub(super) const fn is_news(&self) -> bool {
-        self.first.is_some() || self.pushed.is_some() || self.late
+        self.pushed.is_some() || self.late
     }
 }
 
@@ -87,8 +76,6 @@ impl Ear {
     pub(super) fn new() -> Self {
         let state = State {
             mode: Mode::Waiting,
-            turns: NodeSet::default(),
-            first: None,
             ask_at: Tick::NEVER,
             asked: Tick::NEVER,
             present: None,
@@ -114,24 +101,14 @@ impl Ear {
         match (&state.mode, &hint.granted) {
             (Mode::Ended, Some(granted)) => return Self::released(state, node, &granted.owner),
             (Mode::Ended, None) => return false,
-            (Mode::Holding(_), Some(_)) => return true,
-            (Mode::Holding(won), None) => {
-                let won = won.clone();
-                drop(state);
-                won.filter(|_| hint.after.is_zero()).into_iter().for_each(|won| won.offered(node));
-                return true;
-            }
+            (Mode::Holding, _) => return true,
             (Mode::Waiting, Some(granted)) => {
                 state.handed.push(node, granted.ballot, granted.lasts, granted.stamp, granted.counts);
                 state.pushed.get_or_insert(now);
                 state.pushes.insert(node);
             }
-            (Mode::Waiting, None) if hint.after.is_zero() => {
-                state.turns.insert(node);
-                state.first.get_or_insert(now);
-            }
-            // What it has registered since is on its way.
-            (Mode::Waiting, None) if hint.asks_to_register() && state.has_just_asked(now) => return true,
+            // What it asked since is on its way.
+            (Mode::Waiting, None) if hint.after.is_zero() && state.has_just_asked(now) => return true,
             (Mode::Waiting, None) => state.ask_at = state.ask_at.min(now + hint.after),
         }
         drop(state);
@@ -166,28 +143,19 @@ impl Ear {
     }
 
     /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over. Returns
-    /// whether it is the first claim.
-    pub(super) fn asks(&self, claim: &Claim, t0: Tick) -> bool {
+    /// whether it is the first claim. A hand-over to it lasts so long.
+    pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Duration) -> bool {
         let mut state = self.state();
         state.asked = t0;
-        state.turns = NodeSet::default();
-        state.first = None;
         state.ask_at = Tick::NEVER;
         (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
-        state.present.replace((claim.owner.clone(), claim.handover)).is_none()
+        state.present.replace((claim.owner.clone(), lasts)).is_none()
     }
 
     /// What was heard since it asked last.
     pub(super) fn heard(&self) -> Heard {
         let state = self.state();
-        Heard {
-            turns: state.turns,
-            first: state.first,
-            ask_at: state.ask_at,
-            pushed: state.pushed,
-            pushes: state.pushes,
-            late: state.late,
-        }
+        Heard { ask_at: state.ask_at, pushed: state.pushed, pushes: state.pushes, late: state.late }
     }
 
     /// What was handed over.
@@ -210,12 +178,8 @@ impl Ear {
     /// The acquisition has ended. What was handed over so far.
     pub(super) fn end(&self) -> Handovers {
         let mut state = self.state();
-        // Whoever holds keeps the round, which keeps the ear: it is dropped outside of the lock.
-        let mode = std::mem::replace(&mut state.mode, Mode::Ended);
-        let handed = std::mem::take(&mut state.handed);
-        drop(state);
-        drop(mode);
-        handed
+        state.mode = Mode::Ended;
+        std::mem::take(&mut state.handed)
     }
 
     /// Its owner has ended, with this release.
@@ -223,14 +187,9 @@ impl Ear {
         self.state().release = Some(release);
     }
 
-    /// From now on it holds the lock. Turns that came while the round was under way may be of nodes
-    /// that refused it before.
-    pub(super) fn hold(&self, holder: Option<Arc<dyn Offered>>) {
-        let mut state = self.state();
-        let turns = std::mem::take(&mut state.turns);
-        state.mode = Mode::Holding(holder.clone());
-        drop(state);
-        holder.into_iter().for_each(|holder| turns.iter().for_each(|node| holder.offered(node)));
+    /// From now on it holds the lock.
+    pub(super) fn hold(&self) {
+        self.state().mode = Mode::Holding;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -239,8 +198,8 @@ impl Ear {
 }
 
 impl State {
-    /// Whether what it has registered last is so young that nobody needs it to register again.
+    /// Whether it asked so lately that it need not ask again.
     fn has_just_asked(&self, now: Tick) -> bool {
-        self.present.as_ref().is_some_and(|(_, handover)| now < self.asked + refresh(*handover))
+        self.present.as_ref().is_some_and(|(_, lasts)| now < self.asked + again(*lasts, Duration::ZERO, true))
     }
 }

@@ -123,8 +123,9 @@ impl<'a> Taking<'a> {
         let names = [self.name.clone()].into();
         // Tried again for that long.
         let ttl = Duration::from_secs(60);
-        let (owner, token, ballot, grace) = (owner.into(), self.ballot, self.ballot, self.voters.grace());
-        Release { names, owner, ttl, token, ballot, grace, next: 0 }
+        let (owner, token, ballot) = (owner.into(), self.ballot, self.ballot);
+        let next = self.voters.next_ballot(ballot);
+        Release { names, owner, ttl, token, ballot, next }
     }
 
     /// Some nodes have done it, and others of their clients' nodes may renew the hold.

@@ -47,7 +47,7 @@ impl TakesBack for GivenBack {
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
-        let release = Release { names, owner, ttl, token: 0, ballot, grace: voters.grace(), next };
+        let release = Release { names, owner, ttl, token: 0, ballot, next };
         Cleanup::start(&voters, release, Whom::all(NodeSet::of(node)));
     }
 }

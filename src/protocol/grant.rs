@@ -9,7 +9,7 @@ use super::places::Places;
 use super::release::{Cleanup, Undoing, Whom};
 use super::renew::Renewing;
 use super::voters::Voters;
-use crate::node::{Claim, Mode, Name, Note, Release, Seat};
+use crate::node::{Claim, Name, Note, Release, Seat};
 use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
@@ -32,7 +32,7 @@ pub(crate) struct Grant {
 pub(super) struct Line {
     /// The places in the process's queue.
     pub(super) places: Places,
-    /// The ear for nodes that offer a turn after all.
+    /// The ear for what nodes hand over late.
     pub(super) listening: Option<Listening>,
 }
 
@@ -81,10 +81,6 @@ impl Grant {
     /// operations, or with 256 names.
     pub(crate) fn weight(&self) -> usize {
         self.names().len().div_ceil(2)
-    }
-
-    fn mode(&self) -> Mode {
-        Mode::of(&self.claim.owner)
     }
 
     /// Whose it is.
@@ -152,12 +148,6 @@ impl Grant {
         self.line.lock().unwrap_or_else(PoisonError::into_inner).take().map(Left)
     }
 
-    /// From now on nothing is taken that a node offers after all.
-    pub(crate) fn ask_no_more(&self) {
-        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        line.iter().for_each(Line::ask_no_more);
-    }
-
     /// Releases it on every node, and insists where it may be held.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
         let whom = Whom { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
@@ -175,10 +165,9 @@ impl Grant {
 
     fn release(&self) -> Undoing {
         let Self { voters, claim, won, .. } = self;
-        // The highest ballot that its owner asked with hides all of them. What a reader
-        // gives up is handed over to nobody: others may read still.
+        // The highest ballot that its owner asked with hides all of them.
         let ballot = won.highest;
-        let next = if self.mode() == Mode::Shared { 0 } else { voters.next_ballot(ballot) };
+        let next = voters.next_ballot(ballot);
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.token(), ballot, next, ttl, ..Release::of(claim) };
@@ -197,14 +186,8 @@ impl Grant {
 }
 
 impl Line {
-    fn ask_no_more(&self) {
-        self.listening.iter().for_each(|listening| listening.hold(None));
-    }
-
-    /// The places in those lines that `leave`. The others stay, and nothing is taken any more that
-    /// a node offers after all: that would be all names.
+    /// The places in those lines that `leave`. The others stay.
     fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
-        self.ask_no_more();
         let places = self.places.split_off(leave)?;
         Some(Self { places, listening: None })
     }

@@ -33,10 +33,9 @@ pub(crate) struct Hints {
 /// How an acquisition listens.
 #[derive(Clone, Debug)]
 pub(super) enum Hearing {
-    /// It waits, or takes what is offered.
+    /// It waits.
     Ear(Arc<Ear>),
-    /// As this owner, which no node had refused, it holds the lock, and needs nothing that it would
-    /// hear.
+    /// As this owner it holds the lock, and needs nothing that it would hear.
     Holds(Arc<str>),
     /// It has held the lock, and this is its release.
     Ended(Weak<dyn Releases>),

@@ -16,11 +16,10 @@ pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool>
     if most + open < quorum { Some(false) } else { (most >= quorum).then_some(true) }
 }
 
-/// The owner that a refusal names: the holder, or whose turn it is.
+/// The holder that a refusal names.
 fn named(reply: &Reply) -> Option<&str> {
     match reply {
         Ok(Outcome::Held { holder, .. }) => Some(holder),
-        Ok(Outcome::Reserved { turn, .. }) => Some(turn),
         _ => None,
     }
 }
@@ -32,17 +31,11 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::node::{Fault, FaultKind, Kind};
 
     fn held(holder: &str) -> Option<Reply> {
         Some(Ok(Outcome::Held { holder: holder.to_owned(), kind: Kind::Lock, remaining: None, fence: 1, queued: None }))
-    }
-
-    fn reserved(turn: &str) -> Option<Reply> {
-        Some(Ok(Outcome::Reserved { turn: turn.to_owned(), left: Duration::ZERO, fence: 1, queued: None }))
     }
 
     fn granted() -> Option<Reply> {
@@ -74,11 +67,5 @@ mod tests {
         let readers = [held("a/s1"), held("b/s1"), granted()];
         assert_eq!(in_the_way(&readers, 2), Some(true));
         assert_eq!(in_the_way(&[held("a/s1"), held("a/1"), granted()], 2), Some(false));
-    }
-
-    #[test]
-    fn turn_is_its_owners() {
-        assert_eq!(in_the_way(&[reserved("a/1"), held("a/1"), granted()], 2), Some(true));
-        assert_eq!(in_the_way(&[reserved("a/1"), held("a/2"), granted()], 2), Some(false));
     }
 }

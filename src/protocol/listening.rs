@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::ear::{Ear, Heard, Offered, Releases};
+use super::ear::{Ear, Heard, Releases};
 use super::hints::{Hearing, Hints};
 use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
@@ -29,7 +29,7 @@ impl Watch {
     /// handed over anywhere.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {
-            Ok(Outcome::Held { queued, .. } | Outcome::Reserved { queued, .. }) => *queued,
+            Ok(Outcome::Held { queued, .. }) => *queued,
             Ok(Outcome::Granted { .. }) => {
                 return self.ear.of(&self.owner, |state| {
                     state.handed.granted(node);
@@ -71,7 +71,7 @@ impl Listening {
     /// `lasts`, if anything.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
         let ear = self.ear()?;
-        let first = ear.asks(claim, t0);
+        let first = ear.asks(claim, t0, lasts.map(Validity::ttl).unwrap_or_default());
         Some(Watch { ear: ear.clone(), owner: claim.owner.clone(), t0, lasts, first })
     }
 
@@ -115,18 +115,13 @@ impl Listening {
         }
     }
 
-    /// From now on it holds the lock, and `holder` takes what further nodes offer.
-    pub(super) fn hold(&self, holder: Option<Arc<dyn Offered>>) {
-        self.ear().into_iter().for_each(|ear| ear.hold(holder.clone()));
-    }
-
-    /// From now on it holds the lock as `owner`, which no node had refused: none will
-    /// offer it a turn, and an ear would be kept for nothing, as long as the lock is held.
+    /// From now on it holds the lock as `owner`: an ear would be kept for nothing, as long as that
+    /// lasts.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = Hearing::Holds(owner.clone());
         self.hints.turn(self.number, &self.hearing, holds.clone());
         // Whoever hears something now has the ear still.
-        self.hold(None);
+        self.ear().into_iter().for_each(|ear| ear.hold());
         self.hearing = holds;
     }
 

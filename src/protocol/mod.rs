@@ -12,7 +12,6 @@ mod given_back;
 mod grant;
 mod hints;
 mod holders;
-mod holding;
 mod in_line;
 mod in_the_way;
 mod inspect;

@@ -16,7 +16,7 @@ pub(crate) struct Occupied {
     /// For how long somebody holds it still at most, where so many nodes say so that a claim may
     /// not win.
     pub(crate) held: Option<Duration>,
-    /// Whether somebody waits for it, or has its turn.
+    /// Whether somebody waits for it.
     pub(crate) wanted: bool,
     /// Whether it is held, and no gate of a semaphore, where so many nodes say so that no quorum is
     /// left.
@@ -47,7 +47,7 @@ fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, heard: usize, si
     let names = || said.clone().filter_map(|said| said.holder.as_deref());
     let holder = names().find(|one| names().filter(|other| other == one).count() >= quorum).map(Arc::from);
     let longest = holders().map(|said| said.remaining.unwrap_or(Duration::MAX)).max();
-    let wanted = said.clone().any(|said| said.waiting > 0 || said.turn.is_some());
+    let wanted = said.clone().any(|said| said.waiting > 0);
     let locked = holders().filter(|said| said.permits.is_none()).count() >= blocking;
     Occupied { holder, held: longest.filter(|_| holders().count() > spare), wanted, locked }
 }
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(look(said.iter(), 3, Size::of(3)), Occupied::default());
         let two = look(said[..2].iter(), 2, Size::of(3));
         assert_eq!(two, Occupied { held: Some(Duration::from_secs(7)), ..Occupied::default() });
-        let waits = [Inspection::free(1).with_line(1, None), Inspection::free(1)];
+        let waits = [Inspection::free(1).with_line(1), Inspection::free(1)];
         assert!(look(waits.iter(), 2, Size::of(3)).wanted);
     }
 

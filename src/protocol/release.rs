@@ -144,7 +144,7 @@ impl Cleanup {
             until: now + ttl,
             lease: now + lease,
             held,
-            operation: Arc::new(graced(operation, voters.grace())),
+            operation: Arc::new(operation),
             state: Mutex::new(state),
             decided: Notify::new(),
             span,
@@ -304,15 +304,6 @@ impl Sink for Cleanup {
     }
 }
 
-/// The same with turns that last as long as they should by now.
-fn graced(operation: Operation, grace: Duration) -> Operation {
-    match operation {
-        Operation::Release(release) => Release { grace, ..release }.into(),
-        Operation::Withdraw(withdraw) => Withdraw { grace, ..withdraw }.into(),
-        other => other,
-    }
-}
-
 fn held(reply: &Reply) -> Option<bool> {
     match reply {
         Ok(Outcome::Released { held }) => Some(*held > 0),
@@ -367,8 +358,7 @@ mod tests {
     /// A release of what nodes hold for so long, whose lease ends after a minute.
     fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<Cleanup> {
         let names = [Name::new("", "it").unwrap()].into();
-        let grace = Duration::ZERO;
-        let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, grace, next: 0 };
+        let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0 };
         Cleanup::start(voters, Undoing { lease: MINUTE, ..release.into() }, Whom::all(voters.everyone()))
     }
 

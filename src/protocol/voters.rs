@@ -13,7 +13,6 @@ use crate::metrics::Meters;
 use crate::node::{Listener, Mode, Name, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
 use crate::rules::roster::Electorate;
-use crate::rules::waiting::grace;
 use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
 
@@ -193,11 +192,6 @@ impl Voters {
         (mode.owner(self.hints.client(), number), number)
     }
 
-    /// How long turns last that this client gives.
-    pub(crate) fn grace(&self) -> Duration {
-        grace(self.round_trip())
-    }
-
     /// The next ballot, above `told`.
     pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
         self.ballots.next(self.host.wall(), told).ok_or_else(|| {
@@ -224,16 +218,25 @@ impl Voters {
         Ballots::is_far(fence, self.host.wall())
     }
 
-    /// The place in all queues of an acquisition that begins now, in microseconds: by the nodes'
-    /// clocks, so that a client whose wall clock is wrong is neither before nor behind all others.
-    /// Of the nodes whose clock is known the median counts, of two in the middle the lower one.
+    /// The place in all queues of an acquisition that begins now, in microseconds: the median of the
+    /// wall clock and the clocks of all nodes that have answered, so that nobody whose clock is wrong
+    /// is before or behind all others. Of two in the middle the later one: it passes nobody.
     pub(crate) fn ticket(&self) -> u64 {
-        let mut ahead = Vec::with_capacity(self.nodes.len());
-        ahead.extend(self.nodes.iter().filter_map(|node| node.clock_ahead()));
-        ahead.sort_unstable();
-        let Some(ahead) = ahead.get(ahead.len().saturating_sub(1) / 2) else { return micros(self.host.wall()) };
         let now = self.host.now().since_origin().as_micros().cast_signed();
-        u64::try_from(now + ahead).unwrap_or(0).min(LIMIT)
+        let mine = i128::from(micros(self.host.wall()));
+        let mut clocks = Vec::with_capacity(self.nodes.len() + 1);
+        clocks.extend(self.nodes.iter().filter_map(|node| Some(now + node.clock_ahead()?)).chain([mine]));
+        clocks.sort_unstable();
+        u64::try_from(clocks[clocks.len() / 2].max(0)).unwrap_or(LIMIT).min(LIMIT)
+    }
+
+    /// When the first of the nodes that may not vote for this client yet may, if that is known.
+    pub(super) fn next_to_vote(&self) -> Option<Duration> {
+        let left = |node: &Arc<dyn Node>| match node.status().state {
+            NodeState::Quarantined { left, .. } => Some(left),
+            _ => None,
+        };
+        self.nodes.iter().filter_map(left).min()
     }
 
     /// How long a quorum takes to answer, lately: a moving average over rounds. Zero until

@@ -16,15 +16,6 @@ pub(crate) enum Who<'a> {
 }
 
 impl Who<'_> {
-    /// How it is to hold the names.
-    pub(super) const fn mode(self) -> Mode {
-        match self {
-            Self::Next(mode) => mode,
-            Self::Seated(_) => Mode::Exclusive,
-            Self::Follows(_) => Mode::Shared,
-        }
-    }
-
     /// What a claim tells as its hold count.
     pub(super) const fn count(self) -> u32 {
         match self {

@@ -1,10 +1,10 @@
-//! Names that nodes hand over to a waiter: what it has registered, and which of the pushes are
+//! Names that nodes hand over to a waiter: its places in their queues, and which of the pushes are
 //! votes.
 //!
-//! A node that refuses a claim of a waiter registers its owner, and grants it the name with the
-//! release of whoever holds it. What it pushes then is the answer to the waiter's last claim there
-//! that the node has confirmed: the grant came after that claim was sent, so that is when its time
-//! begins for the waiter. A push tells nothing of how long it was on its way.
+//! A node that refuses a claim of a waiter gives it a place in the queue, and grants it the name
+//! once that is free. What it pushes then is the answer to the waiter's last claim there that the
+//! node has confirmed: the grant came after that claim was sent, so that is when its time begins for
+//! the waiter. A push does not say how long it was on its way.
 
 use std::time::Duration;
 
@@ -30,35 +30,24 @@ impl Stamp {
     }
 }
 
-/// How long a hand-over to a claim for `validity` lasts: as long as what it is asked for, and no
-/// longer than a vote counts. `None` where it would leave too little.
+/// How long a hand-over to a waiter lasts: as long as what it asks for, and no longer than a vote
+/// counts.
 ///
 /// Three seconds and four round trips are room for what is on its way, and short enough for those
 /// who come behind a waiter that died.
 #[must_use]
-pub fn lasts(ttl: Duration, drift: Drift, min_validity: Duration, round_trip: Duration) -> Option<Validity> {
+pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
     // Nodes count whole milliseconds.
     let long = Duration::from_millis(u64::try_from(ttl.min(long).min(MAX_ROUND).as_millis()).unwrap_or(0));
-    let validity = Validity::new(long, drift);
-    // A node hands over half of it at least, and a quarter must be left when that is known.
-    (validity.length() > long * 3 / 4 + min_validity.min(long)).then_some(validity)
+    Validity::new(long, drift)
 }
 
-/// For how long a name is handed over to who registered `age` ago, and asked for `asked`, `most` at
-/// most: for so long, and where that is long ago so that half of it is left. `None` where it is too
-/// long ago, and where the node's clock was set back since.
+/// How often a waiter asks again that a hand-over lasts so long for: the first and the second in any
+/// queue (`soon`) so that what it is handed is worth most of that; others to keep their places.
 #[must_use]
-pub fn granted(asked: Duration, most: Duration, age: Option<Duration>) -> Option<Duration> {
-    // Nodes count whole milliseconds.
-    let half = Duration::from_millis(u64::try_from(asked.as_millis().div_ceil(2)).unwrap_or(u64::MAX));
-    Some(asked.max(age?.saturating_add(half))).filter(|granted| *granted <= most)
-}
-
-/// How often the first two in a queue ask again, so that what they have registered is fresh.
-#[must_use]
-pub fn refresh(lasts: Duration) -> Duration {
-    (lasts / 4).min(Duration::from_secs(1))
+pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
+    if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
 /// A registration that its node has confirmed.
@@ -82,7 +71,7 @@ pub struct Registered {
 pub struct Pushed {
     /// The ballot that was granted.
     pub ballot: u64,
-    /// When the registration was sent that it answers.
+    /// When the claim was sent that it answers.
     pub t0: Tick,
     /// How long it lasts from then on.
     pub lasts: Validity,
@@ -140,7 +129,7 @@ impl Early {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
         // The node granted it later than the registration was sent, for this time from then on.
-        let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(MAX_ROUND)), stamp };
+        let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
 }
@@ -292,21 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_lasts_for_three_seconds_and_four_round_trips_and_no_longer_than_asked_for_or_a_round() {
+    fn hand_over_lasts_as_long_as_asked_for_and_no_longer_than_a_round() {
         let ms = Duration::from_millis;
-        let lasts = |ttl, trip| lasts(ttl, Drift::default(), Duration::ZERO, trip).map(Validity::ttl);
-        assert_eq!(lasts(30 * SECOND, ms(10)), Some(ms(3_040)));
-        assert_eq!(lasts(SECOND, ms(10)), Some(SECOND));
-        assert_eq!(lasts(30 * SECOND, SECOND), Some(MAX_ROUND));
-        assert_eq!((refresh(ms(3_040)), refresh(MAX_ROUND), refresh(ms(100))), (ms(760), SECOND, ms(25)));
+        let lasts = |ttl, trip| lasts(ttl, Drift::default(), trip).ttl();
+        assert_eq!(lasts(30 * SECOND, ms(10)), ms(3_040));
+        assert_eq!(lasts(SECOND, ms(10)), SECOND);
+        assert_eq!(lasts(30 * SECOND, SECOND), MAX_ROUND);
     }
 
     #[test]
-    fn who_needs_much_of_it_to_be_left_wants_no_handover() {
-        let lasts = |least| lasts(30 * SECOND, Drift::default(), least, Duration::ZERO).is_some();
-        assert!(lasts(SECOND / 2) && !lasts(SECOND) && !lasts(20 * SECOND));
-        let drift = Drift { factor: 0.01, constant: SECOND };
-        assert_eq!(super::lasts(30 * SECOND, drift, Duration::ZERO, Duration::ZERO), None);
+    fn waiter_asks_again_four_times_a_hand_over_while_it_is_one_of_the_next_two() {
+        let ms = Duration::from_millis;
+        assert_eq!(again(ms(3_040), 30 * SECOND, true), ms(760));
+        assert_eq!(again(ms(3_040), 30 * SECOND, false), 10 * SECOND);
+        assert_eq!(again(ms(300), ms(300), false), ms(300));
     }
 
     #[test]
@@ -421,19 +409,9 @@ mod tests {
         assert!(handed.registered().is_empty() && !handed.push(0, 8, LASTS, stamp(1, 103), true));
     }
 
-    /// Half of what was asked for is left when it comes at once.
     #[test]
-    fn who_registered_long_ago_is_handed_the_name_for_longer() {
-        let ms = Duration::from_millis;
-        let granted = |age| granted(ms(3_001), ms(5_000), age).map(|granted| granted.as_millis());
-        assert_eq!([granted(Some(ms(0))), granted(Some(ms(1_500)))], [Some(3_001); 2]);
-        assert_eq!([granted(Some(ms(2_000))), granted(Some(ms(3_499)))], [Some(3_501), Some(5_000)]);
-        assert_eq!([granted(Some(ms(3_500))), granted(None)], [None; 2], "too long ago, or the clock was set back");
-    }
-
-    #[test]
-    fn a_push_lasts_as_long_as_its_node_says_and_no_longer_than_a_round() {
-        for (told, length) in [(2, 1_968), (4, 3_957), (60, 4_946)] {
+    fn push_lasts_as_long_as_it_was_asked_for_and_no_longer_than_it_says() {
+        for (told, length) in [(2, 1_968), (3, 2_968), (4, 2_968)] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
             handed.push(0, 7, told * SECOND, stamp(1, 101), true);

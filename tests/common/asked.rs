@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{
-    Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Stance, Teach, Verb, Withdraw,
+    Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Waiter, Withdraw,
 };
 use quorumlock::rules::roster::{Enrolment, Server};
 
@@ -24,10 +24,9 @@ pub struct Asked {
     /// Of a lesson its number; of an enrolment how many nodes its list has; of a scan about how many
     /// keys are looked at.
     pub count: u32,
-    pub stance: Stance,
+    pub waiter: Option<Waiter>,
     /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
-    pub grace: Duration,
-    pub handover: Duration,
+    pub lasts: Duration,
     pub next: u64,
     /// Of a release; of a claim of a reader that was the writer, the one that it follows.
     pub token: u64,
@@ -46,9 +45,8 @@ impl Asked {
             ttl: Duration::ZERO,
             ballot: 0,
             count: 0,
-            stance: Stance::Once,
-            grace: Duration::ZERO,
-            handover: Duration::ZERO,
+            waiter: None,
+            lasts: Duration::ZERO,
             next: 0,
             token: 0,
             kind: Kind::Lock,
@@ -60,12 +58,12 @@ impl Asked {
     /// that ballot.
     pub fn with_verb(&self, verb: Verb) -> Self {
         let token = if verb == Verb::Release { self.ballot } else { 0 };
-        Self { verb, stance: Stance::Once, handover: Duration::ZERO, next: 0, token, ..self.clone() }
+        Self { verb, waiter: None, next: 0, token, ..self.clone() }
     }
 
-    /// Whether it is a claim that a node may hand the name over to.
-    pub fn registers(&self) -> bool {
-        matches!(self.clone().into(), Operation::Claim(claim) if claim.registers())
+    /// How long a hand-over to it lasts; zero if it does not wait.
+    pub fn hand(&self) -> Duration {
+        self.waiter.map_or(Duration::ZERO, |waiter| waiter.lasts)
     }
 
     /// About a node.
@@ -81,29 +79,29 @@ impl Asked {
         let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
         let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
         let (owner, ballot) = (servers.join(" ").into(), u64::from(protocol));
-        Self { owner, ttl: max_ttl, ballot, count: nodes, grace: lasts, ..Self::node(Verb::Enrol) }
+        Self { owner, ttl: max_ttl, ballot, count: nodes, lasts, ..Self::node(Verb::Enrol) }
     }
 }
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, stance, grace, handover, next, token, kind, note } = asked;
+        let Asked { verb, names, owner, ttl, ballot, count, waiter, lasts, next, token, kind, note } = asked;
         match verb {
             Verb::Claim => {
                 let follows = token;
-                Claim { names, owner, kind, ttl, ballot, follows, count, stance, grace, handover }.into()
+                Claim { names, owner, kind, ttl, ballot, follows, count, waiter, next }.into()
             }
             Verb::Renew => Renew { names, owner, kind, ttl, ballot, count, note }.into(),
-            Verb::Release => Release { names, owner, ttl, token, ballot, grace, next }.into(),
-            Verb::Withdraw => Withdraw { names, owner, ttl, ballot, grace, next }.into(),
+            Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
+            Verb::Withdraw => Withdraw { names, owner, ttl, ballot, next }.into(),
             Verb::Inspect => Self::Inspect(names),
-            Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !grace.is_zero() }.into(),
+            Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !lasts.is_zero() }.into(),
             Verb::Record => Self::Record,
             Verb::Revoke => Revoke { names, ballot }.into(),
             Verb::Enrol => {
                 let servers = owner.split_whitespace().map(Server::parse).collect();
                 let protocol = u32::try_from(ballot).unwrap_or(u32::MAX);
-                Enrolment { nodes: count, protocol, max_ttl: ttl, lasts: grace, servers }.into()
+                Enrolment { nodes: count, protocol, max_ttl: ttl, lasts, servers }.into()
             }
             Verb::Retire => Self::Retire,
             Verb::Reset => Self::Reset,
@@ -117,26 +115,26 @@ impl From<&Operation> for Asked {
         let verb = operation.verb();
         match operation {
             Operation::Claim(claim) => {
-                let Claim { ref names, ref owner, kind, ttl, ballot, follows, count, stance, grace, handover } = *claim;
+                let Claim { ref names, ref owner, kind, ttl, ballot, follows, count, waiter, next } = *claim;
                 let token = follows;
-                Self { kind, ttl, ballot, token, count, stance, grace, handover, ..Self::by(verb, names, owner) }
+                Self { kind, ttl, ballot, token, count, waiter, next, ..Self::by(verb, names, owner) }
             }
             Operation::Renew(renewal) => {
                 let Renew { ref names, ref owner, kind, ttl, ballot, count, ref note } = *renewal;
                 Self { kind, ttl, ballot, count, note: note.clone(), ..Self::by(verb, names, owner) }
             }
             Operation::Release(release) => {
-                let Release { ref names, ref owner, ttl, token, ballot, grace, next } = *release;
-                Self { ttl, token, ballot, grace, next, ..Self::by(verb, names, owner) }
+                let Release { ref names, ref owner, ttl, token, ballot, next } = *release;
+                Self { ttl, token, ballot, next, ..Self::by(verb, names, owner) }
             }
             Operation::Withdraw(withdraw) => {
-                let Withdraw { ref names, ref owner, ttl, ballot, grace, next } = *withdraw;
-                Self { ttl, ballot, grace, next, ..Self::by(verb, names, owner) }
+                let Withdraw { ref names, ref owner, ttl, ballot, next } = *withdraw;
+                Self { ttl, ballot, next, ..Self::by(verb, names, owner) }
             }
             Operation::Inspect(names) => Self::inspect(names.clone()),
             Operation::Teach(Teach { high, lesson, by_hand }) => {
-                let grace = Duration::from_millis(u64::from(*by_hand));
-                Self { ballot: *high, count: *lesson, grace, ..Self::node(verb) }
+                let lasts = Duration::from_millis(u64::from(*by_hand));
+                Self { ballot: *high, count: *lesson, lasts, ..Self::node(verb) }
             }
             Operation::Revoke(Revoke { names, ballot }) => {
                 Self { ballot: *ballot, ..Self::by(verb, names, &"-".into()) }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{Inspection, Kind, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Stance, Verb};
+use quorumlock::node::{Inspection, Kind, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Verb, Waiter};
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 
 use crate::common::asked::Asked;
@@ -336,10 +336,10 @@ async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
     assert_eq!(node.renew("me", 8).await, Outcome::Healed, "its owner goes on");
 }
 
-/// A claim that waits, by the ticket, and may be handed the name for so long.
-fn waits(owner: &str, ticket: u64, handover: Duration) -> Asked {
-    let stance = Stance::Wait { ticket, patience: TTL };
-    Asked { stance, handover, ..operation(Verb::Claim, owner, 1) }
+/// A claim that waits, by the ticket, and is handed the name for so long.
+fn waits(owner: &str, ticket: u64, lasts: Duration) -> Asked {
+    let waiter = Some(Waiter { ticket, lasts, again: TTL });
+    Asked { waiter, ..operation(Verb::Claim, owner, 1) }
 }
 
 /// A release that hands over with the ballot `next`.
@@ -357,7 +357,7 @@ impl Bench {
     }
 }
 
-async fn a_release_hands_over_to_the_first_that_is_registered(node: Bench) {
+async fn a_release_hands_over_to_the_first_waiter(node: Bench) {
     node.claim("me", 5).await;
     assert_eq!(node.joins(&waits("c/2", 9, TTL)).await, 1);
     assert_eq!(node.joins(&waits("c/1", 7, TTL / 2)).await, 1, "it came before");
@@ -383,17 +383,14 @@ async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     // Over by itself: nobody knows who counts it still.
     node.ask(&hands_over("me", 6, 0)).await;
     node.joins_after_expiry().await;
-    let release = Asked { grace: TTL / 20, ..hands_over("other", 8, 9) };
-    assert_eq!(node.ask(&release).await, Outcome::Released { held: 0 });
-    let told = node.look("a").await;
-    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
+    assert_eq!(node.ask(&hands_over("other", 8, 9)).await, Outcome::Released { held: 0 });
+    assert_eq!(node.look("a").await.holder, None);
 }
 
 impl Bench {
     /// A hold ends by itself while `c/1` waits for it.
     async fn joins_after_expiry(&self) {
-        let claim =
-            Asked { ttl: Duration::from_millis(100), stance: Stance::Barge, ..operation(Verb::Claim, "brief", 7) };
+        let claim = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, "brief", 7) };
         assert_eq!(self.ask(&claim).await, granted(7));
         self.joins(&waits("c/1", 7, TTL)).await;
         self.pass(claim.ttl).await;
@@ -401,15 +398,39 @@ impl Bench {
     }
 }
 
-async fn a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn(node: Bench) {
+async fn claim_of_a_free_name_hands_it_to_the_first_waiter(node: Bench) {
+    node.joins_after_expiry().await;
+    for (owner, ballot, next, ticket) in [("c/9", 8, 9, None), ("c/8", 18, 19, Some(8))] {
+        let waiter = ticket.map(|ticket| Waiter { ticket, lasts: TTL, again: TTL });
+        let claim = Asked { ballot, next, waiter, ..operation(Verb::Claim, owner, 1) };
+        let refused = node.ask(&claim).await;
+        assert!(matches!(&refused, Outcome::Held { holder, .. } if holder == "c/1"), "{refused:?}");
+        let told = node.look("a").await;
+        assert_eq!((told.ballot, told.waiting), (next, u32::from(ticket.is_some())));
+        node.ask(&hands_over("c/1", next, 0)).await;
+        node.ask(&Asked { owner: "c/8".into(), ..hands_over("c/8", next, 0) }).await;
+        let brief = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, "brief", next + 1) };
+        assert_eq!(node.ask(&brief).await, granted(next + 1));
+        node.joins(&waits("c/1", 7, TTL)).await;
+        node.pass(brief.ttl).await;
+    }
+    let older = Asked { ballot: 30, next: 31, ..waits("c/0", 6, TTL) };
+    assert_eq!(node.ask(&older).await, granted(30), "it came before");
+}
+
+async fn claim_that_barges_hands_nothing_over(node: Bench) {
+    node.joins_after_expiry().await;
+    assert_eq!(node.claim("c/9", 8).await, granted(8));
+}
+
+async fn a_ballot_up_to_the_bar_hands_nothing_over(node: Bench) {
     for (round, above) in [(0, 0), (1, 5), (2, 6)] {
         let (held, owner) = (10 * round + 5, format!("c/{round}"));
         assert_eq!(node.claim("me", held).await, granted(held));
         node.joins(&waits(&owner, 7, TTL)).await;
         let next = if above == 0 { 0 } else { 10 * round + above };
-        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", held + 1, next) }).await;
-        let told = node.look("a").await;
-        assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some(owner.clone())), "{next}");
+        node.ask(&hands_over("me", held + 1, next)).await;
+        assert_eq!((node.look("a").await.holder, node.look("a").await.waiting), (None, 1), "{next}");
         node.release(&owner, 1).await;
     }
 }
@@ -419,37 +440,22 @@ async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench)
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
     node.ask(&Operation::teach(9, 1)).await;
-    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
-    let told = node.look("a").await;
-    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
-}
-
-async fn a_registration_is_fresh_for_half_of_its_time(node: Bench) {
-    let brief = Duration::from_millis(200);
-    node.claim("me", 5).await;
-    node.joins(&Asked { ttl: brief, ..waits("c/1", 7, brief) }).await;
-    node.pass(brief / 2 + Duration::from_millis(5)).await;
-    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
-    let told = node.look("a").await;
-    assert_eq!((told.holder, told.turn.map(|(turn, _)| turn)), (None, Some("c/1".to_owned())));
-}
-
-/// It counts from when it registered: half of what it asked for is to be left.
-async fn who_registered_long_ago_is_handed_the_name_for_longer(node: Bench) {
-    let brief = Duration::from_millis(600);
-    node.claim("me", 5).await;
-    node.joins(&waits("c/1", 7, brief)).await;
-    node.pass(brief * 2).await;
     node.ask(&hands_over("me", 5, 8)).await;
-    let told = node.look("a").await;
-    assert_eq!(told.holder.as_deref(), Some("c/1"));
-    let left = told.remaining.unwrap();
-    // Nodes tell whole milliseconds.
-    let most = brief * 2 + brief / 2 + Duration::from_millis(2);
-    assert!(left > brief && left <= most, "{left:?}");
+    assert_eq!(node.look("a").await.holder, None);
 }
 
-async fn a_withdrawal_leaves_place_and_registration(node: Bench) {
+async fn waiter_that_has_not_asked_again_is_handed_nothing(node: Bench) {
+    let brief = Duration::from_millis(100);
+    node.claim("me", 5).await;
+    let silent = Some(Waiter { ticket: 6, lasts: TTL, again: brief });
+    node.joins(&Asked { waiter: silent, ..waits("c/0", 6, TTL) }).await;
+    node.joins(&waits("c/1", 7, TTL)).await;
+    node.pass(brief * 2 + Duration::from_millis(5)).await;
+    node.ask(&hands_over("me", 5, 8)).await;
+    assert_eq!((node.look("a").await.holder.as_deref(), node.look("a").await.waiting), (Some("c/1"), 0));
+}
+
+async fn withdrawal_leaves_the_place(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
     assert_eq!(node.withdraw("c/1", 4).await, Outcome::Released { held: 0 });
@@ -460,28 +466,26 @@ async fn a_withdrawal_leaves_place_and_registration(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(8));
 }
 
-async fn nothing_is_handed_over_to_who_does_not_hear_of_it(node: Bench) {
+async fn waiters_that_nobody_hears_for_are_skipped_in_one_call(node: Bench) {
     node.claim("me", 5).await;
-    node.joins(&waits("deaf/1", 7, TTL)).await;
-    node.ask(&Asked { grace: TTL / 20, ..hands_over("me", 5, 8) }).await;
+    for number in 1..=30 {
+        node.joins(&waits(&format!("deaf/{number}"), number, TTL)).await;
+    }
+    node.joins(&waits("c/1", 70, TTL)).await;
+    node.ask(&hands_over("me", 5, 8)).await;
     let told = node.look("a").await;
-    assert_eq!((told.holder, told.fence, told.turn.map(|(turn, _)| turn)), (None, 5, Some("deaf/1".to_owned())));
-    node.release("deaf/1", 6).await;
-    assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
+    assert_eq!((told.holder.as_deref(), told.fence, told.waiting), (Some("c/1"), 8, 0));
 }
 
-async fn what_is_registered_lasts_as_long_as_the_queue(node: Bench) {
+async fn readers_at_the_head_are_handed_the_name_together(node: Bench) {
     node.claim("me", 5).await;
-    let brief = |owner, patience, handover| {
-        let stance = Stance::Wait { ticket: 7, patience };
-        Asked { stance, ..waits(owner, 7, handover) }
-    };
-    let second = Duration::from_millis(200);
-    node.joins(&brief("c/1", second, TTL)).await;
-    node.joins(&brief("c/2", TTL, Duration::ZERO)).await;
-    node.pass(second + Duration::from_millis(20)).await;
+    for (ticket, owner) in [(1, "c/s1"), (2, "c/s2"), (3, "c/3"), (4, "c/s4")] {
+        node.joins(&waits(owner, ticket, TTL)).await;
+    }
     node.ask(&hands_over("me", 5, 8)).await;
-    assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1"));
+    assert_eq!((node.look("a").await.count, node.look("a").await.waiting), (2, 2));
+    node.ask(&hands_over("c/3", 6, 9)).await;
+    assert_eq!((node.look("a").await.count, node.look("a").await.waiting), (3, 0), "no writer is before it");
 }
 
 async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
@@ -492,32 +496,11 @@ async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/1"));
 }
 
-async fn who_names_no_time_or_several_names_is_given_a_turn(node: Bench) {
+async fn claim_of_several_names_joins_no_queue(node: Bench) {
+    node.claim("me", 5).await;
     let several = Asked { names: names(&["a", "b"]), ..waits("c/1", 7, TTL) };
-    for claim in [waits("c/1", 7, Duration::ZERO), several] {
-        let fence = node.look("a").await.fence;
-        assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
-        node.joins(&claim).await;
-        node.ask(&Asked { grace: TTL / 20, ..hands_over("me", fence + 5, fence + 8) }).await;
-        assert_eq!(node.look("a").await.turn.map(|(turn, _)| turn).as_deref(), Some("c/1"));
-        node.release(&claim.owner, 1).await;
-    }
-}
-
-/// Whoever frees the name may be nearer to the node.
-async fn a_turn_lasts_as_long_as_whoever_gets_it_needs_to_ask(node: Bench) {
-    const SECOND: Duration = Duration::from_secs(1);
-    let both = [("c/1", 20 * SECOND, SECOND, 2 * SECOND), ("c/2", SECOND, SECOND / 2, SECOND)];
-    for (owner, needs, least, most) in both {
-        let fence = node.look("a").await.fence;
-        let far = Asked { names: names(&["a", "b"]), grace: needs, ..waits(owner, 7, TTL) };
-        assert_eq!(node.claim("me", fence + 5).await, granted(fence + 5));
-        node.joins(&far).await;
-        node.ask(&Asked { grace: SECOND / 10, ..hands_over("me", fence + 5, fence + 8) }).await;
-        let (_, left) = node.look("a").await.turn.unwrap();
-        assert!(left > least && left <= most, "{left:?}");
-        node.release(&far.owner, 1).await;
-    }
+    assert!(matches!(node.ask(&several).await, Outcome::Held { queued: None, .. }));
+    assert_eq!(node.look("a").await.waiting, 0);
 }
 
 async fn a_question_writes_nothing(node: Bench) {
@@ -735,18 +718,18 @@ both! {
     only_the_owner_releases;
     a_release_raises_the_fence_whether_it_was_held_or_not;
     a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one;
-    a_release_hands_over_to_the_first_that_is_registered;
+    a_release_hands_over_to_the_first_waiter;
     a_release_that_freed_nothing_hands_nothing_over;
-    a_ballot_up_to_the_bar_hands_nothing_over_and_gives_a_turn;
+    claim_of_a_free_name_hands_it_to_the_first_waiter;
+    claim_that_barges_hands_nothing_over;
+    a_ballot_up_to_the_bar_hands_nothing_over;
     a_ballot_up_to_what_the_node_was_taught_hands_nothing_over;
-    a_registration_is_fresh_for_half_of_its_time;
-    who_registered_long_ago_is_handed_the_name_for_longer;
-    a_withdrawal_leaves_place_and_registration;
-    nothing_is_handed_over_to_who_does_not_hear_of_it;
-    what_is_registered_lasts_as_long_as_the_queue;
+    waiter_that_has_not_asked_again_is_handed_nothing;
+    withdrawal_leaves_the_place;
+    waiters_that_nobody_hears_for_are_skipped_in_one_call;
+    readers_at_the_head_are_handed_the_name_together;
     a_hold_that_was_taken_away_hands_over_like_any_other;
-    who_names_no_time_or_several_names_is_given_a_turn;
-    a_turn_lasts_as_long_as_whoever_gets_it_needs_to_ask;
+    claim_of_several_names_joins_no_queue;
     a_question_writes_nothing;
     a_roster_takes_no_more_servers_than_its_clients_lists_have;
     only_its_own_successor_has_the_room_of_a_server_that_has_gone;

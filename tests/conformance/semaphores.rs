@@ -23,10 +23,10 @@ pub async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
     semaphore.acquire(1, PATIENCE).await.unwrap()
 }
 
-/// Whether somebody waits for `name` on a quorum of three nodes, or has its turn.
+/// Whether somebody waits for `name` on a quorum of three nodes.
 pub async fn waits(client: &Quorum, name: &str) -> bool {
     let seen = client.inspect(name).await.unwrap();
-    let waits = |node: &quorumlock::Inspection| node.waiting > 0 || node.turn.is_some();
+    let waits = |node: &quorumlock::Inspection| node.waiting > 0;
     seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
 }
 

@@ -353,7 +353,7 @@ async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl W
     let session = session(&client).await;
     let guard = other.lock("b").acquire(PATIENCE).await.unwrap();
     let (first, second) = (session.clone(), session.clone());
-    let first = tokio::spawn(async move { first.lock(["a", "b"], 60 * SECOND).await });
+    let first = tokio::spawn(async move { first.lock(["b"], 60 * SECOND).await });
     eventually("it waits", async || {
         other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().unwrap().waiting > 0)
     })

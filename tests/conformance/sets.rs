@@ -1,9 +1,7 @@
 //! Locks on several names at once: all of them, or none.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{MAX_NAMES, Quorum};
 
@@ -64,40 +62,6 @@ async fn a_sets_token_is_above_all_earlier_tokens_of_its_names(world: impl World
     }
 }
 
-async fn a_set_that_waits_stands_in_line_for_each_name(world: impl World) {
-    let (client, other, late) = (world.client().await, world.client().await, world.client().await);
-    let guard = client.lock("b").acquire(PATIENCE).await.unwrap();
-    let lock = other.lock_all(["a", "b"]);
-    let mut set = pin!(lock.acquire(30 * SECOND));
-    let waits = async |name: &str| {
-        let seen = client.inspect(name).await.unwrap();
-        let waits = |node: &quorumlock::Inspection| node.waiting > 0 || node.turn.is_some();
-        seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
-    };
-    tokio::select! {
-        _ = &mut set => panic!("b is held"),
-        () = eventually("it stands in both lines", async || waits("a").await && waits("b").await) => {}
-    }
-    // Whoever comes later does not get the free name first.
-    assert!(late.lock("a").try_acquire().await.unwrap().is_none());
-    // On a paused clock it would have come at the same moment.
-    tokio::time::sleep(2 * MS).await;
-    let lock = late.lock("a");
-    let mut single = pin!(lock.acquire(30 * SECOND));
-    tokio::select! {
-        _ = &mut set => panic!("b is held"),
-        _ = &mut single => panic!("a is not its turn"),
-        () = tokio::time::sleep(300 * MS) => guard.release().await.map(drop).unwrap(),
-    }
-    let won = tokio::select! {
-        biased;
-        _ = &mut single => panic!("a is not its turn"),
-        won = &mut set => won.unwrap(),
-    };
-    won.release().await.unwrap();
-    assert!(single.await.is_ok());
-}
-
 async fn a_set_that_gives_up_leaves_all_lines(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = client.lock("b").acquire(PATIENCE).await.unwrap();
@@ -133,29 +97,6 @@ async fn callers_of_one_process_with_sets_that_overlap_do_not_deadlock(world: im
         }
     });
     join_all(rounds).await;
-}
-
-async fn a_set_is_not_starved_by_locks_on_its_names(world: impl World) {
-    let names = ["a", "b", "c", "d", "e", "f"];
-    let clients = join_all((0..3).map(|_| world.client())).await;
-    let busy = clients.iter().flat_map(|client| {
-        names.map(|name| async move {
-            loop {
-                let guard = client.lock(name).acquire(60 * SECOND).await.unwrap();
-                tokio::time::sleep(20 * MS).await;
-                guard.release().await.unwrap();
-            }
-        })
-    });
-    let mut busy = pin!(join_all(busy).map(|_: Vec<()>| ()));
-    let patient = world.client().await;
-    let set = patient.lock_all(names);
-    for _ in 0..3 {
-        tokio::select! {
-            () = &mut busy => unreachable!("they never end"),
-            acquired = set.acquire(20 * SECOND) => drop(acquired.expect("it is its turn some time")),
-        }
-    }
 }
 
 async fn whoever_loses_one_name_of_a_set_loses_all(world: impl World) {
@@ -238,11 +179,9 @@ both! {
         a_set_is_held_as_a_whole_or_not_at_all,
         neither_the_order_of_names_nor_repeats_matter,
         a_sets_token_is_above_all_earlier_tokens_of_its_names,
-        a_set_that_waits_stands_in_line_for_each_name,
         a_set_that_gives_up_leaves_all_lines,
         sets_that_overlap_do_not_deadlock,
         callers_of_one_process_with_sets_that_overlap_do_not_deadlock,
-        a_set_is_not_starved_by_locks_on_its_names,
         whoever_loses_one_name_of_a_set_loses_all,
         a_thousand_names_are_one_claim_and_more_are_refused;
     memory 3 nodes: a_set_is_renewed_as_a_whole;

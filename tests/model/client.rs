@@ -276,7 +276,7 @@ impl Client {
     /// What a reply says of what may be handed over.
     fn placed(&mut self, node: usize, answer: &Answer, reply: &Reply) {
         match reply {
-            Ok(Outcome::Held { queued, .. } | Outcome::Reserved { queued, .. }) => {
+            Ok(Outcome::Held { queued, .. }) => {
                 let stamp = Stamp { generation: answer.generation, time: answer.time };
                 let registered = queued.map(|queued| Registered {
                     t0: tick(answer.to.sent),

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use quorumlock::node::{HandedOver, Name, Operation, Stance, Verb};
+use quorumlock::node::{HandedOver, Name, Operation, Verb, Waiter};
 use quorumlock::rules::handover::Stamp;
 use stateright::{Model, Property};
 
@@ -451,11 +450,11 @@ impl Said {
 
 fn operation(scope: &Scope, message: Message) -> Operation {
     let waits = scope.hands && message.verb == Verb::Claim;
-    let patience = TICK * 100;
+    let waiter = Waiter { ticket: 1, lasts: lasts().ttl(), again: TICK * 100 };
+    let next = if message.verb == Verb::Claim { message.ballot + 1 } else { message.next };
     let asked = Asked {
-        stance: if waits { Stance::Wait { ticket: 1, patience } } else { Stance::Once },
-        handover: if waits { lasts().ttl() } else { Duration::ZERO },
-        next: if scope.hands { message.next } else { 0 },
+        waiter: waits.then_some(waiter),
+        next: if scope.hands { next } else { 0 },
         verb: message.verb,
         owner: owner(message.owner),
         ttl: TICK * scope.ttl.unsigned_abs(),

@@ -26,17 +26,11 @@ pub fn to(operation: &Operation, reply: Reply) -> Reply {
     }
 }
 
-/// Held by somebody else, for so many seconds more.
+/// Held by somebody else, for so many seconds more. A waiter is the third.
 pub fn held(seconds: u64) -> Answer {
     let remaining = Some(Duration::from_secs(seconds));
-    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), kind: Kind::Lock, remaining, fence: 1, queued: None }))
-}
-
-/// It is another's turn for so many seconds; the asker is next, or further behind.
-pub fn reserved(seconds: u64, next: bool) -> Answer {
-    let left = Duration::from_secs(seconds);
-    let queued = Some(Queued { rank: if next { 1 } else { 2 }, stamp: Stamp::default() });
-    Some(Ok(Outcome::Reserved { turn: "somebody".to_owned(), left, fence: 1, queued }))
+    let queued = Some(Queued { rank: 3, stamp: Stamp { generation: 1, time: Duration::from_secs(100) } });
+    Some(Ok(Outcome::Held { holder: "somebody".to_owned(), kind: Kind::Lock, remaining, fence: 1, queued }))
 }
 
 pub const fn stale(fence: u64) -> Answer {

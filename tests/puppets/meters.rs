@@ -1,6 +1,4 @@
-//! What is counted of turns and of late grants.
-
-use std::time::Duration;
+//! What is counted of waiters and of late grants.
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use quorumlock::node::{Outcome, Verb};
@@ -21,32 +19,6 @@ fn value(handle: &PrometheusHandle, series: &str) -> f64 {
     let text = handle.render();
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_default()
-}
-
-fn turns(handle: &PrometheusHandle) -> (f64, f64) {
-    let turns = |outcome| value(handle, &format!("quorumlock_turns_total{{quorum=\"default\",outcome=\"{outcome}\"}}"));
-    (turns("taken"), turns("missed"))
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_turn_on_a_quorum_of_nodes_is_taken_or_missed() {
-    for (given, taken, counted) in [(2, true, (1.0, 0.0)), (2, false, (0.0, 1.0)), (1, true, (0.0, 0.0))] {
-        let (recorder, handle) = recorder();
-        let _recording = metrics::set_default_local_recorder(&recorder);
-        let stage = Stage::new(3);
-        sleep(SECOND).await;
-        let _waiting = stage.acquire(60 * SECOND);
-        let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
-        sleep(MS).await;
-        (0..given).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
-        stage.round(Verb::Claim, |_, _| SILENCE).await;
-        sleep(10 * MS).await;
-        (0..3).for_each(|node| stage.answer(node, || if taken { granted() } else { held(60) }));
-        sleep(MS).await;
-        assert_eq!(turns(&handle), counted, "{given} nodes gave one");
-        let took = value(&handle, "quorumlock_handover_duration_seconds_sum{quorum=\"default\",by=\"turn\"}");
-        assert!(if counted.0 > 0.0 { (0.010..0.015).contains(&took) } else { took == 0.0 }, "{took} s");
-    }
 }
 
 #[tokio::test(start_paused = true)]

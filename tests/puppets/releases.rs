@@ -152,21 +152,6 @@ async fn a_node_that_never_heard_of_the_claim_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_says_how_long_the_next_turn_lasts_by_what_was_measured() {
-    let stage = Stage::new(1);
-    // Five round trips; each measurement after the first weighs an eighth.
-    for (took, grace) in [(80, 400), (160, 450), (10, 400)] {
-        let acquiring = stage.acquire(SECOND);
-        stage.round(Verb::Claim, |_, _| SILENCE).await;
-        sleep(took * MS).await;
-        stage.answer(0, granted);
-        drop(acquiring.await.unwrap().unwrap());
-        let release = stage.round(Verb::Release, |_, _| released()).await;
-        assert!((grace * MS..=(grace + 10) * MS).contains(&release.grace), "{:?} and not {grace} ms", release.grace);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn who_waits_for_all_releases_is_told_of_the_last() {
     let stage = Stage::new(1);
     let (guard, _) = stage.won().await;

@@ -9,7 +9,7 @@ use quorumlock::{LockGuard, NodeCause, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::answers::{SILENCE, fault, granted, held, released, reserved, stale};
+use crate::answers::{SILENCE, fault, granted, held, released, stale};
 use crate::stage::{MS, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
@@ -17,8 +17,7 @@ async fn after_a_failed_round_what_may_have_been_granted_is_withdrawn() {
     let stage = Stage::new(11);
     let trying = stage.try_acquire();
     let answer = |node, _: &_| match node {
-        0..=4 => held(60),
-        5 => reserved(60, false),
+        0..=5 => held(60),
         6 => stale(1),
         7 => granted(),
         8 => fault(FaultKind::Timeout),

@@ -8,7 +8,7 @@ use quorumlock::{Released, Result, Session};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::answers::{Answer, SILENCE, fault, granted, held, nothing_held, released};
+use crate::answers::{Answer, SILENCE, fault, granted, nothing_held, released};
 use crate::asked::Asked;
 use crate::handovers::{handed, queued};
 use crate::stage::{MS, SECOND, Stage};
@@ -114,22 +114,6 @@ async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
     stage.round(Verb::Renew, |_, _| lost()).await;
     stage.round(Verb::Release, |_, _| released()).await;
     assert!(!session.is_alive());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_offered_after_a_part_was_released_is_not_taken() {
-    let (stage, session) = begun().await;
-    let locking = lock(&session, &["a", "b"]);
-    let first = stage.round(Verb::Claim, |_, _| held(60)).await;
-    sleep(MS).await;
-    (0..2).for_each(|node| stage.hint(node, &first, Duration::ZERO));
-    let claim = stage.round(Verb::Claim, |node, _| if node == 2 { held(60) } else { granted() }).await;
-    locking.await.unwrap().unwrap();
-    let unlocking = unlock(&session, &["a"]);
-    stage.round(Verb::Release, |node, _| if node == 2 { nothing_held() } else { released() }).await;
-    unlocking.await.unwrap().unwrap();
-    stage.hint(2, &claim, Duration::ZERO);
-    stage.quiet_for(SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -336,14 +336,13 @@ impl Stage {
         began.elapsed()
     }
 
-    /// A node says to whoever made `claim` that its turn has come, or when the turn of the one
-    /// before it ends.
+    /// A node asks whoever made `claim` to ask again after so long.
     pub fn hint(&self, node: usize, claim: &Asked, after: Duration) {
         self.hint_to(node, &claim.owner, after);
     }
 
     pub fn hint_to(&self, node: usize, owner: &str, after: Duration) {
-        self.listener(node).hint(node, &Hint::new(owner.into(), after));
+        self.listener(node).hint(node, &Hint::ask_again(owner.into(), after));
     }
 
     /// A node publishes news of a name.
@@ -361,8 +360,7 @@ impl Stage {
 
     /// A node hands the name over.
     pub fn push(&self, node: usize, granted: HandedOver) {
-        let owner = granted.owner.clone();
-        self.listener(node).hint(node, &Hint { granted: Some(granted), ..Hint::new(owner, Duration::ZERO) });
+        self.listener(node).hint(node, &Hint::granted(granted));
     }
 
     /// Waits until every node is asked to grant, and lets it answer; withdrawals are confirmed.

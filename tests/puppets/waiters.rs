@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use quorumlock::node::{FaultKind, Stance, Verb};
+use quorumlock::node::{FaultKind, Verb};
 use quorumlock::{LockGuard, LockOptions, QuorumBuilder, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::answers::{Answer, SILENCE, fault, granted, held, released, reserved};
+use crate::answers::{Answer, SILENCE, fault, granted, held, released};
 use crate::asked::Asked;
 use crate::stage::{MS, SECOND, Stage};
 
@@ -18,16 +18,11 @@ fn ttl(builder: QuorumBuilder) -> QuorumBuilder {
     builder.ttl(TTL)
 }
 
-/// It needs more of its time than is handed over: nodes give it turns.
-fn turns(builder: QuorumBuilder) -> QuorumBuilder {
-    builder.options(LockOptions::default().min_validity(5 * SECOND)).ttl(TTL)
-}
-
 /// A caller that these nodes have refused in its first round.
 async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Asked) {
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
-    assert!(matches!(claim.stance, Stance::Wait { .. }));
+    assert!(claim.waiter.is_some() && claim.next > claim.ballot);
     // By then it listens.
     sleep(MS).await;
     (waiting, claim)
@@ -45,43 +40,21 @@ async fn who_hears_nothing_asks_by_itself_every_third_of_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_on_a_quorum_of_nodes_is_taken_at_once() {
+async fn waiter_whose_place_is_old_asks_at_once() {
     let stage = Stage::with(3, true, ttl);
-    let (waiting, claim) = waiter(&stage, |_| held(60)).await;
-    (0..2).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+    let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
+    stage.hint(0, &claim, Duration::ZERO);
+    stage.quiet_for(SECOND).await;
+    stage.hint(0, &claim, Duration::ZERO);
     assert!(stage.asked_after().await <= MS);
-    stage.round(Verb::Claim, |_, _| granted()).await;
-    assert!(waiting.await.unwrap().unwrap().is_held());
+    stage.round(Verb::Claim, |_, _| held(60)).await;
+    // What it has asked is on its way to the others.
+    (1..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
+    stage.quiet_for(500 * MS).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_with_the_first_answers_is_taken_at_once() {
-    let stage = Stage::with(3, true, ttl);
-    let waiting = stage.acquire(60 * SECOND);
-    let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
-    // Before the caller runs again: in the same bytes as the answers, and before the last of them.
-    (0..2).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
-    assert!(stage.asked_after().await <= MS, "and not after a third of its ttl");
-    stage.round(Verb::Claim, |_, _| granted()).await;
-    assert!(waiting.await.unwrap().unwrap().is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_turn_on_fewer_nodes_is_taken_a_little_later_and_later_with_every_failure() {
-    let stage = Stage::with(3, true, ttl);
-    let (_waiting, mut claim) = waiter(&stage, |_| held(60)).await;
-    for pause in [5, 10, 20] {
-        stage.hint(2, &claim, Duration::ZERO);
-        let (took, pause) = (stage.asked_after().await, pause * MS);
-        assert!(took >= pause && took <= pause + 2 * MS, "{took:?} and not {pause:?}");
-        // What was heard before this round counts no more.
-        claim = stage.round(Verb::Claim, |_, _| held(60)).await;
-        stage.quiet_for(100 * MS).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_of_anothers_turn_is_waited_for() {
+async fn waiter_asks_when_the_hand_over_before_it_ends() {
     let stage = Stage::with(3, true, ttl);
     let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
     stage.hint(1, &claim, 700 * MS);
@@ -112,14 +85,11 @@ async fn what_is_said_to_others_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_a_node_said_that_things_change_is_when_to_ask() {
-    let cases = [(held(1), 1_001), (reserved(1, true), 1_001), (reserved(1, false), 2_001)];
-    for (answer, after) in cases {
-        let stage = Stage::with(3, true, turns);
-        let _waiting = waiter(&stage, |node| if node == 1 { answer.clone() } else { held(60) }).await;
-        let (took, after) = (stage.asked_after().await, after * MS);
-        assert!(took + 2 * MS >= after && took <= after + MS, "{took:?} and not {after:?}");
-    }
+async fn waiter_asks_when_a_node_said_that_the_hold_ends() {
+    let stage = Stage::with(3, true, ttl);
+    let _waiting = waiter(&stage, |node| if node == 1 { held(1) } else { held(60) }).await;
+    let took = stage.asked_after().await;
+    assert!((999 * MS..=1_002 * MS).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,16 +127,17 @@ async fn who_goes_away_leaves_every_line() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() {
-    let stage = Stage::with(3, true, turns);
+    let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
-    for _ in 0..2 {
-        let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| fault(FaultKind::Timeout)).await;
-        assert_eq!((&withdrawal.owner, withdrawal.ballot), (&claim.owner, claim.ballot));
-    }
+    let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| fault(FaultKind::Timeout)).await;
+    assert_eq!((&withdrawal.owner, withdrawal.ballot), (&claim.owner, claim.ballot));
+    let higher = stage.round(Verb::Claim, |_, _| SILENCE).await;
+    let again = stage.only(&[0], Verb::Withdraw, |_, _| fault(FaultKind::Timeout)).await;
+    assert_eq!(again, withdrawal);
     // Its owner has ended, and the withdrawal is sent again all the same.
     waiting.abort();
     let release = stage.round(Verb::Release, |_, _| released()).await;
-    assert_eq!((&release.owner, release.ballot), (&claim.owner, claim.ballot));
+    assert_eq!((&release.owner, release.ballot), (&claim.owner, higher.ballot));
     stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
     stage.quiet_for(10 * SECOND).await;
 }
@@ -174,10 +145,9 @@ async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() 
 /// A withdrawal may come when the owner holds the name by a higher ballot, which it does not end.
 #[tokio::test(start_paused = true)]
 async fn withdrawal_is_sent_again_when_the_lock_was_won_with_a_higher_ballot() {
-    let stage = Stage::with(3, true, turns);
+    let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     stage.only(&[0], Verb::Withdraw, |_, _| SILENCE).await;
-    (1..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
     let again = stage.round(Verb::Claim, |_, _| granted()).await;
     assert!(again.ballot > claim.ballot && again.owner == claim.owner);
     let guard = waiting.await.unwrap().unwrap();
@@ -192,7 +162,7 @@ async fn who_barges_stands_in_no_line() {
     let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| held(60)).await;
-    assert_eq!(claim.stance, Stance::Barge);
+    assert_eq!((claim.waiter, claim.next), (None, 0), "it overtakes all that wait");
     assert!(stage.asked_after().await <= MS, "after a random pause, which is none here");
     stage.round(Verb::Claim, |_, _| SILENCE).await;
     waiting.abort();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{FaultKind, Kind, Name, Node, Note, Outcome, Reply, Stance, Verb};
+use quorumlock::node::{FaultKind, Kind, Name, Node, Note, Outcome, Reply, Verb, Waiter};
 use quorumlock::{LockGuard, Quorum};
 
 use crate::common::asked::Asked;
@@ -267,9 +267,7 @@ async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_b
 fn waits(number: u32, ballot: u64) -> Asked {
     Asked {
         owner: format!("c/1/x/{number}").into(),
-        stance: Stance::Wait { ticket: ballot, patience: 60 * SECOND },
-        handover: 60 * SECOND,
-        grace: SECOND,
+        waiter: Some(Waiter { ticket: ballot, lasts: 60 * SECOND, again: 60 * SECOND }),
         ..operation(Verb::Claim, "wanted", ballot)
     }
 }
@@ -309,7 +307,7 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
         let holds = Asked { owner: owner.as_str().into(), ..operation(Verb::Claim, "wanted", 9) };
         ask_all(&node, &[renewed, holds.clone(), waits(2, 10)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
-        let release = Asked { next, grace: SECOND, verb: Verb::Release, ..holds };
+        let release = Asked { next, verb: Verb::Release, ..holds };
         let replies = ask_all(&node, &[operation(Verb::Renew, "renewed", 5), release]).await;
         assert_eq!(replies[0].is_ok(), !["hset", "pexpire"].contains(&command), "{owner} {command}: {replies:?}");
         assert!(replies[1].is_err(), "{owner} {command}: {replies:?}");
@@ -337,7 +335,7 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     assert_eq!(ask_all(&node, &[both.clone(), renewal]).await[1].as_ref().unwrap(), &Outcome::Extended);
     assert_eq!(server.command(&["EXISTS", "quorumlock:{beside}:note"]), "1");
     server.command(&["ACL", "SETUSER", "locks", "-del"]);
-    let release = Asked { grace: SECOND, verb: Verb::Release, ..both };
+    let release = Asked { verb: Verb::Release, ..both };
     assert_eq!(ask_all(&node, &[release]).await[0].as_ref().unwrap(), &Outcome::Released { held: 2 });
     assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None));
 }
@@ -368,9 +366,7 @@ async fn a_queue_of_another_type_is_refused_alone() {
         ask_all(&node, &[operation(Verb::Claim, "wanted", 5)]).await;
         server.command(&["SET", key, "theirs"]);
         let mut asked = many();
-        let stance = Stance::Wait { ticket: 1, patience: 60 * SECOND };
-        let waits = Asked { stance, handover: SECOND, ..operation(Verb::Claim, "wanted", 9) };
-        asked.insert(3, Asked { owner: "c/1/x/2".into(), ..waits });
+        asked.insert(3, waits(2, 9));
         for (index, (operation, reply)) in asked.iter().zip(ask_all(&node, &asked).await).enumerate() {
             if index == 3 {
                 let said = reply.unwrap_err().to_string();
@@ -382,7 +378,7 @@ async fn a_queue_of_another_type_is_refused_alone() {
     }
 }
 
-/// Who waits was registered in it before, and gets its turn.
+/// Of those that wait nobody can tell how: they ask again.
 #[tokio::test]
 async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_registered() {
     let server = Server::start().await;
@@ -392,7 +388,7 @@ async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_r
     server.command(&["SET", "quorumlock:{wanted}:waiting", "theirs"]);
     let release = |owner: &str| {
         let owner = owner.into();
-        Asked { owner, next: 20, grace: SECOND, ..operation(Verb::Release, "wanted", 9) }
+        Asked { owner, next: 20, ..operation(Verb::Release, "wanted", 9) }
     };
     let held = [("c/1/x/1", 1), ("c/1/x/3", 0)];
     for (owner, held) in held {
@@ -400,10 +396,9 @@ async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_r
         assert_eq!(released.unwrap(), Outcome::Released { held });
     }
     assert_eq!(server.holder("wanted"), None);
-    assert_eq!(server.command(&["EXISTS", "quorumlock:{wanted}:queue"]), "0", "the first has its turn, the other left");
+    assert_eq!(server.command(&["EXISTS", "quorumlock:{wanted}:queue"]), "0", "nobody waits");
     assert_eq!(server.command(&["GET", "quorumlock:{wanted}:waiting"]), "theirs");
-    let told = || hears.take().iter().any(|hint| hint.granted.is_none());
-    eventually("the first is told", async || told()).await;
+    assert!(hears.take().is_empty());
 }
 
 #[tokio::test]

@@ -41,10 +41,16 @@ async fn hand_over(first: &Quorum, second: &Quorum, name: &str) -> Released {
 }
 
 #[tokio::test]
-async fn without_the_right_to_the_channel_a_contended_lock_is_released_and_handed_over() {
+async fn client_without_the_right_to_its_channel_waits_in_no_queue() {
     let servers = servers(3).await;
     let [first, second] = clients(&servers, &["resetchannels"]).await;
-    assert_eq!(hand_over(&first, &second, "contended").await, Released::Released);
+    let guard = first.lock("contended").acquire(PATIENCE).await.unwrap();
+    let waits = tokio::spawn(async move { second.lock("contended").acquire(30 * SECOND).await });
+    tokio::time::sleep(SECOND / 10).await;
+    let seen = first.inspect("contended").await.unwrap();
+    assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|entry| entry.waiting == 0)));
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert!(waits.await.unwrap().unwrap().is_held());
 }
 
 /// The ids of the connections of that user.

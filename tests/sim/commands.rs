@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Stance, Verb,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Verb, Waiter,
 };
 use quorumlock::rules::roster::Roster;
 
@@ -190,9 +190,8 @@ impl<'a> Reader<'a> {
                 let (ttl, ballot, token) = (self.millis(), self.number(), self.number());
                 let asked = Asked { kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
                 let count = counted(&mode, self.number() as u32);
-                let stance = self.stance();
-                let (grace, handover) = (self.millis(), self.millis());
-                Asked { count, stance, grace, handover, names: self.names(many, 4), ..asked }
+                let (waiter, next) = (self.waiter(), self.number());
+                Asked { count, waiter, next, names: self.names(many, 4), ..asked }
             }
             "renew" => {
                 let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
@@ -210,8 +209,7 @@ impl<'a> Reader<'a> {
                 let (owner, _, word) = (self.owner(), self.word(), self.word());
                 let verb = if word == "withdraw" { Verb::Withdraw } else { Verb::Release };
                 let (token, ballot, next) = (self.number(), self.number(), self.number());
-                let (grace, names) = (self.millis(), self.names(many, 5));
-                Asked { token, ballot, next, grace, names, ..self.asked(verb, owner) }
+                Asked { token, ballot, next, names: self.names(many, 5), ..self.asked(verb, owner) }
             }
             "revoke" => {
                 let (ballot, names) = (self.number(), self.names(many, 2));
@@ -221,8 +219,8 @@ impl<'a> Reader<'a> {
             "record" => {
                 let verb = if self.word() == "teach" { Verb::Teach } else { Verb::Record };
                 let (ballot, whole) = (self.number(), self.number());
-                let grace = Duration::from_millis(u64::from(verb == Verb::Teach && whole == 0));
-                Asked { ballot, grace, ..self.asked(verb, "-".into()) }
+                let lasts = Duration::from_millis(u64::from(verb == Verb::Teach && whole == 0));
+                Asked { ballot, lasts, ..self.asked(verb, "-".into()) }
             }
             "roster" => {
                 let word = self.word();
@@ -231,7 +229,7 @@ impl<'a> Reader<'a> {
                 self.word();
                 self.found.pop_front();
                 let (count, ballot) = (self.number() as u32, self.number());
-                Asked { count, ballot, ttl: self.millis(), grace: self.millis(), ..asked }
+                Asked { count, ballot, ttl: self.millis(), lasts: self.millis(), ..asked }
             }
             other => panic!("no script is called {other}"),
         }
@@ -268,13 +266,9 @@ impl<'a> Reader<'a> {
         Kind::of(self.number())
     }
 
-    fn stance(&mut self) -> Stance {
-        let (wait, ticket) = (self.word(), self.number());
-        match &*wait {
-            "-1" => Stance::Barge,
-            "0" => Stance::Once,
-            wait => Stance::Wait { ticket, patience: Duration::from_millis(wait.parse().expect("a time")) },
-        }
+    fn waiter(&mut self) -> Option<Waiter> {
+        let (ticket, lasts, again) = (self.number(), self.millis(), self.millis());
+        (!again.is_zero()).then_some(Waiter { ticket, lasts, again })
     }
 }
 
@@ -397,13 +391,14 @@ impl Core {
         outcome
     }
 
-    /// What a node granted with a release, as if it had been claimed.
+    /// What a node handed over, as if it had been claimed.
     fn handed_over(&mut self, release: Op, granted: &HandedOver) -> Op {
         let process = release.process;
         let owner = self.history.owner(process, &granted.owner);
         let (ballot, hand) = (granted.ballot, granted.lasts.as_millis() as u32);
         let (name, also) = (letter(&granted.name), 0);
-        Op { name, also, verb: history::Verb::Claim, owner, waits: false, ballot, hand, ..release }
+        let shared = Operation::is_shared(&granted.owner);
+        Op { name, also, verb: history::Verb::Claim, owner, waits: false, shared, ballot, hand, ..release }
     }
 
     /// Publishes the hints that the last operations gave rise to.
@@ -412,7 +407,7 @@ impl Core {
             let Some((client, number)) = hint.address() else { continue };
             for listener in self.listeners(node, &format!("{channel}{client}")) {
                 let process = self.connections[listener].process;
-                if hint.after.is_zero() && std::mem::take(&mut self.head_dies) {
+                if hint.granted.is_some() && std::mem::take(&mut self.head_dies) {
                     self.schedule(now, Event::Act(Action::Fell(process)));
                 }
                 let to = to.map(|op| Op { process: process as u16, ..op });
@@ -434,12 +429,11 @@ impl Core {
 
 /// What the script publishes.
 fn published(hint: &Hint, number: u64) -> String {
-    let after = hint.after.as_millis();
     let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
-        return format!("{number} {after}");
+        return format!("{number} {}", hint.after.as_millis());
     };
     let (time, lasts) = (stamp.time.as_micros(), lasts.as_millis());
-    format!("{number} {after} {owner} {ballot} {time} {lasts} {}", name.key())
+    format!("{number} {owner} {ballot} {time} {lasts} {}", name.key())
 }
 
 fn refused(said: impl Into<String>) -> Fault {
@@ -471,9 +465,6 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
             vec!["held".into(), holder.clone().into(), remaining, fence(mark), rank(queued), kind]
         }
         Outcome::Stale { fence: mark } => vec!["stale".into(), fence(mark)],
-        Outcome::Reserved { turn, left: turn_left, fence: mark, queued } => {
-            vec!["reserved".into(), turn.clone().into(), left(*turn_left), fence(mark), rank(queued)]
-        }
         Outcome::Misused { name, permits } => {
             vec!["misused".into(), Value::Integer(*name as i64 + 1), i64::from(*permits).into()]
         }
@@ -500,8 +491,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
     }
 }
 
-fn inspected(entry: &Inspection) -> [Value; 11] {
-    let (turn, turn_left) = entry.turn.clone().unwrap_or_default();
+fn inspected(entry: &Inspection) -> [Value; 9] {
     let holder = entry.holder.clone();
     let free = if holder.is_none() { -2 } else { -1 };
     let told = entry.description.as_ref();
@@ -512,8 +502,6 @@ fn inspected(entry: &Inspection) -> [Value; 11] {
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),
         i64::from(entry.waiting).into(),
-        turn.into(),
-        left(turn_left),
         described.unwrap_or_default().into(),
         i64::from(entry.kind.code()).into(),
         entry.ballot.to_string().into(),

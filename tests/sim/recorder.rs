@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    Listener, Member, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Stance, Verb,
+    Listener, Member, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb,
 };
 use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Lesson;
@@ -81,7 +81,7 @@ fn alike(one: &Operation, other: &Operation) -> bool {
             && one.owner == other.owner
             && one.next == other.next
             && one.token == other.token
-            && one.handover.as_millis() == other.handover.as_millis()
+            && one.hand().as_millis() == other.hand().as_millis()
     }
 }
 
@@ -109,8 +109,8 @@ impl Core {
         // An enrolment's are servers.
         let owner = if operation.verb == Verb::Enrol { "servers" } else { &*operation.owner };
         let owner = self.history.owner(process as u16, owner);
-        let hand = operation.handover.as_millis() as u32;
-        let (waits, shared) = (matches!(operation.stance, Stance::Wait { .. }), Operation::is_shared(&operation.owner));
+        let hand = operation.hand().as_millis() as u32;
+        let (waits, shared) = (operation.waiter.is_some(), Operation::is_shared(&operation.owner));
         let mut names = operation.names.iter().map(letter);
         let name = names.next().unwrap_or(0);
         let also = names.fold(0, |also, name| also | 1 << name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorumlock::rules::waiting::patience;
+use quorumlock::rules::validity::MAX_ROUND;
 use tokio::runtime::Builder;
 
 use crate::clients;
@@ -175,9 +175,10 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     // Clocks that were stepped back hold for longer.
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
-    // A place that was taken while its owner left it stays for as long as nodes keep one, by the
-    // slowest clock, and the way there.
-    let place = micros(patience(plan.ttl).mul_f64(1.005) + plan.farthest() * 2);
+    // A place that was taken while its owner left it stays for twice the time in which its owner would
+    // ask again, by the slowest clock, and the way there.
+    let again = plan.ttl.min(MAX_ROUND).max(plan.ttl / 3);
+    let place = micros((again * 2).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;
     world.run(limit, || held().is_none() && waiting().is_none()).await;
     held().into_iter().for_each(|node| world.record(What::KeyLeft { node }));

@@ -6,7 +6,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quorumlock::{Error, ErrorKind, Inspected, LockOptions, NodeState, Quorum, Released};
+use quorumlock::{Error, ErrorKind, LockOptions, NodeState, Quorum, Released};
 use rustix::process::Signal;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -306,24 +306,14 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
-/// Who holds the first of them that anybody holds; else which is kept for somebody.
+/// Who holds the first of them that anybody holds.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
     // At once: each waits for as long as a round may take where a node does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
-    let first = |is: fn(&Inspected) -> bool| {
-        let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
-        let (name, seen) = seen.find(|(_, seen)| is(seen))?;
-        Some((if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") }, seen))
-    };
-    let held = first(|seen| seen.holder().is_some()).map(|(which, seen)| format!("; {which} is {}", held_by(seen)));
-    let kept = |(which, _)| format!("; {which} is free, and kept for whoever is first in line");
-    held.or_else(|| first(is_kept).map(kept))
-}
-
-/// Whether a quorum says that nobody holds it, and some node whose turn it is.
-fn is_kept(seen: &Inspected) -> bool {
-    let mut said = seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-    seen.agreed() == Some(false) && said.any(|said| said.turn.is_some())
+    let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
+    let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some())?;
+    let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
+    Some(format!("; {which} is {}", held_by(seen)))
 }
 
 /// Gives the lock back after the command has ended by itself. Was it held until then?
@@ -455,22 +445,5 @@ async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::O
         biased;
         signal = signals.end() => Err(signal),
         output = future => Ok(output),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_name_that_nobody_holds_on_a_quorum_is_not_free_for_that() {
-        let mut seen = Quorum::in_memory(3).unwrap().inspect("a").await.unwrap();
-        let mut holds = |node: usize, owner: &str| {
-            let said = seen.nodes[node].1.as_mut().unwrap();
-            (said.holder, said.turn) = (Some(owner.to_owned()), Some(("next".to_owned(), Duration::ZERO)));
-            is_kept(&seen)
-        };
-        assert!(holds(0, "one"), "the others say that it is free");
-        assert!(!holds(1, "two"));
     }
 }

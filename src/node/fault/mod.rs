@@ -232,7 +232,7 @@ impl Faults {
 mod tests {
     use super::*;
     use crate::host::TokioTime;
-    use crate::node::{Claim, Hint, MemoryNode, Operation, Reply, ReplyTo, Sink, Stance};
+    use crate::node::{Claim, Hint, MemoryNode, Operation, Release, Reply, ReplyTo, Sink, Waiter};
     use tokio::runtime::Handle;
     use tokio::sync::mpsc;
 
@@ -267,8 +267,9 @@ mod tests {
 
         /// Claims for somebody else, who waits.
         fn wait(&self, number: usize) {
-            let stance = Stance::Wait { ticket: 1, patience: Duration::from_secs(60) };
-            let claim = Claim { stance, ttl: Duration::ZERO, ..Claim::sample("a", "one/1.0", 8) };
+            let minute = Duration::from_secs(60);
+            let waiter = Waiter { ticket: 1, lasts: minute, again: minute };
+            let claim = Claim { waiter: Some(waiter), ..Claim::sample("a", "one/1", 8) };
             self.submit(number, claim.into());
         }
 
@@ -381,7 +382,7 @@ mod tests {
         assert!(clients.iter().all(|client| client.take() == ["missed", "doubted"]));
         bench.ask(0, Verb::Claim);
         bench.wait(1);
-        bench.ask(2, Verb::Release);
+        bench.submit(2, Release { next: 20, ..Release::of(&Claim::sample("a", "me", 7)) }.into());
         let answers = [bench.answer().await, bench.answer().await, bench.answer().await];
         assert_eq!(answers, [(0, "granted"), (1, "held"), (2, "released")]);
         tokio::time::sleep(Duration::from_millis(1)).await;

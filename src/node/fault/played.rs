@@ -39,7 +39,7 @@ impl Inner {
 
     fn hint(&self, number: u64) {
         let acquisition = format!("host/1/uuid/{number}").into();
-        self.listener().hint(0, &Hint::new(acquisition, Duration::ZERO));
+        self.listener().hint(0, &Hint::ask_again(acquisition, Duration::ZERO));
     }
 }
 

@@ -113,6 +113,11 @@ impl Listener for Relay {
         });
     }
 
+    /// A connection that hangs is one still.
+    fn hears(&self) -> bool {
+        self.is_heard() && self.link.upgrade().is_some_and(|link| !link.state().down)
+    }
+
     fn missed(&self, _: usize) {
         self.has_missed();
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Line;
+use super::millis;
 use super::readers::Readers;
 use super::record::{KEEP, far};
-use super::{LONGEST_TURN, millis};
 use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew, Seat};
 use crate::rules::roster::LONGEST;
@@ -23,6 +23,9 @@ pub(super) struct Hold {
     pub(super) ballot: u64,
     pub(super) count: u32,
     pub(super) until: Duration,
+    /// How long it was granted for. It ends no later than that from now: else the node's clock was
+    /// set back.
+    pub(super) ttl: Duration,
 }
 
 /// What an owner said of itself, and when that was told.
@@ -35,8 +38,9 @@ pub(super) struct Noted {
 }
 
 impl Hold {
-    pub(super) fn new(owner: &Arc<str>, kind: Kind, ballot: u64, count: u32, until: Duration) -> Self {
-        Self { owner: owner.clone(), kind, ballot, count, until }
+    pub(super) fn new(owner: &Arc<str>, kind: Kind, ballot: u64, count: u32, now: Duration, ttl: Duration) -> Self {
+        let ttl = millis(ttl);
+        Self { owner: owner.clone(), kind, ballot, count, until: now + ttl, ttl }
     }
 }
 
@@ -68,8 +72,6 @@ pub(super) struct Entry {
     pub(super) over: u64,
     /// Until when it is kept at least, since something was revoked.
     revoked_till: Duration,
-    /// Who may claim the free name first, until when.
-    pub(super) turn: Option<(Arc<str>, Duration)>,
     pub(super) line: Line,
     /// What some owner said of itself.
     note: Option<Noted>,
@@ -122,8 +124,9 @@ impl Entry {
     /// Forgets what has ended. Whether nothing is left.
     pub(super) fn expire(&mut self, now: Duration) -> bool {
         self.line.expire(now);
-        // A turn that is longer than any: the node's clock was set back since it was given.
-        self.turn.take_if(|(_, until)| *until <= now || *until > now + LONGEST_TURN);
+        if let Some(hold) = &mut self.hold {
+            hold.until = hold.until.min(now + hold.ttl);
+        }
         // Later than that it is only where the node's clock was set back.
         self.revoked_till = self.revoked_till.min(now + REMEMBERED);
         self.settle(now);
@@ -131,7 +134,7 @@ impl Entry {
             let line = std::mem::take(&mut self.line);
             *self = Self { line, ..Self::default() };
         }
-        self.expires.is_zero() && self.line.first().is_none()
+        self.expires.is_zero() && self.line.is_empty()
     }
 
     /// Without readers, their fence is that of the name.
@@ -155,11 +158,11 @@ impl Entry {
         self.permits
     }
 
-    /// It is the gate of a semaphore with so many permits, or more. Who registered when there were
-    /// fewer is handed nothing: it is to ask again, and be refused.
+    /// It is the gate of a semaphore with so many permits, or more. Waiters that joined when there
+    /// were fewer lose their places: they ask again, and are refused.
     pub(super) fn seat(&mut self, permits: u32) {
         if self.permits.is_some_and(|known| known < permits) {
-            self.line.withdraw_all();
+            self.line.clear();
         }
         self.permits = self.permits.max(Some(permits));
     }
@@ -214,7 +217,7 @@ impl Entry {
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
         let (token, permits) = (renewal.ballot, self.permits);
         if let Some(hold) = &mut self.hold {
-            hold.until = millis(precise) + millis(renewal.ttl);
+            (hold.until, hold.ttl) = (millis(precise) + millis(renewal.ttl), millis(renewal.ttl));
             hold.ballot = hold.ballot.max(token);
             // What was handed over is a plain lock before.
             hold.kind = renewal.kind;
@@ -228,7 +231,7 @@ impl Entry {
     /// any more, and one whose time is over stays out, also where the clock goes back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
-        self.readers.read(owner, millis(precise) + millis(ttl), ballot);
+        self.readers.read(owner, millis(precise), millis(ttl), ballot);
         self.keep(precise);
     }
 

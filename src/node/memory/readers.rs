@@ -16,6 +16,8 @@ pub(super) struct Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
+    /// How long it was granted for: as of a hold.
+    ttl: Duration,
     /// With which it was granted.
     pub(super) ballot: u64,
 }
@@ -23,6 +25,7 @@ pub(super) struct Reader {
 impl Readers {
     /// Forgets those that have ended. The fence that is left, if nobody reads.
     pub(super) fn expire(&mut self, now: Duration) -> Option<u64> {
+        self.readers.values_mut().for_each(|reader| reader.until = reader.until.min(now + reader.ttl));
         self.readers.retain(|_, reader| reader.until > now);
         self.readers.is_empty().then(|| std::mem::take(&mut self.fence))
     }
@@ -54,10 +57,10 @@ impl Readers {
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// It reads until then, with this ballot or a higher one that it had.
-    pub(super) fn read(&mut self, owner: &Arc<str>, until: Duration, ballot: u64) {
+    /// It reads for so long from now on, with this ballot or a higher one that it had.
+    pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let had = self.readers.get(owner).map_or(0, |reader| reader.ballot);
-        self.readers.insert(owner.clone(), Reader { until, ballot: ballot.max(had) });
+        self.readers.insert(owner.clone(), Reader { until: now + ttl, ttl, ballot: ballot.max(had) });
         self.fence = self.fence.max(ballot);
     }
 

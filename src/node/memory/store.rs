@@ -92,9 +92,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::far;
     use super::*;
-    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Stance, Verb};
+    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Verb, Waiter, Withdraw};
     use crate::node::reply::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -108,11 +107,15 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// A claim for two seconds of an owner that waits for ten.
+    /// One that came when its ticket says, and asks again within ten seconds.
+    const fn waiter(ticket: u64) -> Option<Waiter> {
+        Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
+    }
+
+    /// A claim for two seconds of an owner that waits.
     fn claim(name: &str, owner: &str, ballot: u64) -> Claim {
-        let stance = Stance::Wait { ticket: ballot, patience: 10 * SECOND };
         let claim = Claim::sample(name, owner, ballot);
-        Claim { ttl: 2 * SECOND, stance, grace: SECOND, ..claim }
+        Claim { ttl: 2 * SECOND, waiter: waiter(ballot), next: ballot + 100, ..claim }
     }
 
     fn waits(name: &str, owner: &str, ballot: u64) -> Operation {
@@ -140,8 +143,8 @@ mod tests {
     fn a_queue_outlives_the_fence_of_its_name() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
-        let stance = Stance::Wait { ticket: 8, patience: 1_000 * SECOND };
-        store.apply(&Claim { stance, ..claim("a", "two", 8) }.into(), SECOND);
+        let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
+        store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
         // So many that what has ended is forgotten.
         for number in 0..2_000 {
             store.apply(&waits(&format!("other/{number}"), "me", 9), 500 * SECOND);
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_that_withdraws_keeps_its_place_and_is_not_handed_what_it_gives_up() {
+    fn owner_that_withdraws_keeps_its_place_and_one_that_ends_does_not() {
         let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
         store.apply(&waits("a", "two", 8), SECOND);
@@ -246,27 +249,112 @@ mod tests {
         assert!(!store.waits(&name, "two", SECOND));
     }
 
-    /// Later it is not too far any more, and would be forgotten with the turn.
     #[test]
-    fn a_fence_that_was_too_far_ahead_is_known_to_the_record_once_a_turn_is_given() {
-        let (mut store, began) = (Store::default(), 1_000 * SECOND);
-        let far = far(began) + 5_000_000;
-        store.apply(&waits("a", "one", far), began);
-        store.apply(&waits("a", "two", far + 1), began + SECOND);
-        let once = Claim { stance: Stance::Once, ..claim("a", "three", far + 2) }.into();
-        assert!(matches!(store.apply(&once, began + 6 * SECOND), Outcome::Reserved { .. }));
-        assert_eq!(store.bounds().0, far);
+    fn owner_that_withdraws_is_not_handed_what_it_gives_up() {
+        let mut store = Store::default();
+        store.apply(&waits("a", "c/1", 7), SECOND);
+        store.apply(&waits("a", "c/2", 8), SECOND);
+        // It waits, is handed the name, and has no place any more.
+        store.apply(&Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) }.into(), SECOND);
+        store.apply(&waits("a", "c/3", 9), SECOND);
+        store.hints();
+        let withdraws = |owner: &str, ballot, next| {
+            let Release { names, owner, ttl, .. } = Release::of(&claim("a", owner, 1));
+            Operation::Withdraw(Withdraw { names, owner, ttl, ballot, next })
+        };
+        store.apply(&withdraws("c/2", 20, 30), SECOND);
+        let handed = |store: &mut Store| store.hints().into_iter().find_map(|hint| hint.granted);
+        assert_eq!(handed(&mut store).map(|granted| granted.owner.to_string()).as_deref(), Some("c/3"));
+        store.apply(&withdraws("c/3", 30, 40), SECOND);
+        assert_eq!(handed(&mut store), None);
     }
 
     #[test]
-    fn a_free_name_is_granted_to_who_came_first_though_another_stands_in_the_queue_already() {
-        for (acquisition, ballot, granted) in [("early", 8, true), ("late", 9, true), ("later", 10, false)] {
+    fn free_name_goes_to_the_first_waiter_whoever_touches_it() {
+        for (owner, ballot, granted) in [("c/0", 8, true), ("c/9", 12, false)] {
             let mut store = Store::default();
-            store.apply(&waits("a", "one", 7), SECOND);
-            store.apply(&waits("a", "late", 9), SECOND);
-            let outcome = store.apply(&waits("a", acquisition, ballot), 4 * SECOND);
-            assert_eq!(matches!(outcome, Outcome::Granted { .. }), granted, "{acquisition}: {outcome}");
-            assert_eq!(matches!(outcome, Outcome::Reserved { .. }), !granted, "{acquisition}: {outcome}");
+            store.apply(&waits("a", "c/1", 7), SECOND);
+            store.apply(&waits("a", "c/5", 10), SECOND);
+            store.hints();
+            let outcome = store.apply(&waits("a", owner, ballot), 4 * SECOND);
+            let handed: Vec<_> = store.hints().into_iter().filter_map(|hint| hint.granted).collect();
+            if granted {
+                assert_eq!((outcome, handed), (Outcome::Granted { fence: ballot }, vec![]), "it came first");
+                continue;
+            }
+            assert!(matches!(&outcome, Outcome::Held { holder, .. } if holder == "c/5"), "{outcome}");
+            assert_eq!(handed.len(), 1);
+            assert_eq!((&*handed[0].owner, handed[0].ballot, handed[0].lasts), ("c/5", ballot + 100, 3 * SECOND));
+        }
+    }
+
+    #[test]
+    fn claim_that_barges_or_was_first_itself_hands_nothing_over() {
+        let mut store = Store::default();
+        store.apply(&waits("a", "c/1", 7), SECOND);
+        store.apply(&waits("a", "c/5", 10), SECOND);
+        let barges = Claim { next: 0, waiter: None, ..claim("a", "c/9", 12) };
+        assert!(granted(&store.clone().apply(&barges.into(), 4 * SECOND)));
+        assert!(granted(&store.apply(&waits("a", "c/5", 10), 4 * SECOND)));
+    }
+
+    /// Thirty dead waiters cost nothing.
+    #[test]
+    fn dead_waiters_are_dropped_within_one_call() {
+        for by in ["release", "claim"] {
+            let mut store = Store::default();
+            store.apply(&waits("a", "c/1", 7), SECOND);
+            (0..30).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
+            store.apply(&waits("a", "c/5", 10), SECOND);
+            store.hints();
+            let hears = |client: &str| client != "dead";
+            match by {
+                "release" => {
+                    let release = Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) };
+                    store.apply_heard(&release.into(), SECOND, &hears);
+                }
+                _ => drop(store.apply_heard(&waits("a", "c/9", 12), 4 * SECOND, &hears)),
+            }
+            let handed: Vec<_> = store.hints().into_iter().filter_map(|hint| hint.granted).collect();
+            assert_eq!(handed.iter().map(|handed| &*handed.owner).collect::<Vec<_>>(), ["c/5"], "{by}");
+        }
+    }
+
+    #[test]
+    fn waiter_that_has_not_asked_again_is_handed_nothing() {
+        for (after, handed) in [(20, true), (21, false)] {
+            let mut store = Store::default();
+            store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
+            store.apply(&waits("a", "c/5", 10), SECOND);
+            // It keeps the queue.
+            store.apply(&waits("a", "c/6", 11), 10 * SECOND);
+            let release = Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) };
+            store.apply(&release.into(), (1 + after) * SECOND);
+            let granted = store.hints().into_iter().find_map(|hint| hint.granted).unwrap();
+            assert_eq!(&*granted.owner == "c/5", handed, "{after}");
+        }
+    }
+
+    #[test]
+    fn name_is_handed_over_with_a_ballot_above_its_bar_or_not_at_all() {
+        for (next, handed) in [(9, false), (10, true)] {
+            let mut store = Store::default();
+            store.apply(&waits("a", "c/1", 7), SECOND);
+            store.apply(&waits("a", "c/5", 8), SECOND);
+            let release = Release { ballot: 9, next, ..Release::of(&claim("a", "c/1", 7)) };
+            store.apply(&release.into(), SECOND);
+            assert_eq!(store.hints().iter().any(|hint| hint.granted.is_some()), handed, "{next}");
+        }
+    }
+
+    #[test]
+    fn hold_that_ends_later_than_its_ttl_from_now_is_cut() {
+        for (owner, other) in [("c/1", "c/9"), ("c/s1", "c/9")] {
+            let mut store = Store::default();
+            store.apply(&Claim { waiter: None, ..claim("a", owner, 7) }.into(), 1_000 * SECOND);
+            let once = Claim { waiter: None, ..claim("a", other, 100_000_000) };
+            assert!(!granted(&store.apply(&once.clone().into(), 10 * SECOND)), "the clock was set back");
+            assert!(granted(&store.apply(&once.into(), 12 * SECOND)), "{owner}");
         }
     }
 
@@ -277,9 +365,9 @@ mod tests {
         store.apply(&waits("a", "one", 7), SECOND);
         assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
         store.apply(&waits("a", "two", 8), 2 * SECOND);
-        assert!(!store.is_idle(2 * SECOND) && !store.is_idle(12 * SECOND - SECOND / 1_000));
-        assert!(store.is_idle(12 * SECOND), "its patience is over");
-        for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 11, true), ("two", 12, false)] {
+        assert!(!store.is_idle(2 * SECOND) && !store.is_idle(22 * SECOND));
+        assert!(store.is_idle(22 * SECOND + SECOND / 1_000), "it has not asked again in twice its time");
+        for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 22, true), ("two", 23, false)] {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
         assert_eq!(store.bounds(), (high(7), 0));
@@ -294,27 +382,55 @@ mod tests {
     }
 
     fn shared(names: &str, owner: &str, ballot: u64, ticket: Option<u64>) -> Operation {
-        let stance = ticket.map_or(Stance::Once, |ticket| Stance::Wait { ticket, patience: 60 * SECOND });
-        Claim { stance, grace: SECOND, ..Claim::sample(names, owner, ballot) }.into()
+        let waiter = ticket.and_then(waiter);
+        Claim { waiter, next: ballot + 100, ..Claim::sample(names, owner, ballot) }.into()
     }
 
     fn granted(outcome: &Outcome) -> bool {
         matches!(outcome, Outcome::Granted { .. })
     }
 
-    /// Others read on, and the queue never ends.
     #[test]
-    fn a_writer_that_died_while_others_read_keeps_no_reader_out_for_ever() {
-        for handover in [3 * SECOND, Duration::ZERO] {
-            let mut store = Store::default();
-            assert!(granted(&store.apply(&shared("a", "c/s1", 7, None), SECOND)));
-            let waits = Stance::Wait { ticket: 5, patience: 60 * SECOND };
-            let writer = Claim { stance: waits, handover, ..Claim::sample("a", "d/1", 8) };
-            store.apply(&writer.into(), SECOND);
-            let reader = shared("a", "e/s1", 9, Some(6));
-            assert!(!granted(&store.apply(&reader, 5 * SECOND)));
-            assert!(granted(&store.apply(&reader, 11 * SECOND)), "{handover:?}");
+    fn reader_passes_no_live_writer_with_an_older_ticket() {
+        let mut store = Store::default();
+        assert!(granted(&store.apply(&shared("a", "c/s1", 7, None), SECOND)));
+        store.apply(&shared("a", "d/1", 8, Some(5)), SECOND);
+        let reader = shared("a", "e/s1", 9, Some(6));
+        assert!(!granted(&store.clone().apply(&reader, 5 * SECOND)));
+        assert!(granted(&store.clone().apply(&reader, 22 * SECOND)), "it has died");
+        assert!(granted(&store.apply(&shared("a", "e/s1", 9, Some(4)), 5 * SECOND)), "it came before");
+    }
+
+    #[test]
+    fn readers_at_the_head_are_handed_the_name_together() {
+        let mut store = Store::default();
+        store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
+        for (owner, ticket) in [("d/s1", 1), ("d/s2", 2), ("e/1", 3), ("d/s3", 4)] {
+            store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
         }
+        let release = |owner: &str, ballot, next| Release { next, ..Release::of(&Claim::sample("a", owner, ballot)) };
+        let handed = |store: &mut Store, release: Release| {
+            store.apply(&release.into(), SECOND);
+            let owners = store.hints().into_iter().filter_map(|hint| hint.granted);
+            owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(handed(&mut store, release("c/1", 7, 20)), ["d/s1", "d/s2"]);
+        assert_eq!(handed(&mut store.clone(), release("e/1", 8, 21)), ["d/s3"], "a writer leaves the queue");
+        assert!(handed(&mut store, release("d/s1", 20, 22)).is_empty(), "another reads still");
+        assert_eq!(handed(&mut store, release("d/s2", 20, 23)), ["e/1"]);
+    }
+
+    #[test]
+    fn writer_that_becomes_a_reader_hands_the_name_to_the_readers_behind_it() {
+        let mut store = Store::default();
+        store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
+        for (owner, ticket) in [("d/s1", 1), ("e/1", 3)] {
+            store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
+        }
+        let reads = Claim { follows: 7, next: 20, ..Claim::sample("a", "c/s1", 9) };
+        assert!(granted(&store.apply(&reads.into(), SECOND)));
+        let owners = store.hints().into_iter().filter_map(|hint| hint.granted);
+        assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
     /// It holds the name elsewhere, and the revocation took that.
@@ -351,21 +467,6 @@ mod tests {
         assert!(granted(&store.apply(&shared("a", "d/s1", 8, None), SECOND + SECOND + SECOND / 100)));
         let renewed = store.apply(&Renew::of(&writer, 1).into(), SECOND + SECOND - SECOND / 50);
         assert_eq!(renewed, Outcome::Lost { holder: "d/s1".to_owned() });
-    }
-
-    #[test]
-    fn readers_that_died_in_the_queue_cost_a_writer_one_turn() {
-        let mut store = Store::default();
-        store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
-        for number in 0..100 {
-            store.apply(&shared("a", &format!("d/s{number}"), 8, Some(number)), SECOND);
-        }
-        let writer = shared("a", "e/1", 9, Some(200));
-        store.apply(&writer, SECOND);
-        let release = Release { grace: SECOND, ..Release::of(&Claim::sample("a", "c/1", 7)) };
-        store.apply(&release.into(), SECOND);
-        assert!(!granted(&store.apply(&writer, SECOND)));
-        assert!(granted(&store.apply(&writer, 2 * SECOND)));
     }
 
     /// It may have been revoked where it reads, and be healed here.

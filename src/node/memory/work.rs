@@ -7,7 +7,7 @@ use super::entry::{Entry, Hold, Kept, Noted};
 use super::millis;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{Claim, Name, Operation, Release, Renew, Revoke, Scan, Seat, Teach, Verb, Withdraw};
+use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Seat, Teach, Verb, Withdraw};
 use crate::node::reply::Outcome;
 
 impl Store {
@@ -110,16 +110,14 @@ impl Work<'_> {
         highest
     }
 
-    /// Takes a name that nothing refuses: its queue is left, and the turn is over.
+    /// Takes a name that nothing refuses, and leaves its queue.
     fn take(&mut self, claim: &Claim, name: &Name) {
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name);
         }
-        let until = self.now + millis(claim.ttl);
-        self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, Seat::holds(claim.count), until));
-        let entry = self.entry(name);
-        entry.line.leave(&claim.owner);
-        entry.turn = None;
+        let (now, count) = (self.now, Seat::holds(claim.count));
+        self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, count, now, claim.ttl));
+        self.entry(name).line.leave(&claim.owner);
     }
 
     fn refusal(&mut self, claim: &Claim, number: usize, highest: u64) -> Option<Outcome> {
@@ -143,30 +141,25 @@ impl Work<'_> {
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
                 stale.then_some(Outcome::Stale { fence: highest.max(bar) })
             }
-            Some(Kept { owner, kind, left, .. }) => {
-                self.queue_up(claim);
-                let (holder, remaining) = (owner.to_string(), Some(left));
-                Some(Outcome::Held { holder, kind, remaining, fence: bar, queued: self.place(claim, name) })
-            }
+            Some(_) => Some(self.held(claim, name, bar)),
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest.max(bar) }),
             None if follows => None,
-            None => {
-                let (turn, mut left, due) = self.before(claim, name)?;
-                self.queue_up(claim);
-                if due {
-                    self.give(name, claim.grace);
-                    left = self.turn_left(name);
-                }
-                let queued = self.place(claim, name);
-                Some(Outcome::Reserved { turn: turn.to_string(), left, fence: bar, queued })
-            }
+            None => self.gives_way(claim, name).then(|| self.held(claim, name, bar)),
         }
     }
 
-    /// How much is left of a turn that was given.
-    fn turn_left(&mut self, name: &Name) -> Duration {
-        let now = self.now;
-        self.entry(name).turn.as_ref().map_or(Duration::ZERO, |(_, until)| until.saturating_sub(now))
+    /// Others hold the name, or come before this claim, which waits for it if it may.
+    fn held(&mut self, claim: &Claim, name: &Name, bar: u64) -> Outcome {
+        self.queue_up(claim);
+        let (now, queued) = (self.now, self.place(claim, name));
+        // A hand-over by this claim may have raised it.
+        let fence = bar.max(self.entry(name).highest());
+        // As a writer sees it: a reader may have to wait for a writer that waits for readers.
+        let (holder, kind, left) = match self.entry(name).kept("", now) {
+            Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
+            None => (String::new(), Kind::Lock, Duration::ZERO),
+        };
+        Outcome::Held { holder, kind, remaining: Some(left), fence, queued }
     }
 
     fn renew(&mut self, renewal: &Renew) -> Outcome {
@@ -204,17 +197,15 @@ impl Work<'_> {
             }
             self.note_fence(name);
         } else {
-            self.hold(name, Hold::new(owner, kind, ballot, Seat::holds(count), self.now + millis(ttl)));
+            self.hold(name, Hold::new(owner, kind, ballot, Seat::holds(count), self.now, ttl));
         }
         if !mine {
-            let entry = self.entry(name);
-            entry.line.leave(owner);
-            entry.turn.take_if(|(turn, _)| turn == owner);
+            self.entry(name).line.leave(owner);
         }
     }
 
     /// What was taken or renewed is the gate of a semaphore with so many permits, if of any.
-    fn seat(&mut self, name: &Name, permits: Option<u32>) {
+    pub(super) fn seat(&mut self, name: &Name, permits: Option<u32>) {
         let precise = self.precise;
         if let Some(permits) = permits {
             let entry = self.entry(name);
@@ -236,14 +227,9 @@ impl Work<'_> {
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
-        let shared = Operation::is_shared(owner);
-        match (entry.kept(owner, now), &entry.turn) {
+        match entry.kept(owner, now) {
             _ if renewal.ballot <= entry.over => Some(String::new()),
-            (Some(kept), _) => Some(kept.owner).filter(|kept| kept != owner).map(|kept| kept.to_string()),
-            (None, Some((turn, _))) if turn != owner && !(shared && Operation::is_shared(turn)) => {
-                Some(turn.to_string())
-            }
-            (None, _) => None,
+            kept => Some(kept?.owner).filter(|kept| kept != owner).map(|kept| kept.to_string()),
         }
     }
 
@@ -260,7 +246,7 @@ impl Work<'_> {
     }
 
     fn release(&mut self, release: &Release) -> Outcome {
-        let Release { ref names, ref owner, token, ballot, grace, next, .. } = *release;
+        let Release { ref names, ref owner, token, ballot, next, .. } = *release;
         let precise = self.precise;
         self.store.record.rotate(precise);
         let mut held = 0;
@@ -268,7 +254,10 @@ impl Work<'_> {
             let described = self.entry(name).is_described_by(owner);
             self.heard_of(name, ballot);
             let freed = self.entry(name).release(owner, token, ballot, precise);
-            self.after_release(name, (owner, true), freed, grace, next);
+            let left = self.entry(name).line.leave(owner);
+            if freed || left {
+                self.hand_over(name, next);
+            }
             if freed && described {
                 self.store.news.push(name.clone());
             }
@@ -278,14 +267,16 @@ impl Work<'_> {
     }
 
     fn withdraw(&mut self, withdraw: &Withdraw) -> Outcome {
-        let Withdraw { ref names, ref owner, ballot, grace, next, .. } = *withdraw;
+        let Withdraw { ref names, ref owner, ballot, next, .. } = *withdraw;
         let precise = self.precise;
         self.store.record.rotate(precise);
         let mut held = 0;
         for name in names.iter() {
             self.heard_of(name, ballot);
             let freed = self.entry(name).withdraw(owner, ballot, precise);
-            self.after_release(name, (owner, false), freed, grace, next);
+            if freed {
+                self.hand_over(name, next);
+            }
             held += u32::from(freed);
         }
         Outcome::Released { held }
@@ -330,8 +321,7 @@ impl Work<'_> {
                     .with_ballots(hold.ballot, entry.over)
             },
         );
-        let turn = entry.turn.as_ref().map(|(who, until)| (who.to_string(), until.saturating_sub(now)));
-        let seen = seen.with_permits(entry.permits()).with_line(entry.line.len(now), turn);
+        let seen = seen.with_permits(entry.permits()).with_line(entry.line.len(now));
         match entry.description(now) {
             Some(description) => seen.with_description(description),
             None => seen,
@@ -347,19 +337,14 @@ impl Work<'_> {
             .with_ballots(ballot, entry.over)
     }
 
-    /// One more reads the name, whose turn is over with that; others that read may follow.
+    /// One more reads the name; so may all readers at the head of the queue.
     fn admit(&mut self, claim: &Claim, name: &Name) {
-        let me = &claim.owner;
-        let entry = self.entry(name);
-        entry.turn.take_if(|(turn, _)| turn == me || !Operation::is_shared(turn));
-        self.read(name, me, claim.ttl, claim.ballot);
-        self.entry(name).line.leave(me);
-        if self.is_open(name) {
-            self.give(name, claim.grace);
-        }
+        self.read(name, &claim.owner, claim.ttl, claim.ballot);
+        self.entry(name).line.leave(&claim.owner);
+        self.hand_over(name, claim.next);
     }
 
-    fn read(&mut self, name: &Name, owner: &Arc<str>, ttl: Duration, ballot: u64) {
+    pub(super) fn read(&mut self, name: &Name, owner: &Arc<str>, ttl: Duration, ballot: u64) {
         let precise = self.precise;
         self.entry(name).read(owner, ttl, ballot, precise);
         self.store.record.heard(ballot, precise);

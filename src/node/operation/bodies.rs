@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Operation;
 use super::kind::Kind;
 use super::name::Name;
 use super::seat::{MOST_HOLDS, Seat};
-use super::stance::Stance;
+use super::waiter::Waiter;
 
 /// Takes the names, all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,30 +25,18 @@ pub struct Claim {
     pub follows: u64,
     /// The hold count to begin with, or what it is [of a semaphore](Seat).
     pub count: u32,
-    /// How it stands to those who wait.
-    pub stance: Stance,
-    /// How long a turn lasts that it gives to somebody else; and where it waits for turns, how long
-    /// its own must last.
-    pub grace: Duration,
-    /// Of a claim of one name that waits: how long a hand-over to it lasts; zero if it wants none.
-    pub handover: Duration,
+    /// What it says as a waiter. It joins the queue where it must wait, if it is of one name.
+    pub waiter: Option<Waiter>,
+    /// The ballot of a waiter that it hands a free name over to, above its own. With 0 it overtakes
+    /// all waiters.
+    pub next: u64,
 }
 
 impl Claim {
-    /// Whether a node that refuses it may hand the name over to it later.
+    /// The place in line that it asks for.
     #[must_use]
-    pub fn registers(&self) -> bool {
-        let waits = matches!(self.stance, Stance::Wait { .. });
-        waits
-            && self.names.len() == 1
-            && self.handover >= Duration::from_millis(1)
-            && !Operation::is_shared(&self.owner)
-    }
-
-    /// The same without a place in line.
-    #[must_use]
-    pub fn once(&self) -> Self {
-        Self { stance: Stance::Once, handover: Duration::ZERO, ..self.clone() }
+    pub fn place(&self) -> Option<Waiter> {
+        self.waiter.filter(|_| self.names.len() == 1)
     }
 }
 
@@ -108,9 +95,7 @@ pub struct Release {
     pub token: u64,
     /// The highest ballot that the owner asked with or was pushed, counted or not.
     pub ballot: u64,
-    /// How long a turn lasts that it gives.
-    pub grace: Duration,
-    /// The ballot of whom it hands the names over to; 0 if to nobody.
+    /// The ballot of a waiter that it hands a name over to; 0 if it hands nothing over.
     pub next: u64,
 }
 
@@ -118,9 +103,9 @@ impl Release {
     /// Of what `claim` was granted, or may have been. It hands over to nobody.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
-        let Claim { ttl, ballot, grace, .. } = *claim;
+        let Claim { ttl, ballot, .. } = *claim;
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl, token: 0, ballot, grace, next: 0 }
+        Self { names, owner, ttl, token: 0, ballot, next: 0 }
     }
 }
 
@@ -136,9 +121,7 @@ pub struct Withdraw {
     pub ttl: Duration,
     /// The highest ballot that the owner asked with or was pushed, counted or not.
     pub ballot: u64,
-    /// How long a turn lasts that it gives.
-    pub grace: Duration,
-    /// The ballot of whom it hands the names over to; 0 if to nobody.
+    /// The ballot of a waiter that it hands a name over to; 0 if it hands nothing over.
     pub next: u64,
 }
 
@@ -146,9 +129,8 @@ impl Withdraw {
     /// Of what the owner of `claim` was granted with ballots up to `ballot`, or may have been.
     #[must_use]
     pub fn of(claim: &Claim, ballot: u64, next: u64) -> Self {
-        let Claim { ttl, grace, .. } = *claim;
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl, ballot, grace, next }
+        Self { names, owner, ttl: claim.ttl, ballot, next }
     }
 }
 
@@ -193,15 +175,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_claim_waits_for_nothing() {
-        let stance = Stance::Wait { ticket: 1, patience: Duration::from_secs(1) };
-        let (grace, handover) = (Duration::from_secs(2), Duration::from_secs(3));
-        let claim = Claim { stance, grace, handover, ..Claim::sample("a", "me", 7) };
-        assert!(claim.registers());
-        assert!(!claim.once().registers());
-        assert_eq!(claim.once().stance, Stance::Once);
+    fn claim_of_several_names_asks_for_no_place() {
+        let waiter = Waiter { ticket: 1, lasts: Duration::from_secs(3), again: Duration::from_secs(1) };
+        let claim = Claim { waiter: Some(waiter), ..Claim::sample("a", "me", 7) };
+        assert_eq!(claim.place(), Some(waiter));
+        let names = [claim.names[0].clone(), claim.names[0].clone()].into();
+        assert_eq!(Claim { names, ..claim }.place(), None);
+    }
+
+    #[test]
+    fn release_of_a_claim_is_up_to_its_ballot_and_hands_nothing_over() {
+        let claim = Claim::sample("a", "me", 7);
         let release = Release::of(&claim);
-        assert_eq!((release.token, release.next), (0, 0));
-        assert_eq!((release.ttl, release.ballot, release.grace), (claim.ttl, 7, claim.grace));
+        assert_eq!((release.token, release.next, release.ttl, release.ballot), (0, 0, claim.ttl, 7));
     }
 }

@@ -7,8 +7,8 @@ mod name;
 #[cfg(test)]
 mod sample;
 mod seat;
-mod stance;
 mod verb;
+mod waiter;
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
 pub use seat::Seat;
-pub use stance::Stance;
 pub use verb::Verb;
+pub use waiter::Waiter;
 
 use crate::rules::roster::Enrolment;
 

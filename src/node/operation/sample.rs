@@ -6,7 +6,6 @@ use super::Operation;
 use super::bodies::{Claim, Release, Renew, Revoke, Scan, Withdraw};
 use super::kind::Kind;
 use super::name::Name;
-use super::stance::Stance;
 use super::verb::Verb;
 use crate::rules::roster::Enrolment;
 
@@ -21,9 +20,8 @@ impl Claim {
             ballot,
             follows: 0,
             count: 1,
-            stance: Stance::Once,
-            grace: Duration::ZERO,
-            handover: Duration::ZERO,
+            waiter: None,
+            next: 0,
         }
     }
 
@@ -35,8 +33,8 @@ impl Claim {
             Verb::Renew => Renew::of(&self, 1).into(),
             Verb::Release => Release { token: *ballot, ..Release::of(&self) }.into(),
             Verb::Withdraw => {
-                let Release { names, owner, ttl, ballot, grace, next, .. } = Release::of(&self);
-                Withdraw { names, owner, ttl, ballot, grace, next }.into()
+                let Release { names, owner, ttl, ballot, next, .. } = Release::of(&self);
+                Withdraw { names, owner, ttl, ballot, next }.into()
             }
             Verb::Inspect => Operation::Inspect(self.names),
             Verb::Teach => Operation::teach(*ballot, 1),

@@ -95,12 +95,6 @@ fn as_asked(operation: &Operation) -> Reply {
 
 fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
     match (operation.verb(), word) {
-        (Verb::Claim, "reserved") => Some(Outcome::Reserved {
-            turn: text(items.get(1)?)?,
-            left: remaining(items.get(2)?)??,
-            fence: fence(items.get(3)?)?,
-            queued: Queued::of(number(items.get(4)?)?),
-        }),
         (Verb::Claim, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,
             kind: Kind::of(unsigned(items.get(5)?)?),
@@ -151,16 +145,14 @@ fn roster(items: &[Value]) -> Option<Roster> {
 }
 
 fn inspections(items: &[Value], operation: &Operation) -> Option<Vec<Inspection>> {
-    let entries = items.chunks(11).map(inspection).collect::<Option<Vec<_>>>()?;
+    let entries = items.chunks(9).map(inspection).collect::<Option<Vec<_>>>()?;
     (entries.len() == operation.names().len()).then_some(entries)
 }
 
 fn inspection(items: &[Value]) -> Option<Inspection> {
-    let [holder, count, left, mark, waiting, turn, turn_left, says, kind, ballot, over] = items else { return None };
+    let [holder, count, left, mark, waiting, says, kind, ballot, over] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
-    let turn = text(turn).filter(|turn| !turn.is_empty());
-    let turn = if let Some(turn) = turn { Some((turn, remaining(turn_left)??)) } else { None };
     let permits = count.text().and_then(|told| told.strip_prefix("permits "));
     let permits = if let Some(permits) = permits { Some(permits.parse().ok()?) } else { None };
     let count = if permits.is_some() { 1 } else { number(count)? };
@@ -169,7 +161,7 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     } else {
         Inspection::held(holder, count, remaining(left)?, fence).with_kind(Kind::of(unsigned(kind)?))
     };
-    let entry = entry.with_permits(permits).with_line(number(waiting)?, turn);
+    let entry = entry.with_permits(permits).with_line(number(waiting)?);
     let entry = entry.with_ballots(self::fence(ballot)?, self::fence(over)?);
     match says.text()? {
         "" => Some(entry),
@@ -360,7 +352,7 @@ mod tests {
     #[test]
     fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
         let inspected = |says: &str| {
-            let told = ["inspected", "me", "1", "5", "7", "0", "", "0", says, "1", "6", "0"];
+            let told = ["inspected", "me", "1", "5", "7", "0", says, "1", "6", "0"];
             decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
         };
         let description = |says: &str| match inspected(says).unwrap() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Stance, Teach, Withdraw};
+use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Teach, Waiter, Withdraw};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -120,13 +120,14 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.names().len();
     match operation {
         Operation::Claim(claim) => {
-            let Claim { kind, ttl, ballot, follows, stance, grace, handover, .. } = *claim;
+            let Claim { kind, ttl, ballot, follows, next, .. } = *claim;
             let (mode, count) = seated(&claim.owner, claim.count);
-            let (wait, ticket) = place(stance);
             [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), integer(kind.code())]
                 .into_iter()
                 .chain([millis(ttl), integer(ballot), integer(follows)])
-                .chain([integer(count), wait, ticket, millis(grace), millis(handover)])
+                .chain([integer(count)])
+                .chain(place(claim.place()))
+                .chain([integer(next)])
                 .for_each(take);
         }
         Operation::Renew(Renew { owner, kind, ttl, ballot, count, note, .. }) => {
@@ -146,17 +147,17 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 .for_each(take);
         }
         Operation::Release(release) => {
-            let Release { ref owner, token, ballot, grace, next, .. } = *release;
+            let Release { ref owner, token, ballot, next, .. } = *release;
             [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("release")]
                 .into_iter()
-                .chain([integer(token), integer(ballot), integer(next), millis(grace)])
+                .chain([integer(token), integer(ballot), integer(next)])
                 .for_each(take);
         }
         Operation::Withdraw(withdraw) => {
-            let Withdraw { ref owner, ballot, grace, next, .. } = *withdraw;
+            let Withdraw { ref owner, ballot, next, .. } = *withdraw;
             [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("withdraw")]
                 .into_iter()
-                .chain([integer(0_u64), integer(ballot), integer(next), millis(grace)])
+                .chain([integer(0_u64), integer(ballot), integer(next)])
                 .for_each(take);
         }
         Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
@@ -205,17 +206,11 @@ fn gate(operation: &Operation) -> Option<Name> {
     (seated(owner, *count).0 == "permit").then(|| names.first()?.gate())?
 }
 
-/// For how long to stay in the queue, and the ticket.
-fn place(stance: Stance) -> (Argument<'static>, Argument<'static>) {
-    match stance {
-        Stance::Once => (Argument::Integer(0), Argument::Integer(0)),
-        Stance::Wait { ticket, patience } => {
-            // A wait of less than a millisecond is one all the same.
-            let patience = patience.max(Duration::from_millis(1));
-            (millis(patience), integer(ticket))
-        }
-        Stance::Barge => (Argument::Integer(-1), Argument::Integer(0)),
-    }
+/// The ticket, how long a hand-over lasts, and when the waiter asks again; 0 if it does not wait.
+fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
+    let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
+    // A time of less than a millisecond is one all the same.
+    [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
 }
 
 /// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
@@ -366,16 +361,17 @@ mod tests {
 
     #[test]
     fn each_verb_is_written_as_its_script_reads_it() {
-        let (ttl, grace, handover) = (Duration::from_secs(30), Duration::from_millis(250), Duration::from_secs(3));
-        let stance = Stance::Wait { ticket: 99, patience: Duration::from_micros(10_000_500) };
+        let (ttl, age) = (Duration::from_secs(30), Duration::from_millis(250));
+        let (lasts, again) = (Duration::from_secs(3), Duration::from_micros(10_000_500));
+        let waiter = Some(Waiter { ticket: 99, lasts, again });
         let owner: Arc<str> = "c/1/x/1".into();
         let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
         let claim =
-            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, count: 1, stance, grace, handover };
+            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, count: 1, waiter, next: 1_234_568 };
         let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
         let withdraw = claim.clone().with_verb(Verb::Withdraw);
-        let (stance, kind) = (Stance::Barge, Kind::Lock);
-        let reader = Claim { owner: "c/1/x/s1".into(), stance, kind, follows: 5, ..claim.clone() };
+        let kind = Kind::Lock;
+        let reader = Claim { owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
         let permit = |name| Claim { names: names(&[name]), count: Seat::Permit(3).count(), ..claim.clone() };
         let gate = Claim { names: names(&["a", "b"]), count: Seat::Gate(3).count(), ..claim.clone() };
         let servers = ["a<b", "c"].map(Server::parse).to_vec();
@@ -383,9 +379,9 @@ mod tests {
         let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
         let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
         for (operation, expected) in [
-            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 1 10000 99 250 3000")),
-            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 1 -1 0 250 3000")),
-            (gate.into(), format!("9 {a} {b} 2 c/1/x/1 gate 2 30000 1234567 0 3 10000 99 250 3000")),
+            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 1 99 3000 10000 1234568")),
+            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 1 0 0 0 0")),
+            (gate.into(), format!("9 {a} {b} 2 c/1/x/1 gate 2 30000 1234567 0 3 0 0 0 1234568")),
             (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 -1 0 ")),
             (
                 Renew::of(&permit("a/7"), 1).into(),
@@ -396,11 +392,11 @@ mod tests {
             ),
             (Renew::of(&permit("a"), 1).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1 -1 0 ")),
             (
-                Renew { note: Some(Note { number: 3, age: grace, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
+                Renew { note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
                 format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 3 250 hi"),
             ),
-            (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321 250")),
-            (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0 250")),
+            (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321")),
+            (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0")),
             (Revoke { names: claim.names.clone(), ballot: 7 }.into(), "3 p:node p:{a} p:{a}:readers 1 7".to_owned()),
             (Operation::Inspect(claim.names), format!("6 {a} p:{{a}}:note 1")),
             (Operation::teach(7, 3), "1 p:node 0 teach 7 1".to_owned()),

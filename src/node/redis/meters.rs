@@ -44,7 +44,6 @@ const fn refused(outcome: &Outcome) -> bool {
         outcome,
         Outcome::Held { .. }
             | Outcome::Stale { .. }
-            | Outcome::Reserved { .. }
             | Outcome::Misused { .. }
             | Outcome::Healed
             | Outcome::Lost { .. }

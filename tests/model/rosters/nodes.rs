@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
-use quorumlock::node::{Claim, Kind, Member, Name, Operation, Outcome, Release, Stance};
+use quorumlock::node::{Claim, Kind, Member, Name, Operation, Outcome, Release};
 use quorumlock::rules::Tick;
 use quorumlock::rules::roster::{Enrolment, Roster};
 
@@ -103,9 +103,8 @@ impl Nodes {
             ballot: high.max(floor) + 1,
             follows: 0,
             count: 1,
-            stance: Stance::Once,
-            grace: Duration::ZERO,
-            handover: Duration::ZERO,
+            waiter: None,
+            next: 0,
         }
     }
 

@@ -123,25 +123,6 @@ pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
     script.asks(100, 2, Part { timeout, ..Part::default() });
 }
 
-/// A dies, and its hold ends. B, the first in line, is cut off. Then D's release comes, which frees
-/// nothing: B is given a turn by that and not the name, and C need not wait for longer.
-pub fn released_where_nobody_held_it(script: &mut Script) {
-    script.world(3, 4, 10_000, 12_000);
-    script.node_timeout(2_500);
-    script.jitter = 1;
-    script.asks(0, 0, Part { ttl: Some(millis(1_500)), renewed: false, ..Part::default() });
-    script.at(400, Cue::Kill(0));
-    script.asks(50, 1, Part::default());
-    let cut = script.about(110, 1_300);
-    script.hold_back(1, &[0, 1, 2], cut..NEVER, NEVER);
-    script.hold_one_way(3, &[0, 1, 2], 1, 0..1_000, NEVER);
-    script.hold_one_way(3, &[0, 1, 2], 0, 200..1_000, 1_505);
-    script.asks(80, 3, once(200));
-    let timeout = millis(2_000);
-    script.asks(100, 2, Part { timeout, must: true, hold: millis(100), ..Part::default() });
-    script.hold_one_way(2, &[0, 1, 2], 0, 1_490..1_510, 1_515);
-}
-
 /// B has measured slow round trips, and quick ones since: it would want a shorter hand-over with
 /// each claim. Its second claim is carried out, and not answered; what is handed over then must
 /// last as long as the first claim said, or C enters before B has left.

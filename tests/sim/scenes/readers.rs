@@ -33,6 +33,15 @@ pub fn a_writer_among_readers(script: &mut Script) {
     script.asks(at, 0, Part { must: true, ..writes(800, 20) });
 }
 
+/// A reads when B waits to write, and C behind it to read. B gives up, and C reads beside A at once.
+pub fn a_writer_gives_up_between_two_readers(script: &mut Script) {
+    script.world(3, 3, 2_000, 3_000);
+    script.jitter = 2;
+    script.asks(0, 0, reads(5_000, 3_000));
+    script.asks(50, 1, writes(300, 20));
+    script.asks(100, 2, Part { must: true, ..reads(300, 100) });
+}
+
 /// One of two readers dies, and the other goes on for a while: the name is read no more when that
 /// one has let go, and the other's time is over.
 pub fn a_reader_that_died_among_others(script: &mut Script) {

@@ -45,17 +45,6 @@ pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
     }
 }
 
-/// Another has n2 for one of two names, and gives it back when the session, which holds both by the
-/// others, has given the other one up. What n2 offers then is both names: the session does not take
-/// it.
-pub fn a_node_offers_what_was_asked_for_with_a_part_that_was_given_up(script: &mut Script) {
-    names(script, 2);
-    script.hold_one_way(1, &[0, 1], 0, 0..100, NEVER);
-    script.asks(0, 1, Part { timeout: millis(0), round_timeout: Some(millis(600)), names: &[1], ..Part::default() });
-    let does: &[Does] = &[Locks(&[0, 1]), Holds(100, 200), Unlocks(&[0]), Holds(3_000, 500), Revokes];
-    script.asks(50, 0, Part { must_keep: true, ..session(does) });
-}
-
 /// One waits for each name: all enter long before the locks would expire.
 pub fn revoked_with_a_waiter_under_each_name(script: &mut Script) {
     names(script, 3);

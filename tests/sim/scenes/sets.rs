@@ -16,19 +16,6 @@ fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// Each of three names is asked for more often than it can be held. Whoever asks for all three gets
-/// them before those who asked later.
-pub fn a_set_among_locks_on_its_names(script: &mut Script) {
-    names(script, 3);
-    for nth in 0..200 {
-        let name: &[u8] = [&[0], &[1], &[2]][nth % 3];
-        let hold = script.about(40, 30);
-        script.asks(nth as u64 * 10, 1 + nth % 2, asks_for(name, 60_000, hold));
-    }
-    let at = script.about(300, 200);
-    script.asks(at, 0, Part { must: true, ..asks_for(&[0, 1, 2], 1_400, 20) });
-}
-
 /// Sets that overlap, from one process and from several, in any order of names.
 pub fn sets_that_overlap(script: &mut Script) {
     names(script, 3);

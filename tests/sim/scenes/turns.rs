@@ -1,4 +1,4 @@
-//! Releases, hand-overs and turns, at the moments at which messages overtake each other.
+//! Releases and hand-overs, at the moments at which messages overtake each other.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, pause};
@@ -76,8 +76,8 @@ pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     }
 }
 
-/// Whoever is given the turn dies, or stands still, at that moment.
-pub fn waiter_dies_with_its_turn(script: &mut Script) {
+/// The waiter that is handed the lock dies, or stands still, at that moment.
+pub fn waiter_dies_as_it_is_handed_the_lock(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.asks(0, 0, Part { hold: millis(400), ..Part::default() });
     script.asks(50, 1, Part { timeout: millis(5_000), ..Part::default() });
@@ -87,7 +87,7 @@ pub fn waiter_dies_with_its_turn(script: &mut Script) {
 }
 
 /// B is first in line, and its process is killed while A holds. Its connections end, so nothing is
-/// handed over to it: C waits for its turn only, 100 ms after the release.
+/// handed over to it: C has the lock at once.
 pub fn the_first_in_line_is_killed(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.jitter = 2;
@@ -95,7 +95,47 @@ pub fn the_first_in_line_is_killed(script: &mut Script) {
     script.asks(50, 1, Part::default());
     let dies = script.about(110, 670);
     script.at(dies, Cue::Kill(1));
-    waits_behind(script, 800 + 100);
+    waits_behind(script, 800);
+}
+
+/// A dozen waiters are killed while A holds; the one behind them has the lock at once.
+pub fn all_waiters_but_the_last_are_killed(script: &mut Script) {
+    const LAST: usize = 13;
+    script.world(3, LAST + 1, 10_000, 12_000);
+    script.jitter = 1;
+    script.asks(0, 0, Part { hold: millis(800), ..Part::default() });
+    for waiter in 1..LAST {
+        script.asks(20 + waiter as u64 * 10, waiter, Part::default());
+        let dies = script.about(300, 400);
+        script.at(dies, Cue::Kill(waiter));
+    }
+    let timeout = millis(800 - 200 + 30);
+    script.asks(200, LAST, Part { timeout, must: true, hold: millis(100), ..Part::default() });
+}
+
+/// A dies, and its hold ends while B, which waits for it, cannot ask. C finds the name free, and that
+/// it is B's.
+pub fn a_newcomer_finds_a_free_name_that_is_waited_for(script: &mut Script) {
+    script.world(3, 3, 1_500, 2_000);
+    script.jitter = 2;
+    script.asks(0, 0, Part { renewed: false, ..Part::default() });
+    script.at(300, Cue::Kill(0));
+    script.asks(100, 1, Part { timeout: millis(1_600), must: true, hold: millis(300), ..Part::default() });
+    script.hold_one_way(1, &[0, 1, 2], 0, 1_400..1_800, 1_900);
+    let once = Part { timeout: millis(0), hold: millis(1_200), ..Part::default() };
+    script.asks(1_520, 2, once);
+}
+
+/// A dies. Then the clocks of two nodes are set back by a minute: its hold is no longer for that.
+pub fn clocks_are_set_back_under_a_hold(script: &mut Script) {
+    script.world(3, 2, 2_000, 3_000);
+    script.asks(0, 0, Part { renewed: false, ..Part::default() });
+    script.at(200, Cue::Kill(0));
+    for node in 0..2 {
+        let at = script.about(300, 100);
+        script.at(at, Cue::StepClock { node, by_ms: -60_000 });
+    }
+    script.asks(500, 1, Part { timeout: millis(8_000), must: true, hold: millis(100), ..Part::default() });
 }
 
 /// The same where B's machine is cut off, and nobody knows: it is handed the name, for 5 s at most

@@ -72,6 +72,7 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::Some, "ZADD K x m"),
     (Effect::Some, "ZREMRANGEBYRANK K x x"),
     (Effect::WakeUps, "PUBLISH C m"),
+    (Effect::Nothing, "PUBSUB NUMSUB C"),
     (Effect::Nothing, "UNSUBSCRIBE C"),
     (Effect::WakeUps, "SUBSCRIBE C N"),
 ];
@@ -228,7 +229,7 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
 /// `SCRIPT LOAD )` as `+script|load`.
 fn right(command: &str) -> String {
     let words: Vec<_> = command.split(' ').collect();
-    let parts = if ["SCRIPT", "CLIENT"].contains(&words[0]) { 2 } else { 1 };
+    let parts = if ["SCRIPT", "CLIENT", "PUBSUB"].contains(&words[0]) { 2 } else { 1 };
     format!("+{}", words[..parts].join("|").to_lowercase())
 }
 

@@ -36,12 +36,6 @@ pub(crate) fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
 }
 
-/// Whose turn it is, by most nodes.
-pub(crate) fn turn(inspected: &Inspected) -> Option<&str> {
-    let turns = || said(inspected).filter_map(|said| Some(&*said.turn.as_ref()?.0));
-    turns().max_by_key(|turn| turns().filter(|other| other == turn).count())
-}
-
 pub(super) fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
     inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
 }
@@ -53,16 +47,8 @@ pub(crate) fn left(inspected: &Inspected) -> Option<Duration> {
 
 /// Who waits, in words; nothing if nobody does.
 pub(crate) fn line(inspected: &Inspected) -> Option<String> {
-    let (waiting, turn) = (waiting(inspected), turn(inspected));
-    let whose = turn.map(|turn| format!("it is the turn of {}", shortened(turn)));
-    let many = (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }));
-    let both: Vec<_> = [many, whose].into_iter().flatten().collect();
-    (!both.is_empty()).then(|| both.join("; "))
-}
-
-/// `host/pid/1a2b3c4d..`: enough to tell owners apart in a table.
-fn shortened(holder: &str) -> String {
-    shortened_to(holder, 28)
+    let waiting = waiting(inspected);
+    (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }))
 }
 
 pub(super) fn shortened_to(text: &str, characters: usize) -> String {

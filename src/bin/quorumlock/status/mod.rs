@@ -20,7 +20,7 @@ use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output;
 use crate::settings::Settings;
 pub(crate) use all::gather;
-pub(crate) use holders::{cut, held_by, left, line, named, shown, turn, waiting};
+pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};
 pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, state, told, why, word};

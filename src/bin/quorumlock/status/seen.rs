@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Roster};
 use serde_json::{Value, json};
 
-use super::holders::{cut, describe, known, left_over, line, said, says, shown, turn, waiting, with_readers};
+use super::holders::{cut, describe, known, left_over, line, said, says, shown, waiting, with_readers};
 use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
@@ -178,7 +178,6 @@ impl Seen {
             object["remaining_ms"] = json!(self.remaining().map(milliseconds));
             object["count"] = json!(self.held().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
-            object["turn"] = json!(turn(&self.inspected));
             object["once"] = json!(self.inspected.is_once());
             object["permits"] = json!(self.inspected.permits());
             object["permits_held"] = json!(self.permits.as_ref().map(Permits::json));
@@ -220,8 +219,6 @@ impl Seen {
             object["remaining_ms"] = json!(said.remaining.map(milliseconds));
             object["fence"] = json!(said.fence);
             object["waiting"] = json!(said.waiting);
-            object["turn"] = json!(said.turn.as_ref().map(|(who, _)| who));
-            object["turn_ms"] = json!(said.turn.as_ref().map(|(_, left)| milliseconds(*left)));
         }
         object
     }

@@ -7,7 +7,7 @@ use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus};
 use super::seen::{Hold, Mood, Names, Node, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
-use crate::status::{cut, labels, left, plain, turn, waiting, why, word};
+use crate::status::{cut, labels, left, plain, waiting, why, word};
 
 /// A node that takes longer is shown as slow.
 const SLOW: Duration = Duration::from_millis(500);
@@ -171,7 +171,6 @@ fn hold(inspected: &Inspected) -> Hold {
         told: left,
         most: left,
         waiting: waiting(inspected),
-        turn: turn(inspected).map(str::to_owned),
         permits: inspected.permits(),
     }
 }

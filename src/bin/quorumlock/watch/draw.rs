@@ -228,8 +228,7 @@ fn figures(hold: &Hold) -> String {
     let remaining = hold.left.filter(|_| hold.holder.is_some()).map(|time| format!("left {}", left(time)));
     let token = Some(format!("token at most {}", hold.fence));
     let queue = Some(format!("queue {}", hold.waiting));
-    let turn = hold.turn.as_deref().map(|turn| format!("next {}", cut(turn)));
-    [remaining, queue, token, turn].into_iter().flatten().collect::<Vec<_>>().join("  ")
+    [remaining, queue, token].into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
 /// The names that are held, from the one that is scrolled to.

@@ -37,7 +37,6 @@ fn held() -> Hold {
         fence: 41,
         left: Some(27 * SECOND),
         waiting: 2,
-        turn: Some("host-b/12/55e2".to_owned()),
         ..Hold::default()
     }
 }

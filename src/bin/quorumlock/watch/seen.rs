@@ -54,8 +54,6 @@ pub(super) struct Hold {
     /// The longest that was told of this holder.
     pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
-    /// Who may acquire it next.
-    pub(super) turn: Option<String>,
     /// Where it is a semaphore, how many permits it has.
     pub(super) permits: Option<u32>,
 }

@@ -188,7 +188,7 @@ async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
 }
 
 /// What a node says when it hands a name over.
-const PUSH: &str = "7 0 host/1/uuid/7.1 9 1000001 3040 p:{a}";
+const PUSH: &str = "7 host/1/uuid/7 9 1000001 3040 p:{a}";
 
 impl Stage {
     fn says(&self, text: &str) {
