@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{
-    HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Verb, Waiter,
+    HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter,
 };
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
@@ -49,8 +49,8 @@ struct Sketch {
     lasts: Duration,
     /// Of an enrolment, whether it writes.
     writes: bool,
-    /// What it is of a semaphore, if anything: with as many permits as its hold count would be.
-    seat: Option<fn(u32) -> Seat>,
+    /// Whether a claim looks at a gate: the first of the other names.
+    looks: bool,
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
@@ -91,14 +91,9 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     // The ballot of the next, mostly above its own.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let lasts = prop_oneof![1 => Just(SHORT), 6 => Just(Duration::from_secs(600))];
-    let seat = prop_oneof![
-        4 => Just(None),
-        2 => Just(Some(Seat::Gate as fn(u32) -> Seat)),
-        2 => Just(Some(Seat::Permit as fn(u32) -> Seat)),
-    ];
     // From 4 on readers, with the numbers of the others.
-    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, writes, seat)).prop_map(
-        |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, writes, seat))| Sketch {
+    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, writes, any::<bool>())).prop_map(
+        |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, writes, looks))| Sketch {
             verb,
             names,
             owner,
@@ -109,7 +104,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             waits,
             lasts,
             writes,
-            seat,
+            looks,
         },
     )
 }
@@ -164,7 +159,7 @@ fn contention(ballot: u64, above: u64, waiters: [u8; 2]) -> Vec<Sketch> {
         waits: None,
         lasts: minutes,
         writes: true,
-        seat: None,
+        looks: false,
     };
     let waits = |(ticket, owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
     let release = Sketch { verb: Verb::Release, next: ballot + above, ..holds.clone() };
@@ -188,23 +183,24 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         owner: owner(sketch.owner),
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
-        count: seated(&sketch),
+        count: sketch.count,
         waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
         lasts: Duration::ZERO,
         next: sketch.next,
         // Of a claim by a reader, which follows a writer or none.
         token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
         kind: Kind::of(u64::from(sketch.owner % 4)),
+        gate: gate(&sketch, names),
         note: Some(note(&sketch)).filter(|_| sketch.verb == Verb::Renew && sketch.next < 100),
     }
     .into()
 }
 
-/// What it tells in place of a hold count, where it can be of a semaphore.
-fn seated(sketch: &Sketch) -> u32 {
-    // Readers have no permits.
-    let seat = sketch.seat.filter(|_| sketch.owner < 4 && matches!(sketch.verb, Verb::Claim | Verb::Renew));
-    seat.map_or(sketch.count, |seat| seat(sketch.count).count())
+/// Readers have no permits, and no gate is one.
+fn gate(sketch: &Sketch, names: &[Name; 3]) -> Option<Name> {
+    let looks = sketch.looks && sketch.verb == Verb::Claim && sketch.owner < 3;
+    let other = (0..names.len()).find(|name| !sketch.names.contains(name))?;
+    looks.then(|| names[other].clone())
 }
 
 /// Sometimes one that was overtaken.
@@ -258,7 +254,7 @@ fn same_entry(one: &Inspection, other: &Inspection) -> bool {
     };
     let since = |entry: &Inspection| entry.description.as_ref().map(|told| told.since);
     (&one.holder, one.kind, one.ballot, one.count) == (&other.holder, other.kind, other.ballot, other.count)
-        && (one.fence, one.over, one.waiting, one.permits) == (other.fence, other.over, other.waiting, other.permits)
+        && (one.fence, one.over, one.waiting) == (other.fence, other.over, other.waiting)
         && near(one.remaining, other.remaining)
         && described(one) == described(other)
         && since(one).zip(since(other)).is_none_or(|(one, other)| one.abs_diff(other) < TOLERANCE)

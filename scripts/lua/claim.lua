@@ -1,12 +1,12 @@
 -- Takes names: all of them or none. The first name that refuses decides.
 --
--- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue
--- ARGV    names, owner
---         mode    'lock', 'reader' or 'permit'; 'gate', if the first name is a semaphore's gate
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's are the last
+-- ARGV    names   with the gate
+--         owner
+--         mode    'lock'; 'reader'; or 'permit': nobody may hold the last name, the gate, or wait for it
 --         kind    what the hold is: see P{name}
 --         ttl, ballot
 --         follows of a reader that was a writer, the token of that; or 0
---         count   hold count; of a gate how many permits there are
 --         ticket  place in the queue: us at which the acquire began
 --         lasts   ms that a hand-over to it lasts
 --         again   ms in which it asks again; 0: it does not wait. Of one name only
@@ -14,27 +14,37 @@
 --                 overtakes all that wait
 -- Returns nothing if all is granted, else
 --         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  its writer is over
---         misused, NAME, PERMITS  it is a gate, and this no claim of it, or of fewer permits; or,
---                                 with 0, it is claimed as a gate and held as a lock
+--         misused, NAME  it is held as a gate and claimed as a lock, or the other way round
 
 claims = true
 group = 4
+
+-- The kind of a gate.
+local GATE = 3
+
+-- Whether it is held as a gate, and this is no gate, or the other way round.
+local function misused(it, kind)
+  return it.holder and (it.ends > now and it.kind == GATE) ~= (kind == GATE)
+end
 
 local made_rest
 local function rest()
   if made_rest then return made_rest end
   made_rest = {}
   local rest, more = made_rest, more()
-  local reads = more.reads
   -- Of a claim that becomes a reader without a gap: both owners have one number.
   function rest.follows(it)
     return it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   end
 
-  function rest.misused(it)
-    local is_gate = it.at == gate
-    if it.permits then return (not is_gate or permits < it.permits) and it.permits end
-    return is_gate and it.holder and it.holder ~= owner and 0
+  -- Whoever claims permits passes nobody who holds their gate, or waits for it.
+  function rest.refused_at(gate)
+    local bar, who, left = max(gate.bar or gate.fence, floor), gate.holder, 0
+    if who then left = gate.holds_until - now end
+    if misused(gate, GATE) then return {'misused', names + 1} end
+    who = who or gate.queue and queue().first(gate)
+    if gate.changed then keep(gate) end
+    return who and {'held', who, left, bar, 0, GATE}
   end
 
   -- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait
@@ -69,8 +79,7 @@ local function refusal(seen, i, follows)
   local it = seen[i]
   local bar = max(it.bar or it.fence, floor)
   if follows > 0 and follows <= it.over then return {'lost', ''} end
-  local permits = (it.permits or gate) and rest().misused(it)
-  if permits then return {'misused', i, permits} end
+  if misused(it, kind) then return {'misused', i} end
   local was_mine = is_reader and rest().follows(it)
   if it.holder and not was_mine then
     if it.holder ~= owner then
@@ -88,26 +97,27 @@ local function refusal(seen, i, follows)
   return rest().held(it)
 end
 
-local function take(it, count)
-  if it.at == gate then more().seat(it) end
+local function take(it)
   if is_reader then return rest().read(it) end
-  hold(it, owner, kind, ballot, count, ttl)
+  hold(it, owner, digits(kind), ballot, '1', ttl)
   if it.queue then queue().leave(it) end
   if it.changed then keep(it) end
 end
 
-return each(12, 4, function(at, key)
+return each(11, 4, function(at, key)
   local mode, follows
   first, names, owner, mode, kind, ttl, ballot, follows = key, unpack(ARGV, at, at + 6)
-  permits, ticket, lasts, again, next_ballot = unpack(ARGV, at + 7, at + 11)
-  names, ttl, ballot, permits, ticket = names + 0, ttl + 0, ballot + 0, permits + 0, ticket + 0
-  lasts, again, next_ballot = lasts + 0, again + 0, next_ballot + 0
-  is_reader, gate = mode == 'reader', mode == 'gate' and key
+  ticket, lasts, again, next_ballot = unpack(ARGV, at + 7, at + 10)
+  names, kind, ttl, ballot = names - (mode == 'permit' and 1 or 0), kind + 0, ttl + 0, ballot + 0
+  ticket, lasts, again, next_ballot = ticket + 0, lasts + 0, again + 0, next_ballot + 0
+  is_reader = mode == 'reader'
   local seen = look_all()
   read_record()
+  local refused = mode == 'permit' and rest().refused_at(look(key + names * group))
+  if refused then return refused end
   for i = 1, names do
     local refused = refusal(seen, i, follows + 0)
     if refused then return refused end
   end
-  for i = 1, names do take(seen[i], mode == 'lock' and digits(permits) or '1') end
+  for i = 1, names do take(seen[i]) end
 end)

@@ -4,8 +4,7 @@
 -- ARGV    names
 -- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), FENCE, LENGTH of
 --         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
---         one of them, not a revoked one if there is another; how many; until the last ends. Of a
---         gate COUNT is 'permits N'
+--         one of them, not a revoked one if there is another; how many; until the last ends.
 
 group = 5
 writes = false
@@ -27,7 +26,6 @@ local function tell(reply, it)
   elseif holder then
     count, lasts, kind, with = tonumber(it.count), it.ends - now, it.kind, it.ballot
   end
-  if it.permits then count = 'permits ' .. digits(it.permits) end
   local told = {holder or '', count, lasts, it.bar or it.fence, call('ZCARD', KEYS[it.at + QUEUE])}
   told[6], told[7], told[8], told[9] = it.holder and note_of(it) or '', kind, with, it.over
   for _, part in ipairs(told) do reply[#reply + 1] = part end

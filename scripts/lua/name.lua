@@ -3,7 +3,8 @@
 -- KEYS of a name, as many of them as the script says:
 --   P{name}          hash; a field that is not there is 0 or ''
 --     owner            who holds the name, or held it last. A release removes it and the next five
---     kind             what the hold is: 0 a lock; 1 one that may have a note; 2 done once a period
+--     kind             what the hold is: 0 a lock; 1 one that may have a note; 2 done once a period;
+--                      3 the gate of a semaphore
 --     ballot           with which it was granted
 --     until, ttl       when the hold ends, ms of TIME: over once until <= TIME; how long it was
 --                      granted for. If until is later than that from now, the clock was set back:
@@ -13,29 +14,28 @@
 --     over             locks with tokens up to this one are over: they are never renewed
 --     revoked_until    until when `over` is remembered at least, since a revocation
 --     queue            1: somebody may wait
---     permits          the name is the gate of a semaphore with so many permits
 --     readers          1: there may be some
 --     read_fence       the highest ballot that was granted to a reader or came with its release
 --                      or withdrawal: the ballots of readers need not be above it. It becomes the
 --                      fence once there are no readers
 --   P{name}:readers  hash: owner -> 'UNTIL TTL BALLOT', as of a hold
---   P{name}:waiting  hash: owner -> 'LASTS AGAIN ASKED': ms that a hand-over to it lasts, ms in
---                    which it asks again, and when it asked last
+--   P{name}:waiting  hash: owner -> 'LASTS AGAIN ASKED KIND': ms that a hand-over to it lasts, ms
+--                    in which it asks again, when it asked last, and the kind of its hold
 --   P{name}:queue    sorted set: owner -> ticket
 --   P{name}:note     hash: what its holder says of itself
 --
 -- P{name} expires KEEP after the later of the end of its hold and its last change: by then floor is
 -- above its fence. If that is more than a day ahead of TIME, KEEP after TIME has reached it. Not
--- before revoked_until; a gate not before the permits that renewals told of.
+-- before revoked_until.
 
 -- Lua makes the functions of a script anew at each call. Those that few operations need are made by
 -- more(), readers() and queue(), when the first operation needs them.
 
-local REMEMBERED, LONGEST_TTL = 3600000, 86400000
+local REMEMBERED = 3600000
 
 -- The operation that is carried out, as its script says. Each name has `group` keys, the first name
--- from `first` on. `gate` is where the keys of a semaphore's gate begin.
-local names, owner, is_reader, kind, ttl, ballot, permits, gate, ticket, lasts, again, next_ballot
+-- from `first` on.
+local names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 local first, group
 
 -- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
@@ -118,7 +118,7 @@ local function more()
   end
 
   function more.look(it)
-    it.permits, it.read_fence = tonumber(it.permits), tonumber(it.read_fence)
+    it.read_fence = tonumber(it.read_fence)
     -- It is no further ahead than it may be, unless the clock was set back.
     if it.revoked_until then
       it.revoked_until = min(tonumber(it.revoked_until), now + REMEMBERED)
@@ -154,18 +154,6 @@ local function more()
     return find(who, '/s%d+$') ~= nil
   end
 
-  -- A lock and the gate of a semaphore have one key. Waiters that joined when there were fewer
-  -- permits lose their places: they ask again, and are refused.
-  function more.seat(it)
-    if it.permits and it.permits >= permits then return end
-    if it.permits then
-      for _, who in ipairs(try('HKEYS', KEYS[it.at + WAITING])) do call('HDEL', KEYS[it.at + WAITING], who) end
-      try('ZREMRANGEBYRANK', KEYS[it.at + QUEUE], 0, -1)
-      more.put(it, 'queue')
-    end
-    more.put(it, 'permits', permits)
-  end
-
   return more
 end
 
@@ -184,7 +172,7 @@ local function look(at)
     more().write(lock, 'until', digits(it.ends))
   end
   if it.ends > now then it.holder, it.holds_until, it.holds_with = it.owner, it.ends, it.ballot end
-  if it.revoked_until or it.permits or it.readers then more().look(it) end
+  if it.revoked_until or it.readers then more().look(it) end
   return it
 end
 
@@ -208,7 +196,6 @@ local function keep(it, ...)
   local till = last
   if fence > micros + FAR then till = max(last, math.ceil(fence / 1000)) end
   if it.revoked_until then till = max(till, it.revoked_until - KEEP) end
-  if it.permits then till = max(till, now + min(call('PTTL', it.lock), LONGEST_TTL) - KEEP) end
   local lasts = digits(till + KEEP - now)
   local done = not claims and call('PEXPIRE', it.lock, lasts) == 1
   if ... then call('HSET', it.lock, ...) else call('HSET', it.lock, 'fence', digits(it.fence)) end

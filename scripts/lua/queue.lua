@@ -29,12 +29,13 @@ local function queue()
     return found.err or found[2] > 0
   end
 
-  -- How long a hand-over to a waiter lasts, in what time it asks again, and how long ago it asked:
-  -- now, if the clock was set back since. In a key of another type nobody waits.
+  -- How long a hand-over to a waiter lasts, in what time it asks again, how long ago it asked (now, if
+  -- the clock was set back since), and what for. In a key of another type nobody waits.
   local function waiter(it, who)
     local known = try('HGET', KEYS[it.at + WAITING], who)
-    local lasts, again, asked = match(type(known) == 'string' and known or '', '^(%d+) (%d+) (%d+)$')
-    if lasts then return lasts + 0, again + 0, now - asked end
+    local pattern = '^(%d+) (%d+) (%d+) (%d+)$'
+    local lasts, again, asked, kind = match(type(known) == 'string' and known or '', pattern)
+    if lasts then return lasts + 0, again + 0, now - asked, kind end
   end
 
   local function drop(it, who)
@@ -48,21 +49,20 @@ local function queue()
   -- How long a hand-over to a waiter lasts. One that has not asked again in twice the time it said,
   -- or that hears nothing, is dropped.
   local function living(it, who)
-    local lasts, again, age = waiter(it, who)
+    local lasts, again, age, kind = waiter(it, who)
     if age and age < 0 then
-      more.write(KEYS[it.at + WAITING], who, format('%d %d %d', lasts, again, now))
+      more.write(KEYS[it.at + WAITING], who, format('%d %d %d %s', lasts, again, now, kind))
       age = 0
     end
-    if lasts and age <= 2 * again and is_heard_by(who) then return lasts end
+    if lasts and age <= 2 * again and is_heard_by(who) then return lasts, kind end
     drop(it, who)
   end
 
   -- Takes a place, or renews it.
   function queue.join(it)
-    if it.at == gate then more.seat(it) end
     local left = call('PTTL', KEYS[it.at + QUEUE])
     call('ZADD', KEYS[it.at + QUEUE], ticket, owner)
-    local done = try('HSET', KEYS[it.at + WAITING], owner, format('%d %d %d', lasts, again, now))
+    local done = try('HSET', KEYS[it.at + WAITING], owner, format('%d %d %d %d', lasts, again, now, kind))
     if type(done) == 'table' then
       call('ZREM', KEYS[it.at + QUEUE], owner)
       error(done)
@@ -94,6 +94,13 @@ local function queue()
     return #one < #other
   end
 
+  -- The first that lives.
+  function queue.first(it)
+    for _, who in ipairs(call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1)) do
+      if living(it, who) then return who end
+    end
+  end
+
   -- Whether a live waiter with an older ticket comes before this claim: for a reader, a writer.
   function queue.has_others_before(it)
     local line = call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1, 'WITHSCORES')
@@ -107,9 +114,9 @@ local function queue()
     return false
   end
 
-  local function hand(it, who, lasts, with)
+  local function hand(it, who, lasts, kind, with)
     drop(it, who)
-    if reads(who) then readers().read(it, who, lasts, with) else hold(it, who, '0', with, '1', lasts) end
+    if reads(who) then readers().read(it, who, lasts, with) else hold(it, who, kind, with, '1', lasts) end
     wake(who, format('%s %d %d %d %s', who, with, micros, lasts, it.lock))
   end
 
@@ -121,12 +128,12 @@ local function queue()
     read_record()
     local longest
     for _, who in ipairs(call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1)) do
-      local lasts = living(it, who)
+      local lasts, kind = living(it, who)
       if lasts then
         local is_writer = not reads(who)
         local bar = max(it.fence, floor, is_writer and it.read_fence or 0)
         if is_writer and it.reader or with <= bar then break end
-        hand(it, who, lasts, with)
+        hand(it, who, lasts, kind, with)
         longest = max(longest or 0, lasts)
         if is_writer then break end
       end

@@ -1,14 +1,12 @@
 -- Holds names for another ttl: all of them or none.
 --
--- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note; of a permit those of
---         its gate behind them
--- ARGV    names   with the gate of a permit
---         owner
---         mode    'lock'; 'reader'; 'gate'; or 'permit', of a semaphore
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
+-- ARGV    names, owner
+--         mode    'lock' or 'reader'
 --         kind    what the hold is: see P{name}
 --         ttl
 --         ballot  the token
---         count   hold count; of a gate or permit how many permits there are
+--         count   hold count
 --         note    number of the note, or -1: it has none. A lower one does not replace a higher one
 --         age     how long ago the names were acquired
 --         says    what the holder says of itself
@@ -29,7 +27,6 @@ local function extend(it, count)
   local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
   it.fence = max(it.fence, ballot)
   if it.changed then it.changed.fence = nil end
-  if it.permits then count = it.count end
   keep(it, 'until', digits(it.ends), 'ttl', digits(ttl), 'ballot', with, 'kind', kind, 'count', count, 'fence', digits(it.fence))
   if is_higher then heard(ballot) end
 end
@@ -61,23 +58,11 @@ local function describe(it, number, age, says)
   if known < number then call('PUBLISH', it.lock .. ':news', it.lock) end
 end
 
--- The gate remembers for as long how many permits there are, unless it knows of more or is a
--- lock's.
-local function remember(it)
-  local left = call('PTTL', it.lock)
-  if left ~= -2 and not (it.permits and it.permits <= permits) then return end
-  more().seat(it)
-  more().put(it, 'fence', it.fence)
-  more().store(it)
-  call('PEXPIRE', it.lock, digits(max(left, ttl + KEEP)))
-end
-
 return each(10, 5, function(at, key)
-  local mode, reply, number, age, says
-  first, names, owner, mode, kind, ttl, ballot, permits, number, age, says = key, unpack(ARGV, at, at + 9)
-  names, ttl, ballot, permits = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, permits + 0
-  is_reader, gate = mode == 'reader', mode == 'gate' and key
-  local seen, count = look_all(), mode == 'lock' and digits(permits) or '1'
+  local mode, count, reply, number, age, says
+  first, names, owner, mode, kind, ttl, ballot, count, number, age, says = key, unpack(ARGV, at, at + 9)
+  names, ttl, ballot, is_reader = names + 0, ttl + 0, ballot + 0, mode == 'reader'
+  local seen = look_all()
   local has_note = number ~= '-1' and kind ~= '0' and not is_reader
   for _, it in ipairs(seen) do
     local holder = lost(it)
@@ -85,11 +70,8 @@ return each(10, 5, function(at, key)
   end
   for _, it in ipairs(seen) do
     if it.holder ~= owner then reply = {'healed'} end
-    if it.at == gate then more().seat(it) end
     renew(it, count)
     if has_note then pcall(describe, it, number + 0, age, says) end
   end
-  -- Nothing that the renewal comes to rests on it.
-  if mode == 'permit' then pcall(function() remember(look(first + names * group)) end) end
   return reply
 end)

@@ -12,7 +12,7 @@ use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
-use crate::protocol::{Cleanup, Grant};
+use crate::protocol::{Freeing, Grant};
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Tick};
 use crate::words::{about, exact, listed};
@@ -132,12 +132,12 @@ impl Lease {
         self.0.failed_renewal()
     }
 
-    /// Whose it is on the nodes: for simulations.
+    /// Whose one of its names is on the nodes: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
-    pub fn owner(&self) -> &str {
-        self.0.grant.owner()
+    pub fn owner(&self, name: &str) -> &str {
+        self.0.grant.owner_of(name)
     }
 
     pub(crate) fn lost_error(&self) -> Error {
@@ -270,12 +270,12 @@ impl LockGuard {
         self.holds = false;
         let held = self.lease.0.clone();
         let until = held.round_timeout();
-        let cleanup = match held.drop_hold() {
+        let freeing = match held.drop_hold() {
             Dropped::StillHeld | Dropped::Left => return Ok(Released::Released),
             Dropped::Expired => return Ok(Released::AlreadyExpired),
-            Dropped::Released(cleanup) => cleanup,
+            Dropped::Released(freeing) => freeing,
         };
-        self.confirmed(&cleanup, until).await
+        self.confirmed(&freeing, until).await
     }
 
     /// Gives it back where nodes would hold it on: also what was lost.
@@ -283,7 +283,7 @@ impl LockGuard {
         self.holds = false;
         let until = self.lease.0.round_timeout();
         match self.lease.0.undo() {
-            Some(cleanup) => self.confirmed(&cleanup, until).await,
+            Some(freeing) => self.confirmed(&freeing, until).await,
             None => Ok(Released::AlreadyExpired),
         }
     }
@@ -294,13 +294,13 @@ impl LockGuard {
         drop(self.lease.0.undo());
     }
 
-    async fn confirmed(&self, cleanup: &Cleanup, until: Tick) -> Result<Released> {
+    async fn confirmed(&self, freeing: &Freeing, until: Tick) -> Result<Released> {
         self.lease.0.home().can_wait()?;
-        match before(self.lease.0.host(), until, cleanup.freed()).await {
-            Some(Freed::Held) => Ok(Released::Released),
-            Some(Freed::Gone) => Ok(Released::AlreadyExpired),
-            Some(Freed::Unknown) | None => {
-                cleanup.told();
+        match freeing.freed(self.lease.0.host(), until).await {
+            Freed::Held => Ok(Released::Released),
+            Freed::Gone => Ok(Released::AlreadyExpired),
+            Freed::Unknown => {
+                freeing.told();
                 Err(self.unconfirmed())
             }
         }

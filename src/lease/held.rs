@@ -18,7 +18,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
-use crate::protocol::{Cleanup, Grant, Open, Renewing, Voters};
+use crate::protocol::{Freeing, Grant, Open, Renewing, Voters};
 use crate::rules::{Due, Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenure, Tick};
 use crate::words::listed;
 
@@ -171,12 +171,12 @@ impl Held {
 
     /// Gives it back on every node, whether it is held still or was lost, where nodes would keep it
     /// otherwise.
-    pub(super) fn undo(&self) -> Option<Arc<Cleanup>> {
+    pub(super) fn undo(&self) -> Option<Freeing> {
         let mut state = self.state();
         let held = state.tenure.release(self.now());
         if held {
-            let Dropped::Released(cleanup) = self.release(state) else { return None };
-            return Some(cleanup);
+            let Dropped::Released(freeing) = self.release(state) else { return None };
+            return Some(freeing);
         }
         // What is lost only now is given back below, and not left to the nodes first.
         let was_gone = std::mem::replace(&mut state.gone, true);
@@ -248,9 +248,9 @@ impl Held {
         let mut state = self.state();
         let (t0, now) = (renewing.t0(), self.now());
         // A node may not be listed any more.
-        let votes = renewing.counted();
+        let (renewal, votes) = renewing.counted(renewal);
         let doubted = self.leases.voters.hints.doubts().since(t0);
-        let heard = Heard { t0, renewal: votes.confirms(renewal), votes: &votes, doubted };
+        let heard = Heard { t0, renewal, votes: &votes, doubted };
         let (renewed, due) = state.tenure.renewed(heard, self.pace(now), now);
         match renewed {
             Renewed::Extended { .. } => state.failed.clear(),
@@ -290,9 +290,9 @@ impl Held {
     /// Releases it everywhere.
     fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
         let since = state.tenure.since();
-        let cleanup = self.give_back(state);
+        let freeing = self.give_back(state);
         self.freed(since);
-        Dropped::Released(cleanup)
+        Dropped::Released(freeing)
     }
 
     /// Leaves it to the nodes for so long.
@@ -335,13 +335,13 @@ impl Held {
     }
 
     /// Gives back on every node what has ended.
-    fn give_back(&self, mut state: MutexGuard<'_, State>) -> Arc<Cleanup> {
+    fn give_back(&self, mut state: MutexGuard<'_, State>) -> Freeing {
         let stopped = self.stop(&mut state);
         let returned = self.grant.give_back(state.tenure.may_hold());
-        let cleanup = returned.cleanup.clone();
+        let freeing = returned.freeing.clone();
         drop(state);
         drop((returned, stopped));
-        cleanup
+        freeing
     }
 
     /// The same where nodes are to hold it on: nothing is given back.
@@ -500,7 +500,7 @@ pub(super) enum Dropped {
     /// Others hold it still.
     StillHeld,
     /// That was the last hold: the release is under way.
-    Released(Arc<Cleanup>),
+    Released(Freeing),
     /// That was the last hold, and nodes hold it on: nothing is released.
     Left,
     /// It had ended before.

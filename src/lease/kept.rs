@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::node::Name;
-use crate::protocol::Grant;
+use crate::protocol::{Grant, Renewing, Voters};
 use crate::rules::{NodeSet, Pace, Tenancy, Tenure, Tick};
 
 /// Grants that are held together.
@@ -95,17 +95,31 @@ impl Kept {
     /// Takes names of one grant out, in their order.
     fn take_of(&mut self, number: u64, names: &[&Name], taken: &mut Taken) {
         let Some(tenure) = self.tenancy.tenure(number).copied() else { return };
-        let Some(mut grant) = self.grants.remove(&number) else { return };
+        let Some(grant) = self.grants.remove(&number) else { return };
         if names.len() == grant.names().len() {
             self.tenancy.remove(number);
             taken.since.push(tenure.since());
             taken.grants.push((grant, tenure.may_hold()));
-        } else {
+        } else if let Some((left, kept)) = grant.split(|name| names.binary_search(&name).is_ok()) {
             self.tenancy.narrow(number);
-            let left = grant.split_off(|name| names.binary_search(&name).is_ok());
             taken.grants.push((left, tenure.may_hold()));
-            self.grants.insert(number, grant);
+            self.grants.insert(number, kept);
         }
+    }
+
+    /// From their next renewals on, all grants have one token: the highest that one of them has.
+    pub(super) fn level(&mut self) -> u64 {
+        let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
+        self.grants.values_mut().for_each(|grant| grant.raise(token));
+        token
+    }
+
+    /// Sends a renewal of each grant at this moment, whenever the next one is due.
+    pub(super) fn renew_all(&mut self, voters: &Arc<Voters>) -> Vec<Renewing> {
+        let renewals = Grant::renew_all(voters, self.grants.values());
+        // Renewals heal nodes that knew nothing of the claims.
+        self.grants.keys().zip(&renewals).for_each(|(&number, sent)| self.tenancy.sent(number, sent.votes().sent()));
+        renewals
     }
 
     /// It is over: no name is held any more, whatever is to be given back still.

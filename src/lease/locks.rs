@@ -11,18 +11,19 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{Again, Batch};
-use super::freeing::Freeing;
 use super::held::Leases;
 use super::kept::Kept;
 use super::schedule::{Event, Key, Timed};
 use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::host::Host;
+use crate::host::{Host, sleep_until};
 use crate::node::Name;
-use crate::protocol::{Grant, Renewing};
+use crate::protocol::{Freeing, Grant, Open, Renewing, Returned};
 use crate::rules::tenancy::{Sent, Timers};
-use crate::rules::{Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenancy, Tenure, Tick};
+use crate::rules::{
+    Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, RenewalTally, Renewed, Tenancy, Tenure, Tick, Won,
+};
 use crate::words::listed;
 
 /// The locks of one session, or the permits of one acquisition.
@@ -128,7 +129,7 @@ impl Locks {
     /// Whose one name is on the nodes, if it is held.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner(&self, name: &Name) -> Option<String> {
-        self.state().kept.grant_of(name).map(|grant| grant.owner().to_owned())
+        self.state().kept.grant_of(name).map(|grant| grant.owner_of(name.text()).to_owned())
     }
 
     /// For how long all is held at least.
@@ -155,7 +156,7 @@ impl Locks {
         let returned = Grant::give_back_all(&self.leases.voters, &taken.grants);
         drop(state);
         self.all_freed(&taken.since);
-        Ok(Freeing::of(&returned))
+        Ok(freeing(&returned))
     }
 
     /// Gives up all, in time; `None` if it is over. What was lost before is given back now.
@@ -168,6 +169,70 @@ impl Locks {
         self.time_is_over();
         self.let_go(self.state(), true);
         None
+    }
+
+    /// Makes one grant of all, with one token: a quorum extends each with the highest token that one of
+    /// them has. What cannot be extended in time is lost, and all is.
+    pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
+        let token = self.state().kept.level();
+        let mut tries = 0;
+        loop {
+            let Some((t0, renewals)) = self.send_all() else { return Err(self.lost_error()) };
+            let until = (t0 + self.rules.round_timeout).min(self.deadline().unwrap_or(t0));
+            let mut sum = (Renewal::Extended, RenewalTally::new(self.leases.voters.size));
+            for (number, renewing) in renewals.iter().enumerate() {
+                let (renewal, votes) = renewing.counted(renewing.verdict(until).await);
+                sum = (sum.0.with(renewal), if number == 0 { votes } else { sum.1.with(votes) });
+                renewing.span.end(if renewal == Renewal::Extended { "extended" } else { "unclear" });
+            }
+            match sum {
+                (Renewal::Extended, votes) => match self.taken_out(token, t0, votes.extended()) {
+                    Some(united) => return Ok(united),
+                    None => return Err(self.lost_error()),
+                },
+                (Renewal::Lost, _) => self.lose(LostReason::Refused),
+                (Renewal::Unclear, _) => {
+                    let (round_trip, random) = (self.leases.voters.round_trip(), self.leases.voters.host.random());
+                    let pause = self.rules.backoff.pause(tries, round_trip, random);
+                    sleep_until(&self.leases.voters.host, self.now() + pause).await;
+                    tries += 1;
+                }
+            }
+        }
+    }
+
+    /// Renewals of all, as long as all are held.
+    fn send_all(&self) -> Option<(Tick, Vec<Renewing>)> {
+        let mut state = self.state();
+        // Read before the first send: the nodes count from later than this.
+        let t0 = self.now();
+        let alive = state.kept.tenancy.is_alive(t0);
+        // Sent under the lock: no renewal follows a release.
+        alive.then(|| (t0, state.kept.renew_all(&self.leases.voters)))
+    }
+
+    /// All as one grant, which renewals that began at `t0` extended; `None` if that is over by now.
+    fn taken_out(&self, token: u64, t0: Tick, voters: NodeSet) -> Option<(Grant, Open)> {
+        let mut state = self.state();
+        let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
+        let least = self.rules.min_validity;
+        if now >= deadline.minus(least) || !state.kept.tenancy.release(now) {
+            return None;
+        }
+        // Before the timers go, by which a shutdown finds it.
+        let open = self.leases.voters.open_cleanup();
+        let since = state.kept.since();
+        state.kept.forget_names();
+        let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
+        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
+            self.leases.schedule.remove(key);
+        }
+        drop(state);
+        self.over.cancel();
+        self.all_freed(&since);
+        let may_hold = may_hold.into_iter().fold(voters, NodeSet::or);
+        let won = Won { t0, ballot: token, highest: token, handed_over: false, deadline, least, voters, may_hold };
+        Some((Grant::united(parts, won)?, open))
     }
 
     /// They are lost, since the quorum was shut down.
@@ -244,9 +309,9 @@ impl Locks {
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         // A node may not be listed any more.
-        let votes = renewing.counted();
+        let (renewal, votes) = renewing.counted(renewal);
         let doubted = self.leases.voters.hints.doubts().since(sent.t0);
-        let heard = Heard { t0: sent.t0, renewal: votes.confirms(renewal), votes: &votes, doubted };
+        let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
         // The same number for all that were sent at one moment: they stay together.
         let pace = self.pace(again.from, || again.random);
         let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
@@ -321,7 +386,7 @@ impl Locks {
         }
         drop(state);
         let returned = Grant::give_back_all(&self.leases.voters, &taken);
-        let freeing = Freeing::of(&returned);
+        let freeing = freeing(&returned);
         drop((returned, open));
         freeing
     }
@@ -374,6 +439,10 @@ impl Locks {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn freeing(returned: &[Returned]) -> Freeing {
+    returned.iter().flat_map(|returned| returned.freeing.all().cloned()).collect()
 }
 
 /// What was granted was over before it could be added.

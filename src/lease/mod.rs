@@ -2,7 +2,6 @@
 //! was dropped.
 
 mod batch;
-mod freeing;
 mod guard;
 mod held;
 mod home;
@@ -15,7 +14,6 @@ mod spoken;
 mod turns;
 mod watch;
 
-pub(crate) use freeing::Freeing;
 pub(crate) use guard::WeakLease;
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use held::Leases;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tracing::{Instrument, Span};
 
 use super::inner::Inner;
+use super::set::Set;
 use crate::config::Rules;
 use crate::error::{ErrorKind, Result};
 use crate::metrics::{Class, Ended};
@@ -21,6 +22,8 @@ pub(super) struct Wanted<'a> {
     pub(super) rules: &'a Arc<Rules>,
     pub(super) who: Who<'a>,
     pub(super) may_have_note: bool,
+    /// Its place in all queues; one that begins now, if there is none.
+    pub(super) ticket: Option<u64>,
 }
 
 impl Inner {
@@ -68,12 +71,25 @@ impl Inner {
         acquired
     }
 
-    /// Wins a round of what is wanted, if it can.
+    /// The place in all queues of an acquisition that began then.
+    pub(super) fn ticket(&self, began: Tick) -> u64 {
+        let ago = u64::try_from(self.host.now().since(began).as_micros()).unwrap_or(u64::MAX);
+        self.leases.voters.ticket().saturating_sub(ago)
+    }
+
+    /// Wins what is wanted, if it can.
     pub(super) async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
-        let Wanted { names, rules, who, may_have_note } = wanted;
-        let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
-        let claimant = Claimant { voters, queue, names: names?, who, rules, may_have_note, shut };
-        claimant.acquire(patience).await
+        let Wanted { names, rules, who, may_have_note, ticket } = wanted;
+        let (voters, queue, shut, names) = (&self.leases.voters, &self.queue, &self.shut, names?);
+        match patience {
+            Patience::Until(end) if names.len() > 1 => {
+                Box::pin(Set { inner: self, names, who, rules, may_have_note, ticket }.until(end)).await
+            }
+            _ => {
+                let told = names;
+                Claimant { voters, queue, names, told, who, rules, may_have_note, ticket, shut }.acquire(patience).await
+            }
+        }
     }
 }
 

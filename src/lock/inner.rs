@@ -11,10 +11,10 @@ use super::sessions::Sessions;
 use crate::config::{LockOptions, Rules, Settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Host;
-use crate::lease::{Freeing, Leases, Released};
+use crate::lease::{Leases, Released};
 use crate::node::Name;
 use crate::node::redis::Registry;
-use crate::protocol::Queue;
+use crate::protocol::{Freeing, Queue};
 use crate::rules::Tick;
 use crate::rules::tally::Freed;
 

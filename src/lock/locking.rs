@@ -43,7 +43,7 @@ impl Session {
 
     async fn ask(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         let who = Who::Next(Mode::Exclusive);
-        let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false };
+        let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false, ticket: None };
         let acquired = self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open));
         match acquired.await {
             Err(error) if error.is_contended() || error.is_timeout() => {

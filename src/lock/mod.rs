@@ -27,6 +27,7 @@ mod semaphore;
 mod session;
 mod session_builder;
 mod sessions;
+mod set;
 mod taking;
 mod taught;
 

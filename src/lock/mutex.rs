@@ -403,7 +403,7 @@ impl QuorumLock {
 
     async fn timed(&self, patience: Patience, who: Who<'_>) -> Result<LockGuard> {
         let names = self.names.as_ref().map_err(Error::config);
-        let wanted = Wanted { names, rules: &self.rules, who, may_have_note: self.says.is_some() };
+        let wanted = Wanted { names, rules: &self.rules, who, may_have_note: self.says.is_some(), ticket: None };
         self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
     }
 

@@ -12,6 +12,7 @@ use super::pool::Pool;
 use super::scoped::Scope;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::lease::{Locks, Released};
+use crate::protocol::{Grant, Open};
 use crate::rules::LostReason;
 use crate::words::{about, exact};
 
@@ -29,6 +30,19 @@ pub struct Permit {
 /// What an acquisition has won so far. Dropping it gives that back.
 pub(super) struct Holding {
     pub(super) locks: Arc<Locks>,
+}
+
+impl Holding {
+    /// Holds what was won. A shutdown that did not see it waits until its release was sent.
+    pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
+        let added = self.locks.add(grant);
+        if inner.shut.is_cancelled() {
+            self.locks.close();
+            drop(open);
+            return Err(inner.closed());
+        }
+        added
+    }
 }
 
 impl Drop for Holding {

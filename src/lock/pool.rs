@@ -74,11 +74,9 @@ impl Pool {
         free
     }
 
-    /// The names of these permits, with the gate where it is asked for too, in their order.
-    pub(super) fn names(&self, gate: bool, numbers: &[usize]) -> Arc<[Name]> {
-        let gate = gate.then(|| self.gate.clone());
-        let mut names: Vec<_> =
-            gate.into_iter().chain(numbers.iter().map(|&number| self.permits[number].clone())).collect();
+    /// The names of these permits, in their order.
+    pub(super) fn names(&self, numbers: &[usize]) -> Arc<[Name]> {
+        let mut names: Vec<_> = numbers.iter().map(|&number| self.permits[number].clone()).collect();
         names.sort_unstable();
         names.into()
     }

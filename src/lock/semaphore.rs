@@ -1,7 +1,7 @@
 //! A semaphore: at most so many at a time.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tracing::Span;
@@ -223,7 +223,8 @@ impl QuorumSemaphore {
             )));
         }
         let Self { inner: Shared(inner), rules, gate_rules, .. } = self;
-        Ok(Taking { inner, pool, rules, gate_rules, many: many as usize })
+        let (began, ticket) = (inner.host.now(), OnceLock::new());
+        Ok(Taking { inner, pool, rules, gate_rules, many: many as usize, began, ticket })
     }
 
     fn pool(&self) -> Result<&Arc<Pool>> {

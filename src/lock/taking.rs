@@ -1,8 +1,8 @@
-//! How permits are acquired: with the gate in one claim where nobody is in the way, else behind the
-//! gate, one acquisition at a time.
+//! How permits are acquired: in one claim that looks at the gate, if nobody is in the way; else behind
+//! the gate, one acquisition at a time.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -15,7 +15,7 @@ use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, sleep_until};
 use crate::lease::{LockGuard, Locks};
-use crate::node::{Name, Seat};
+use crate::node::{Mode, Name};
 use crate::protocol::{Grant, Occupied, Open, Patience, SPLIT, Who, occupied};
 use crate::rules::Tick;
 
@@ -36,6 +36,9 @@ pub(super) struct Taking<'a> {
     pub(super) gate_rules: &'a Arc<Rules>,
     /// How many are wanted.
     pub(super) many: usize,
+    pub(super) began: Tick,
+    /// Its place in all queues, once it waits.
+    pub(super) ticket: OnceLock<u64>,
 }
 
 impl Taking<'_> {
@@ -58,7 +61,7 @@ impl Taking<'_> {
             let Seen { gate, held, free } = self.seen().await;
             // Where a caller of this process holds it as a lock, no node was asked before.
             if gate.locked {
-                return Err(Error::config(Who::Seated(self.gate()).misuse(&self.pool.gate, 0)));
+                return Err(Error::config(Who::Gate.misuse(&self.pool.gate)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
             // A caller that has what it wants goes on within some round trips.
@@ -115,14 +118,13 @@ impl Taking<'_> {
         first
     }
 
-    /// One claim of the gate and these permits, in one round trip. The gate is given up as soon as
-    /// they are held, and nothing waits for that.
+    /// One claim of these permits, in one round trip. Nodes refuse it if the gate is held or waited
+    /// for.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
-        let names = self.pool.names(true, numbers);
-        let (grant, open) = self.granted(&names, self.rules, self.gate(), Patience::Once).await?;
+        let (names, who) = (self.pool.names(numbers), Who::Permits(&self.pool.gate));
+        let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
         let holding = self.begin();
-        self.add(&holding, grant, open)?;
-        holding.locks.free(std::slice::from_ref(&self.pool.gate)).map_err(too_late)?;
+        holding.add(self.inner, grant, open)?;
         Ok(holding)
     }
 
@@ -130,7 +132,7 @@ impl Taking<'_> {
     /// where the gate is lost meanwhile: whoever has it then may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        let (grant, open) = self.granted(&gate, self.gate_rules, self.gate(), Patience::Until(end)).await?;
+        let (grant, open) = self.granted(&gate, self.gate_rules, Who::Gate, Patience::Until(end)).await?;
         let gate = self.hold_gate(grant, open)?;
         tokio::select! {
             biased;
@@ -178,9 +180,9 @@ impl Taking<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let names = self.pool.names(false, wanted);
-        match passing(self.granted(&names, self.rules, self.permit(), Patience::Once).await)? {
-            Some((grant, open)) => self.add(holding, grant, open),
+        let names = self.pool.names(wanted);
+        match passing(self.granted(&names, self.rules, PERMIT, Patience::Once).await)? {
+            Some((grant, open)) => holding.add(self.inner, grant, open),
             None => Ok(()),
         }
     }
@@ -199,7 +201,7 @@ impl Taking<'_> {
                 won = self.glance(&unwatched, self.missing(holding)) => Some(Ok(won)),
             };
             match won {
-                Some(Ok((grant, open))) => self.add(holding, grant, open)?,
+                Some(Ok((grant, open))) => holding.add(self.inner, grant, open)?,
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
                 Some(Err(error)) => failed = Some(error),
                 None => return Err(failed.unwrap_or_else(few)),
@@ -210,7 +212,7 @@ impl Taking<'_> {
 
     async fn wait_for(&self, number: usize, end: Tick) -> Result<(Grant, Open)> {
         let name = [self.pool.permits[number].clone()].into();
-        self.granted(&name, self.rules, self.permit(), Patience::Until(end)).await
+        self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
     /// Looks now and then whether some of these are free, and takes as many as it can.
@@ -226,8 +228,8 @@ impl Taking<'_> {
             if free.is_empty() {
                 continue;
             }
-            let names = self.pool.names(false, &free);
-            if let Ok(won) = self.granted(&names, self.rules, self.permit(), Patience::Once).await {
+            let names = self.pool.names(&free);
+            if let Ok(won) = self.granted(&names, self.rules, PERMIT, Patience::Once).await {
                 return won;
             }
         }
@@ -269,42 +271,25 @@ impl Taking<'_> {
         Holding { locks: Locks::begin("set of permits", &self.inner.leases, self.rules) }
     }
 
-    /// Holds what was won. A shutdown that did not see it waits until its release was sent.
-    fn add(&self, holding: &Holding, grant: Grant, open: Open) -> Result<()> {
-        let added = holding.locks.add(grant);
-        if self.inner.shut.is_cancelled() {
-            holding.locks.close();
-            drop(open);
-            return Err(self.inner.closed());
-        }
-        added
-    }
-
     fn missing(&self, holding: &Holding) -> usize {
         self.many.saturating_sub(holding.locks.len())
-    }
-
-    /// What is told of a claim of the gate.
-    const fn gate(&self) -> Seat {
-        Seat::Gate(self.pool.count)
-    }
-
-    /// What is told of a claim of permits alone.
-    const fn permit(&self) -> Seat {
-        self.gate().without_gate()
     }
 
     async fn granted(
         &self,
         names: &Arc<[Name]>,
         rules: &Arc<Rules>,
-        seat: Seat,
+        who: Who<'_>,
         patience: Patience,
     ) -> Result<(Grant, Open)> {
-        let wanted = Wanted { names: Ok(names), rules, who: Who::Seated(seat), may_have_note: false };
+        let ticket = patience.end().map(|_| *self.ticket.get_or_init(|| self.inner.ticket(self.began)));
+        let wanted = Wanted { names: Ok(names), rules, who, may_have_note: false, ticket };
         pin!(self.inner.try_until(wanted, patience)).await
     }
 }
+
+/// As whom permits are claimed behind the gate.
+const PERMIT: Who<'_> = Who::Next(Mode::Exclusive);
 
 /// What nodes say of a semaphore; nothing where too few answer.
 #[derive(Default)]
@@ -339,26 +324,6 @@ fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// What was granted was over before anybody had it: nothing was lost that was begun under it.
-fn too_late(error: Error) -> Error {
-    match error.is_lost() {
-        true => Error::new(ErrorKind::Unavailable, TOO_LATE).with_nodes(error.nodes().to_vec()),
-        false => error,
-    }
-}
-
 fn few() -> Error {
     Error::new(ErrorKind::Timeout, "too few of them are free, or others are before this caller")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn permits_that_were_over_before_anybody_had_them_were_not_lost() {
-        let of = |kind| too_late(Error::new(kind, "why"));
-        assert!(of(ErrorKind::Lost).is_unavailable() && of(ErrorKind::Lost).to_string().contains(TOO_LATE));
-        assert!(of(ErrorKind::Closed).is_closed() && of(ErrorKind::Config).is_config());
-    }
 }

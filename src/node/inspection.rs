@@ -42,9 +42,6 @@ pub struct Inspection {
     pub waiting: u32,
     /// What the holder says of itself, if anything.
     pub description: Option<Description>,
-    /// Where it is a semaphore's name, how many permits that has: whoever holds it is the next to
-    /// take some.
-    pub permits: Option<u32>,
 }
 
 impl Inspection {
@@ -61,7 +58,6 @@ impl Inspection {
             fence,
             waiting: 0,
             description: None,
-            permits: None,
         }
     }
 
@@ -78,7 +74,6 @@ impl Inspection {
             fence,
             waiting: 0,
             description: None,
-            permits: None,
         }
     }
 
@@ -106,16 +101,6 @@ impl Inspection {
     #[must_use]
     pub fn with_description(mut self, description: Description) -> Self {
         self.description = Some(description);
-        self
-    }
-
-    /// The same of a semaphore with so many permits, if of any: whoever holds that does so once.
-    #[must_use]
-    pub const fn with_permits(mut self, permits: Option<u32>) -> Self {
-        self.permits = permits;
-        if permits.is_some() && self.count > 1 {
-            self.count = 1;
-        }
         self
     }
 

@@ -27,7 +27,7 @@ pub use hint::{HandedOver, Hint, Listener};
 pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Seat, Teach, Verb, Waiter, Withdraw,
+    Claim, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Waiter, Withdraw,
 };
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};

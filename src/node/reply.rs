@@ -54,12 +54,10 @@ pub enum Outcome {
         /// The bar: a ballot above it may be granted.
         fence: u64,
     },
-    /// Claim: one of the names is used in another way by others.
+    /// Claim: others hold one of the names as the gate of a semaphore, or a gate as a lock.
     Misused {
-        /// Which of the claim's names, from 0.
+        /// Which of the claim's names, from 0; the gate that it looks at comes behind them.
         name: usize,
-        /// It is a semaphore of so many permits; 0 where it is held as a lock.
-        permits: u32,
     },
     /// Renew: held for another ttl.
     Extended,
@@ -169,8 +167,7 @@ impl fmt::Display for Outcome {
                 write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
-            Self::Misused { permits: 0, .. } => f.write_str("held as a lock"),
-            Self::Misused { permits, .. } => write!(f, "used as a semaphore of {permits} permits"),
+            Self::Misused { .. } => f.write_str("held in another way, as a lock or as a semaphore"),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             Self::Granted { .. } => f.write_str("voted for this client"),

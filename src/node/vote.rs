@@ -69,7 +69,7 @@ mod tests {
             (Ok(Outcome::Granted { fence: BALLOT }), Vote::Granted),
             (Ok(Outcome::Granted { fence: BALLOT + 1 }), Vote::Unknown),
             (Ok(Outcome::Lost { holder: String::new() }), Vote::Refused),
-            (Ok(Outcome::Misused { name: 0, permits: 3 }), Vote::Refused),
+            (Ok(Outcome::Misused { name: 0 }), Vote::Refused),
             (held(7), Vote::Refused),
             (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),
             (unanswered(FaultKind::Down), Vote::Unsent),

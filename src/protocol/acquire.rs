@@ -35,6 +35,8 @@ pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names o
 pub(crate) enum Patience {
     /// One round, without waiting for anybody.
     Once,
+    /// The same for a caller that may wait, and then asks in another way.
+    First,
     /// Without waiting for anybody. Rounds in which votes were split are made again, until a moment.
     Try(Tick),
     /// Until a moment; one round is always made, once it is this caller's turn.
@@ -44,7 +46,7 @@ pub(crate) enum Patience {
 impl Patience {
     pub(crate) const fn end(self) -> Option<Tick> {
         match self {
-            Self::Once | Self::Try(_) => None,
+            Self::Once | Self::First | Self::Try(_) => None,
             Self::Until(end) => Some(end),
         }
     }
@@ -52,7 +54,7 @@ impl Patience {
     /// When the last round ends, at the latest.
     const fn last(self) -> Option<Tick> {
         match self {
-            Self::Once => None,
+            Self::Once | Self::First => None,
             Self::Try(until) | Self::Until(until) => Some(until),
         }
     }
@@ -61,7 +63,7 @@ impl Patience {
     /// given time for that as long as it has not waited.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
-            Self::Once => None,
+            Self::Once | Self::First => None,
             Self::Try(until) => Some(until),
             Self::Until(_) => Some(now + rules.longest_try()),
         }
@@ -71,7 +73,7 @@ impl Patience {
     pub(crate) const fn out_of_time(self) -> ErrorKind {
         match self {
             Self::Once | Self::Try(_) => ErrorKind::Contended,
-            Self::Until(_) => ErrorKind::Timeout,
+            Self::First | Self::Until(_) => ErrorKind::Timeout,
         }
     }
 }
@@ -82,10 +84,14 @@ pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
+    /// What its caller acquires, for errors: these names, and maybe others.
+    pub(crate) told: &'a [Name],
     pub(crate) who: Who<'a>,
     pub(crate) rules: &'a Rules,
     /// Whether it will say something of itself once it holds them.
     pub(crate) may_have_note: bool,
+    /// Its place in all queues; one that begins now, if there is none.
+    pub(crate) ticket: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
 }
@@ -105,7 +111,7 @@ impl Claimant<'_> {
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.enrolled(patience, whole).await?;
-        let ticket = self.voters.ticket();
+        let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
         // From here on a shutdown waits for this attempt; one that did not see it may have ended.
@@ -247,7 +253,7 @@ impl Claimant<'_> {
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
         let mut places = match self.who {
-            Who::Next(Mode::Exclusive) | Who::Seated(_) => Places::join(self.queue, self.names)?,
+            Who::Next(Mode::Exclusive) | Who::Gate | Who::Permits(_) => Places::join(self.queue, self.names)?,
             Who::Next(Mode::Shared) => Places::of_reader(self.queue, self.names)?,
             Who::Follows(_) => Places::of_writer(self.queue),
         };
@@ -270,8 +276,8 @@ impl Claimant<'_> {
         }
         let _waiting = Waiting::new(self.voters);
         let waited = match patience {
-            Patience::Once | Patience::Try(_) => before(&self.voters.host, whole, hear(places)).await == Some(true),
-            Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turns()).await.is_some(),
+            Patience::Once | Patience::First | Patience::Try(_) => before(&self.voters.host, whole, hear(places)).await == Some(true),
+            Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turn()).await.is_some(),
         };
         let waited = waited && !late();
         if waited {
@@ -292,7 +298,7 @@ impl Claimant<'_> {
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
-            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::Try(_)) if !place.is_held() => {
+            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_)) if !place.is_held() => {
                 let why = "no quorum has answered an earlier caller of this process";
                 self.error(ErrorKind::Unavailable, why, patience)
             }
@@ -458,13 +464,13 @@ impl Claimant<'_> {
     /// left.
     fn misused(&self, defeat: &Defeat) -> Option<Error> {
         let misused = |reply: &Option<Reply>| match reply {
-            Some(Ok(Outcome::Misused { name, permits })) => Some((*name, *permits)),
+            Some(Ok(Outcome::Misused { name })) => Some(*name),
             _ => None,
         };
         let said: Vec<_> = defeat.round.replies(|replies| replies.iter().filter_map(misused).collect());
-        let &(name, permits) = said.iter().max_by_key(|(_, permits)| permits)?;
-        let name = self.names.get(name).filter(|_| said.len() >= self.voters.size.blocking() as usize)?;
-        Some(Error::config(self.who.misuse(name, permits)).with_nodes(defeat.reports(self.voters)))
+        let &name = said.first().filter(|_| said.len() >= self.voters.size.blocking() as usize)?;
+        let name = self.names.get(name).or(self.who.looks_at())?;
+        Some(Error::config(self.who.misuse(name)).with_nodes(defeat.reports(self.voters)))
     }
 
     fn error(&self, kind: ErrorKind, why: &str, patience: Patience) -> Error {
@@ -472,7 +478,7 @@ impl Claimant<'_> {
     }
 
     fn error_with(&self, kind: ErrorKind, why: &str, patience: Patience, advice: &str) -> Error {
-        let (size, names, bound) = (self.voters.size, listed(self.names), self.bound(patience));
+        let (size, names, bound) = (self.voters.size, listed(self.told), self.bound(patience));
         let (quorum, nodes) = (size.quorum(), size.nodes());
         Error::new(
             kind,

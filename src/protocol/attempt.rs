@@ -40,7 +40,7 @@ pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
     limits: &'a Rules,
-    count: u32,
+    gate: Option<&'a Name>,
     owner: Arc<str>,
     number: u64,
     kind: Kind,
@@ -71,13 +71,14 @@ impl<'a> Attempt<'a> {
         voters: &'a Arc<Voters>,
         names: &'a Arc<[Name]>,
         limits: &'a Rules,
-        who: Who<'_>,
+        who: Who<'a>,
         may_have_note: bool,
     ) -> Self {
         let (owner, number) = who.owner(voters);
         let Rules { validity, min_validity, period, .. } = *limits;
         let kind = match period {
             Some(_) => Kind::Once,
+            None if matches!(who, Who::Gate) => Kind::Gate,
             None if may_have_note => Kind::Noted,
             None => Kind::Lock,
         };
@@ -85,7 +86,7 @@ impl<'a> Attempt<'a> {
             voters,
             names,
             limits,
-            count: who.count(),
+            gate: who.looks_at(),
             owner: owner.into(),
             number,
             kind,
@@ -204,7 +205,7 @@ impl<'a> Attempt<'a> {
             ttl: self.limits.asked_ttl(),
             ballot,
             follows: self.follows,
-            count: self.count,
+            gate: self.gate.cloned(),
             waiter: self.waiter(policy),
             next,
         })

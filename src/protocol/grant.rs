@@ -4,17 +4,19 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::freeing::Freeing;
 use super::listening::Listening;
 use super::places::Places;
 use super::release::{Cleanup, Undoing, Whom};
 use super::renew::Renewing;
 use super::voters::Voters;
-use crate::node::{Claim, Name, Note, Release, Seat};
+use crate::node::{Claim, Name, Note, Release};
 use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// A round that was won. Whoever has it sees to it that it is given back.
+/// What was won: by one round, or a set that was gathered name by name. Whoever has it sees to it
+/// that it is given back.
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
@@ -25,6 +27,11 @@ pub(crate) struct Grant {
     kept: Option<Tick>,
     /// Whether its spans have its names.
     named: bool,
+    /// Of a set that was gathered, what was won beside this: each is of one name and of an owner of
+    /// its own, and all have one token.
+    others: Vec<Self>,
+    /// All names, in their order.
+    names: Arc<[Name]>,
 }
 
 /// What is kept of the lines that it waited in, for as long as it lasts.
@@ -40,8 +47,8 @@ pub(super) struct Line {
 /// wakes others: not under a lock.
 #[derive(Debug)]
 pub(crate) struct Returned {
-    pub(crate) cleanup: Arc<Cleanup>,
-    _places: Option<Places>,
+    pub(crate) freeing: Freeing,
+    _places: (Option<Places>, Vec<Places>),
 }
 
 /// The places in the process's queue of what was left to the nodes. As with what is returned.
@@ -50,7 +57,8 @@ pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")]
 
 impl Grant {
     pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, kept: Option<Tick>) -> Self {
-        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept, named: false }
+        let (others, names) = (Vec::new(), claim.names.clone());
+        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept, named: false, others, names }
     }
 
     /// The same with its names in its spans, or without.
@@ -68,24 +76,38 @@ impl Grant {
         }
     }
 
-    /// How the round was won.
+    /// How it was won.
     pub(crate) const fn won(&self) -> &Won {
         &self.won
     }
 
     pub(crate) fn names(&self) -> &[Name] {
-        &self.claim.names
+        &self.names
     }
 
-    /// How much of a call an operation on it takes, in operations on a name: calls are full with 128
-    /// operations, or with 256 names.
+    /// This and the others that it has.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.parts().map(|part| &part.claim)
+    }
+
+    /// How many operations a renewal of it is: one for each name.
     pub(crate) fn weight(&self) -> usize {
-        self.names().len().div_ceil(2)
+        self.names().len()
     }
 
-    /// Whose it is.
+    /// Whose it is, or of a set that was gathered its first name.
     pub(crate) fn owner(&self) -> &str {
         &self.claim.owner
+    }
+
+    /// Whose one of its names is.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn owner_of(&self, name: &str) -> &str {
+        self.claims().find(|claim| claim.names.iter().any(|of| &**of.text() == name)).map_or(self.owner(), |claim| &claim.owner)
     }
 
     /// The fencing token.
@@ -93,32 +115,57 @@ impl Grant {
         self.won.ballot
     }
 
-    /// Takes those names out of it that `leave`, of which there is one at least, and of the others
-    /// too. Both are of the same owner and have the same token; each is given back by itself.
+    /// From its next renewal on it has this token, which is as high as its own, or higher.
+    pub(crate) fn raise(&mut self, token: u64) {
+        self.claim.ballot = token;
+        self.won.ballot = token;
+        self.won.highest = self.won.highest.max(token);
+    }
+
+    /// One of several that a quorum has extended with one token, each, and that were `won` by that.
+    /// `None` of none.
+    pub(crate) fn united(mut parts: Vec<Self>, won: Won) -> Option<Self> {
+        parts.iter_mut().for_each(|part| part.raise(won.ballot));
+        let highest = parts.iter().map(|part| part.won.highest).max()?;
+        let others = parts.split_off(1);
+        let mut united = Self { won: Won { highest, ..won }, others, ..parts.pop()? };
+        united.names = united.claims().flat_map(|claim| claim.names.iter().cloned()).collect();
+        Some(united)
+    }
+
+    /// Takes it apart: the names that `leave`, of which there is one at least, and the others, of
+    /// which there is one too. Both have the same token; each is given back by itself.
     ///
     /// What asks for all names is not sent from then on.
-    pub(crate) fn split_off(&mut self, leave: impl Fn(&Name) -> bool) -> Self {
+    pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
+        let won = self.won;
+        if self.others.is_empty() {
+            return Some(self.split_claim(leave));
+        }
+        let others = std::mem::take(&mut self.others);
+        let parts = std::iter::once(self).chain(others);
+        let (left, kept) = parts.partition(|part| part.claim.names.iter().all(&leave));
+        Some((Self::united(left, won)?, Self::united(kept, won)?))
+    }
+
+    fn split_claim(mut self, leave: impl Fn(&Name) -> bool) -> (Self, Self) {
         let (left, kept): (Vec<_>, Vec<_>) = self.claim.names.iter().cloned().partition(leave);
         let texts: HashSet<&str> = left.iter().map(AsRef::as_ref).collect();
         let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
-        let claim = Claim { count: self.seat_of(&left), names: left.into(), ..self.claim.clone() };
-        (self.claim.count, self.claim.names) = (self.seat_of(&kept), kept.into());
-        let (voters, won, kept, named) = (self.voters.clone(), self.won, self.kept, self.named);
-        Self { voters, claim, won, line: Mutex::new(line), kept, named }
-    }
-
-    /// What is told of a part in place of its hold count: one of a semaphore's gate and permits has
-    /// the gate, or it has not.
-    fn seat_of(&self, part: &[Name]) -> u32 {
-        let seat = Seat::of(self.claim.count).filter(|_| part.first() != self.claim.names.first());
-        seat.map_or(self.claim.count, |seat| seat.without_gate().count())
+        let (voters, won, until, named) = (self.voters.clone(), self.won, self.kept, self.named);
+        let claim = Claim { names: left.into(), ..self.claim.clone() };
+        let (others, names) = (Vec::new(), claim.names.clone());
+        let left = Self { voters, claim, won, line: Mutex::new(line), kept: until, named, others, names };
+        self.claim.names = kept.into();
+        self.names = self.claim.names.clone();
+        (left, self)
     }
 
     /// Sends a renewal of each, held once, in as few calls as they fit into.
     pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
         let grants: Vec<_> = grants.collect();
-        let renewals = Renewing::start_all(voters, grants.iter().map(|grant| &grant.claim));
+        let renewals = Renewing::start_all(voters, grants.iter().map(|grant| (grant.claims(), grant.claim.ttl)));
         grants.iter().zip(&renewals).for_each(|(grant, renewing)| grant.describe(&renewing.span));
         renewals
     }
@@ -127,7 +174,7 @@ impl Grant {
     /// than what it is kept for.
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
-        let renewing = Renewing::start(&self.voters, &self.claim, holds, ttl, note);
+        let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);
         self.describe(&renewing.span);
         renewing
     }
@@ -143,9 +190,13 @@ impl Grant {
     pub(crate) fn leave(&self, left: Duration) -> Option<Left> {
         // Its last renewals may last longer.
         if left < self.claim.ttl {
-            Renewing::start(&self.voters, &self.claim, 1, left, None);
+            Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
-        self.line.lock().unwrap_or_else(PoisonError::into_inner).take().map(Left)
+        self.take_line().map(Left)
+    }
+
+    fn take_line(&self) -> Option<Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Releases it on every node, and insists where it may be held.
@@ -153,14 +204,21 @@ impl Grant {
         let whom = Whom { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
         // Sent before the places are given up: the next in this process asks behind this release, on
         // the same connections.
-        self.returned(Cleanup::start(&self.voters, self.release(), whom))
+        match self.others.is_empty() {
+            true => self.returned([Cleanup::start(&self.voters, self.release(), whom)]),
+            false => self.returned(Cleanup::start_all(&self.voters, self.releases(may_hold))),
+        }
     }
 
     /// The same for several, in as few calls as they fit into.
     pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
-        let releases = grants.iter().map(|(grant, may_hold)| (grant.release(), *may_hold));
-        let cleanups = Cleanup::start_all(voters, releases);
-        grants.iter().zip(cleanups).map(|((grant, _), cleanup)| grant.returned(cleanup)).collect()
+        let releases = grants.iter().flat_map(|(grant, may_hold)| grant.releases(*may_hold));
+        let mut cleanups = Cleanup::start_all(voters, releases).into_iter();
+        grants.iter().map(|(grant, _)| grant.returned(cleanups.by_ref().take(1 + grant.others.len()))).collect()
+    }
+
+    fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (Undoing, NodeSet)> {
+        self.parts().map(move |part| (part.release(), may_hold))
     }
 
     fn release(&self) -> Undoing {
@@ -176,12 +234,16 @@ impl Grant {
         undoing
     }
 
-    /// Its release was sent.
-    fn returned(&self, cleanup: Arc<Cleanup>) -> Returned {
-        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (places, listening) = line.map(|line| (line.places, line.listening)).unzip();
-        listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));
-        Returned { cleanup, _places: places }
+    /// The releases of its parts were sent.
+    fn returned(&self, cleanups: impl IntoIterator<Item = Arc<Cleanup>>) -> Returned {
+        let freeing: Freeing = cleanups.into_iter().collect();
+        let mut places = self.parts().zip(freeing.all()).map(|(part, cleanup)| {
+            let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
+            listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));
+            places
+        });
+        let places = (places.next().flatten(), places.flatten().collect());
+        Returned { freeing, _places: places }
     }
 }
 

@@ -56,11 +56,12 @@ impl Inspected {
         holder.is_some() && self.said().any(|said| said.kind == Kind::Once && said.holder.as_deref() == holder)
     }
 
-    /// Where it is the name of a [semaphore](crate::Quorum::semaphore), how many permits that has, as
-    /// the node says that knows of most. Its permits are names of their own.
+    /// Whether it is held as the gate of a [semaphore](crate::Quorum::semaphore): the holder is the
+    /// next to take permits, which are names of their own.
     #[must_use]
-    pub fn permits(&self) -> Option<u32> {
-        self.said().filter_map(|said| said.permits).max()
+    pub fn is_gate(&self) -> bool {
+        let holder = self.holder();
+        holder.is_some() && self.said().any(|said| said.kind == Kind::Gate && said.holder.as_deref() == holder)
     }
 
     /// What the holder says of itself ([`describe`](crate::QuorumLock::describe)), if anything: the

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::holders::said;
 use super::voters::Voters;
-use crate::node::{Inspection, Name};
+use crate::node::{Inspection, Kind, Name};
 use crate::rules::Size;
 
 /// What the nodes that answered first say of one name.
@@ -48,7 +48,7 @@ fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, heard: usize, si
     let holder = names().find(|one| names().filter(|other| other == one).count() >= quorum).map(Arc::from);
     let longest = holders().map(|said| said.remaining.unwrap_or(Duration::MAX)).max();
     let wanted = said.clone().any(|said| said.waiting > 0);
-    let locked = holders().filter(|said| said.permits.is_none()).count() >= blocking;
+    let locked = holders().filter(|said| said.kind != Kind::Gate).count() >= blocking;
     Occupied { holder, held: longest.filter(|_| holders().count() > spare), wanted, locked }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_name_is_locked_where_so_many_nodes_hold_it_as_no_gate_that_no_quorum_is_left() {
         let lock = || Inspection::held("other".to_owned(), 1, None, 1);
-        let gate = || lock().with_permits(Some(3));
+        let gate = || lock().with_kind(Kind::Gate);
         for (said, locked) in [([lock(), lock()], true), ([lock(), gate()], false), ([gate(), gate()], false)] {
             assert_eq!(look(said.iter(), 2, Size::of(3)).locked, locked, "{said:?}");
         }

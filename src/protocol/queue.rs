@@ -46,8 +46,7 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
-    /// Whoever waits in several lines gets into all of them while nobody else does: all such stand
-    /// in one order.
+    /// Whoever tries for several turns takes all of them while nobody else does.
     several: Mutex<()>,
     max_waiters: usize,
 }
@@ -58,7 +57,7 @@ impl Queue {
         Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_waiters })
     }
 
-    /// Whoever has this waits in several lines, and nobody else begins to meanwhile.
+    /// Whoever has this tries for several turns, and nobody else does meanwhile.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,12 +158,6 @@ impl Place {
         self.begin(free);
     }
 
-    /// The same as something to poll, for [`begin`](Self::begin) at once when it is ready.
-    pub(super) fn waits(&self) -> impl Future<Output = bool> + Send + use<> {
-        let entry = self.entry.clone();
-        async move { entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok() }
-    }
-
     /// Whose line it is.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -188,12 +181,6 @@ impl Place {
     /// Gives the turn back that it took.
     pub(super) fn give_back(&mut self) {
         self.pass_turn();
-    }
-
-    /// Resolves when those behind the first in this line are told something.
-    pub(super) fn told(&self) -> impl Future<Output = ()> + Send + use<> {
-        let entry = self.entry.clone();
-        async move { entry.news.notified().await }
     }
 
     /// It has the turn, if that was free. Those behind are not told yet: if it comes too late, what

@@ -1,4 +1,4 @@
-//! One renewal.
+//! One renewal, of all names of a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,40 +15,61 @@ use crate::spans::Spanned;
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
-    round: Arc<Round<RenewalTally>>,
+    /// One for each name: each needs a quorum of its own.
+    rounds: Vec<Arc<Round<RenewalTally>>>,
     t0: Tick,
     ttl: Duration,
     pub(crate) span: Spanned,
 }
 
 impl Renewing {
-    /// Sends a renewal of what `claim` was granted. Nodes hold it for `ttl`: at least the claim's,
-    /// or nobody is to rely on it any more.
-    pub(crate) fn start(voters: &Arc<Voters>, claim: &Claim, count: u32, ttl: Duration, note: Option<Note>) -> Self {
-        let operation = Arc::new(Renew { ttl, note, ..Renew::of(claim, count) }.into());
+    /// Sends a renewal of what these claims of one lease were granted, with the hold count and a note.
+    /// Nodes hold it for `ttl`: at least the claims', or nobody is to rely on it any more.
+    pub(super) fn start<'a>(
+        voters: &Arc<Voters>,
+        claims: impl Iterator<Item = &'a Claim>,
+        (count, ttl): (u32, Duration),
+        note: Option<Note>,
+    ) -> Self {
+        let mut asked = Vec::with_capacity(1);
         // Read before the first send: the nodes count from later than this.
-        let renewing = Self::new(voters, claim, voters.host.now());
-        voters.ask_within(&renewing.span, voters.everyone(), &operation, &renewing.round);
+        let renewing = Self::new(voters, voters.host.now(), claims, (count, ttl, note.as_ref()), &mut asked);
+        match (&asked[..], &renewing.rounds[..]) {
+            ([(span, operation, _)], [round]) => voters.ask_within(span, voters.everyone(), operation, round),
+            (several, _) => voters.ask_all(several),
+        }
         renewing
     }
 
-    /// Sends renewals of what these were granted, each held once, in as few calls as they fit into.
-    pub(super) fn start_all<'a>(voters: &Arc<Voters>, claims: impl Iterator<Item = &'a Claim>) -> Vec<Self> {
-        let t0 = voters.host.now();
-        let mut asked: Vec<Asked> = Vec::new();
-        let mut renewals = Vec::new();
-        for claim in claims {
-            let renewing = Self::new(voters, claim, t0);
-            asked.push((renewing.span.clone(), Arc::new(Renew::of(claim, 1).into()), renewing.round.clone()));
-            renewals.push(renewing);
-        }
+    /// Sends renewals of several leases, each held once, in as few calls as they fit into.
+    pub(super) fn start_all<'a, C: Iterator<Item = &'a Claim>>(
+        voters: &Arc<Voters>,
+        leases: impl Iterator<Item = (C, Duration)>,
+    ) -> Vec<Self> {
+        let (t0, mut asked) = (voters.host.now(), Vec::new());
+        let renewals = leases.map(|(claims, ttl)| Self::new(voters, t0, claims, (1, ttl, None), &mut asked)).collect();
         voters.ask_all(&asked);
         renewals
     }
 
-    fn new(voters: &Arc<Voters>, claim: &Claim, t0: Tick) -> Self {
-        let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
-        Self { voters: voters.clone(), round, t0, ttl: claim.ttl, span: Spanned::renew() }
+    /// One that is not sent yet: what is to be asked is added to the rest.
+    fn new<'a>(
+        voters: &Arc<Voters>,
+        t0: Tick,
+        claims: impl Iterator<Item = &'a Claim>,
+        (count, ttl, note): (u32, Duration, Option<&Note>),
+        asked: &mut Vec<Asked>,
+    ) -> Self {
+        let (span, mut rounds) = (Spanned::renew(), Vec::with_capacity(1));
+        for claim in claims {
+            for name in claim.names.iter() {
+                let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
+                let renew = Renew { names: [name.clone()].into(), ttl, note: note.cloned(), ..Renew::of(claim, count) };
+                asked.push((span.clone(), Arc::new(renew.into()), round.clone()));
+                rounds.push(round);
+            }
+        }
+        Self { voters: voters.clone(), rounds, t0, ttl, span }
     }
 
     /// When it was sent.
@@ -58,27 +79,46 @@ impl Renewing {
 
     /// What it came to by `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
-        before(&self.voters.host, until, self.decided()).await.unwrap_or(Renewal::Unclear)
+        let decided = before(&self.voters.host, until, self.decided()).await;
+        let so_far = |round: &Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict).unwrap_or(Renewal::Unclear);
+        decided.unwrap_or_else(|| self.rounds.iter().map(so_far).fold(Renewal::Unclear, Renewal::with))
     }
 
     /// What it came to, as soon as no later vote can change that.
     pub(crate) async fn decided(&self) -> Renewal {
-        self.round.verdict().await
+        let mut renewal = Renewal::Extended;
+        for round in &self.rounds {
+            renewal = renewal.with(round.verdict().await);
+            if renewal == Renewal::Lost {
+                break;
+            }
+        }
+        renewal
     }
 
-    /// What each node has said so far, for people.
+    /// What each node has said so far, for people: of a name that was not extended, if there is one.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
-        self.round.reports(&self.voters, None)
+        let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
+        let told = self.rounds.iter().find(failed).or(self.rounds.first());
+        told.map(|round| round.reports(&self.voters, None)).unwrap_or_default()
     }
 
-    /// The votes so far that count now: those of listed nodes.
-    pub(crate) fn counted(&self) -> RenewalTally {
-        let votes = self.votes();
-        votes.among(self.voters.electorate(self.ttl).of(votes.extended(), self.t0))
+    /// What came to `renewal`, by the votes that count now: those of listed nodes. And these votes:
+    /// where it has several names, a node has extended if it extended all of them.
+    pub(crate) fn counted(&self, renewal: Renewal) -> (Renewal, RenewalTally) {
+        let electorate = self.voters.electorate(self.ttl);
+        let counted = |votes: RenewalTally| votes.among(electorate.of(votes.extended(), self.t0));
+        let counted = self.rounds.iter().map(|round| round.look(|tally| counted(*tally)));
+        let all = counted.map(|votes| (votes.confirms(renewal), votes));
+        let with = |(renewal, votes): (Renewal, RenewalTally), (other, of): (Renewal, RenewalTally)| {
+            (renewal.with(other), votes.with(of))
+        };
+        all.reduce(with).unwrap_or((Renewal::Unclear, RenewalTally::new(self.voters.size)))
     }
 
-    /// The votes so far.
+    /// The votes so far, counted in the same way.
     pub(crate) fn votes(&self) -> RenewalTally {
-        self.round.look(|tally| *tally)
+        let votes = self.rounds.iter().map(|round| round.look(|tally| *tally));
+        votes.reduce(RenewalTally::with).unwrap_or_else(|| RenewalTally::new(self.voters.size))
     }
 }

@@ -86,6 +86,16 @@ impl RenewalTally {
         self
     }
 
+    /// This one and that of another name: the nodes that extended both, that lack either, and so on.
+    #[must_use]
+    pub const fn with(mut self, other: Self) -> Self {
+        self.extended = self.extended.and(other.extended);
+        self.absent = self.absent.or(other.absent);
+        self.unknown = self.unknown.or(other.unknown);
+        self.unsent = self.unsent.and(other.unsent);
+        self
+    }
+
     /// What came to `renewal` when all votes counted.
     #[must_use]
     pub const fn confirms(&self, renewal: Renewal) -> Renewal {
@@ -113,6 +123,18 @@ impl RenewalTally {
             Some(Renewal::Unclear)
         } else {
             None
+        }
+    }
+}
+
+impl Renewal {
+    /// What this comes to with that of another name: all are extended, or any is lost.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Lost, _) | (_, Self::Lost) => Self::Lost,
+            (Self::Extended, Self::Extended) => Self::Extended,
+            (Self::Unclear, _) | (_, Self::Unclear) => Self::Unclear,
         }
     }
 }

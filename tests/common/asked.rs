@@ -33,6 +33,8 @@ pub struct Asked {
     pub kind: Kind,
     /// Of a renewal.
     pub note: Option<Note>,
+    /// Of a claim of permits.
+    pub gate: Option<Name>,
 }
 
 impl Asked {
@@ -51,6 +53,7 @@ impl Asked {
             token: 0,
             kind: Kind::Lock,
             note: None,
+            gate: None,
         }
     }
 
@@ -85,11 +88,11 @@ impl Asked {
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, waiter, lasts, next, token, kind, note } = asked;
+        let Asked { verb, names, owner, ttl, ballot, count, waiter, lasts, next, token, kind, note, gate } = asked;
         match verb {
             Verb::Claim => {
                 let follows = token;
-                Claim { names, owner, kind, ttl, ballot, follows, count, waiter, next }.into()
+                Claim { names, owner, kind, ttl, ballot, follows, gate, waiter, next }.into()
             }
             Verb::Renew => Renew { names, owner, kind, ttl, ballot, count, note }.into(),
             Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
@@ -115,9 +118,9 @@ impl From<&Operation> for Asked {
         let verb = operation.verb();
         match operation {
             Operation::Claim(claim) => {
-                let Claim { ref names, ref owner, kind, ttl, ballot, follows, count, waiter, next } = *claim;
-                let token = follows;
-                Self { kind, ttl, ballot, token, count, waiter, next, ..Self::by(verb, names, owner) }
+                let Claim { ref names, ref owner, kind, ttl, ballot, follows, ref gate, waiter, next } = *claim;
+                let (token, gate) = (follows, gate.clone());
+                Self { kind, ttl, ballot, token, gate, waiter, next, ..Self::by(verb, names, owner) }
             }
             Operation::Renew(renewal) => {
                 let Renew { ref names, ref owner, kind, ttl, ballot, count, ref note } = *renewal;

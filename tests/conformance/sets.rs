@@ -1,9 +1,11 @@
 //! Locks on several names at once: all of them, or none.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
-use quorumlock::{MAX_NAMES, Quorum};
+use quorumlock::{MAX_NAMES, Quorum, Released};
 
 use crate::common::{PATIENCE, eventually};
 use crate::world::World;
@@ -62,7 +64,61 @@ async fn a_sets_token_is_above_all_earlier_tokens_of_its_names(world: impl World
     }
 }
 
-async fn a_set_that_gives_up_leaves_all_lines(world: impl World) {
+async fn a_set_that_waits_keeps_the_names_before_that_one(world: impl World) {
+    let (client, other, late) = (world.client().await, world.client().await, world.client().await);
+    let guard = client.lock("b").acquire(PATIENCE).await.unwrap();
+    let lock = other.lock_all(["a", "b"]);
+    let mut set = pin!(lock.acquire(30 * SECOND));
+    let waits = async || crate::semaphores::waits(&client, "b").await;
+    let holds = async || client.inspect("a").await.unwrap().holder().is_some();
+    tokio::select! {
+        _ = &mut set => panic!("b is held"),
+        () = eventually("it holds a and waits for b", async || holds().await && waits().await) => {}
+    }
+    // Whoever comes later does not get that name first.
+    assert!(late.lock("a").try_acquire().await.unwrap().is_none());
+    // On a paused clock it would have come at the same moment.
+    tokio::time::sleep(2 * MS).await;
+    let lock = late.lock("a");
+    let mut single = pin!(lock.acquire(30 * SECOND));
+    tokio::select! {
+        _ = &mut set => panic!("b is held"),
+        _ = &mut single => panic!("the set has a"),
+        () = tokio::time::sleep(300 * MS) => guard.release().await.map(drop).unwrap(),
+    }
+    let won = tokio::select! {
+        biased;
+        _ = &mut single => panic!("the set has a"),
+        won = &mut set => won.unwrap(),
+    };
+    won.release().await.unwrap();
+    assert!(single.await.is_ok());
+}
+
+async fn a_set_is_not_starved_by_locks_on_its_names(world: impl World) {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let clients = join_all((0..3).map(|_| world.client())).await;
+    let busy = clients.iter().flat_map(|client| {
+        names.map(|name| async move {
+            loop {
+                let guard = client.lock(name).acquire(60 * SECOND).await.unwrap();
+                tokio::time::sleep(20 * MS).await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    let mut busy = pin!(join_all(busy).map(|_: Vec<()>| ()));
+    let patient = world.client().await;
+    let set = patient.lock_all(names);
+    for _ in 0..3 {
+        tokio::select! {
+            () = &mut busy => unreachable!("they never end"),
+            acquired = set.acquire(20 * SECOND) => drop(acquired.expect("it is its turn some time")),
+        }
+    }
+}
+
+async fn a_set_that_gives_up_leaves_nothing(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = client.lock("b").acquire(PATIENCE).await.unwrap();
     let _ = tokio::time::timeout(50 * MS, other.lock_all(["a", "b", "c"]).acquire(30 * SECOND)).await;
@@ -107,6 +163,49 @@ async fn whoever_loses_one_name_of_a_set_loses_all(world: impl World) {
     assert!(!guard.is_held());
     drop(guard);
     assert!(other.lock_all(["a", "b"]).acquire(10 * SECOND).await.is_ok());
+}
+
+async fn a_set_that_no_node_holds_as_a_whole_is_held(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
+    // What the dead have: a on one node, c on another. Only the third has both free.
+    for (node, name) in [(0, "c"), (2, "a")] {
+        world.take(node, name).await;
+    }
+    let set = client.lock_all(["a", "c"]);
+    let guard = set.acquire(PATIENCE).await.unwrap();
+    // Each name is renewed by a quorum of its own, and each is released.
+    tokio::time::sleep(world.ttl() * 2).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    for (name, node) in [("a", 0), ("c", 2)] {
+        assert_eq!(world.look(node, name).await.holder, None);
+        assert_eq!(world.look(1, name).await.holder, None);
+    }
+}
+
+async fn a_set_that_waited_has_one_token_that_nodes_know(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let held = client.lock("a").acquire(PATIENCE).await.unwrap();
+    let lock = other.lock_all(["a", "b", "c"]);
+    let mut set = pin!(lock.acquire(60 * SECOND));
+    tokio::select! {
+        _ = &mut set => panic!("a is held"),
+        () = eventually("it waits", async || crate::semaphores::waits(&client, "a").await) => {}
+    }
+    held.release().await.unwrap();
+    let guard = set.await.unwrap();
+    for name in ["a", "b", "c"] {
+        let seen = client.inspect(name).await.unwrap();
+        let has = |said: &quorumlock::Inspection| said.holder.is_some() && said.ballot == guard.token();
+        let with = seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(has)).count();
+        assert!(with >= 2 && seen.fence() >= guard.token(), "{name}: {seen:?}");
+    }
+    let again = guard.lease();
+    drop(guard);
+    assert!(!again.is_held());
+    for name in ["a", "b", "c"] {
+        eventually("it is released", async || is_free(&client, name).await).await;
+    }
 }
 
 async fn a_set_is_renewed_as_a_whole(world: impl World) {
@@ -179,10 +278,14 @@ both! {
         a_set_is_held_as_a_whole_or_not_at_all,
         neither_the_order_of_names_nor_repeats_matter,
         a_sets_token_is_above_all_earlier_tokens_of_its_names,
-        a_set_that_gives_up_leaves_all_lines,
+        a_set_that_waits_keeps_the_names_before_that_one,
+        a_set_that_gives_up_leaves_nothing,
+        a_set_is_not_starved_by_locks_on_its_names,
         sets_that_overlap_do_not_deadlock,
         callers_of_one_process_with_sets_that_overlap_do_not_deadlock,
         whoever_loses_one_name_of_a_set_loses_all,
+        a_set_that_no_node_holds_as_a_whole_is_held,
+        a_set_that_waited_has_one_token_that_nodes_know,
         a_thousand_names_are_one_claim_and_more_are_refused;
     memory 3 nodes: a_set_is_renewed_as_a_whole;
 }

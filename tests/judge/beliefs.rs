@@ -255,15 +255,16 @@ impl Beliefs {
         }
     }
 
-    /// At the end: nobody got a permit while so many were believed in that there were more than it
+    /// At the end: nobody got a permit while so many were believed in that there were more than anybody
     /// knows of. There is one semaphore in a history.
     pub fn too_many(&self, verdict: &mut Verdict) {
         let permits = || self.leases.iter().filter(|(_, lease)| lease.permits > 0);
+        let most = permits().map(|(_, lease)| lease.permits).max().unwrap_or(0);
         for (number, lease) in permits() {
             let before = |other: &Lease| other.event <= lease.event && other.certain >= lease.from;
             let together = permits().filter(|(_, other)| before(other)).count();
-            if together > lease.permits as usize {
-                let why = format!("lease {number} is one of {}, and {together} were held then", lease.permits);
+            if together > most as usize {
+                let why = format!("lease {number} is one of {most} permits, and {together} were held then");
                 verdict.broken_at(lease.event, Rule::TooMany, why);
             }
         }

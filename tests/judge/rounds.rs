@@ -197,8 +197,10 @@ impl Rounds {
     }
 
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
-        if op.verb == Verb::Claim {
+        if op.verb == Verb::Claim || op.verb == Verb::Renew {
             self.asked_with(op, op.sent);
+        }
+        if op.verb == Verb::Claim {
             self.waited.extend(op.waits.then_some(op.name));
         }
         // Who takes a name away from an owner is another process.

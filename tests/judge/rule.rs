@@ -5,7 +5,7 @@
 pub enum Rule {
     /// Two processes that both run believe to hold one name.
     TwoBelievers,
-    /// More permits of a semaphore are held together than whoever got the last of them knows of.
+    /// More permits of a semaphore are held together than anybody knows of.
     TooMany,
     /// Two were the first of one period, which was not undone.
     TwiceAPeriod,

@@ -460,7 +460,7 @@ fn operation(scope: &Scope, message: Message) -> Operation {
         ttl: TICK * scope.ttl.unsigned_abs(),
         ballot: message.ballot,
         token: message.token,
-        count: 1,
+        gate: None,
         ..Asked::inspect(names())
     };
     asked.into()

@@ -469,13 +469,14 @@ impl Client {
         let (count, token) = (&self.world.leases.count, lease.token());
         let parts: Vec<_> = ask.parts.iter().map(|&(name, _)| (name, count.fetch_add(1, Ordering::Relaxed))).collect();
         let shared = ask.shared;
-        let owner = Some(self.world.core.lock().unwrap().history.owner(self.process as u16, lease.owner()));
+        let owners: Vec<_> = ask.parts.iter().map(|&(name, _)| lease.owner(&self.text(name)).to_owned()).collect();
         let (number, lease) = (parts[0].1, Held::Lock(lease));
         let watch = Watch { process: self.process, number, parts, lease, shared };
         // First what the others believe at this moment.
         self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
         let until = watch.until(&self.world);
-        for (&(name, ask), &(_, lease)) in ask.parts.iter().zip(&watch.parts) {
+        for ((&(name, ask), &(_, lease)), owner) in ask.parts.iter().zip(&watch.parts).zip(owners) {
+            let owner = Some(self.world.core.lock().unwrap().history.owner(self.process as u16, &owner));
             self.record(|process| What::Acquired { process, ask, name, lease, token, until, shared, owner });
         }
         self.world.leases.watched.lock().unwrap().push(watch.clone());

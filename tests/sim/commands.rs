@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Seat, Verb, Waiter,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter,
 };
 use quorumlock::rules::roster::Roster;
 
@@ -189,21 +189,19 @@ impl<'a> Reader<'a> {
                 let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
                 let (ttl, ballot, token) = (self.millis(), self.number(), self.number());
                 let asked = Asked { kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
-                let count = counted(&mode, self.number() as u32);
                 let (waiter, next) = (self.waiter(), self.number());
-                Asked { count, waiter, next, names: self.names(many, 4), ..asked }
+                let with_gate = usize::from(mode == "permit");
+                let names = self.names(many - with_gate, 4);
+                let gate = self.names(with_gate, 4).first().cloned();
+                Asked { waiter, next, names, gate, ..asked }
             }
             "renew" => {
-                let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
-                let (ttl, ballot) = (self.millis(), self.number());
-                let asked = Asked { kind, ttl, ballot, ..self.asked(Verb::Renew, owner) };
-                let count = counted(&mode, self.number() as u32);
+                let (owner, _, kind) = (self.owner(), self.word(), self.kind());
+                let (ttl, ballot, count) = (self.millis(), self.number(), self.number() as u32);
+                let asked = Asked { kind, ttl, ballot, count, ..self.asked(Verb::Renew, owner) };
                 let (noted, age, says) = (self.word(), self.millis(), self.word().into());
                 let note = (noted != "-1").then(|| Note { number: noted.parse().expect("a number"), age, says });
-                let with_gate = usize::from(mode == "permit");
-                let names = self.names(many - with_gate, 5);
-                self.names(with_gate, 5);
-                Asked { count, names, note, ..asked }
+                Asked { names: self.names(many, 5), note, ..asked }
             }
             "release" => {
                 let (owner, _, word) = (self.owner(), self.word(), self.word());
@@ -269,14 +267,6 @@ impl<'a> Reader<'a> {
     fn waiter(&mut self) -> Option<Waiter> {
         let (ticket, lasts, again) = (self.number(), self.millis(), self.millis());
         (!again.is_zero()).then_some(Waiter { ticket, lasts, again })
-    }
-}
-
-fn counted(mode: &str, count: u32) -> u32 {
-    match mode {
-        "gate" => Seat::Gate(count).count(),
-        "permit" => Seat::Permit(count).count(),
-        _ => count,
     }
 }
 
@@ -465,9 +455,7 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
             vec!["held".into(), holder.clone().into(), remaining, fence(mark), rank(queued), kind]
         }
         Outcome::Stale { fence: mark } => vec!["stale".into(), fence(mark)],
-        Outcome::Misused { name, permits } => {
-            vec!["misused".into(), Value::Integer(*name as i64 + 1), i64::from(*permits).into()]
-        }
+        Outcome::Misused { name } => vec!["misused".into(), Value::Integer(*name as i64 + 1)],
         Outcome::Lost { holder } => vec!["lost".into(), holder.clone().into()],
         Outcome::Revoked { holder, ballot, left: longest } => {
             vec!["revoked".into(), holder.clone().unwrap_or_default().into(), fence(ballot), left(*longest)]
@@ -498,7 +486,7 @@ fn inspected(entry: &Inspection) -> [Value; 9] {
     let described = told.map(|told| format!("{} {} {} {}", told.since.as_millis(), told.token, told.number, told.says));
     [
         holder.unwrap_or_default().into(),
-        entry.permits.map_or_else(|| entry.count.to_string(), |permits| format!("permits {permits}")).into(),
+        entry.count.to_string().into(),
         entry.remaining.map_or(Value::Integer(free), left),
         entry.fence.to_string().into(),
         i64::from(entry.waiting).into(),

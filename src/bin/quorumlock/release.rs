@@ -47,16 +47,14 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
     if !named(seen).is_empty() {
         return Ok(());
     }
-    match Permits::look(quorum, name, seen).await? {
-        Some(permits) if !permits.held.is_empty() => Err(Failure::usage(format!(
-            "{name:?} is a semaphore of {} permits: {}; name the permit to take away, as in `quorumlock release {} \
-             --force`. Nothing was released",
-            permits.count,
-            permits.told(),
-            permits.held[0].0.escape_debug()
-        ))),
-        _ => Ok(()),
-    }
+    let permits = Permits::look(quorum, name, seen).await?;
+    let Some((first, _)) = permits.0.first() else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "{name:?} is a semaphore: {}; name the permit to take away, as in `quorumlock release {} --force`. Nothing was \
+         released",
+        permits.told(),
+        first.escape_debug()
+    )))
 }
 
 /// Asks about all whom nodes name, until the answer is about those that they still do.

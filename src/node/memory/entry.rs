@@ -8,8 +8,7 @@ use super::millis;
 use super::readers::Readers;
 use super::record::{KEEP, far};
 use crate::node::inspection::Description;
-use crate::node::operation::{Kind, Note, Operation, Renew, Seat};
-use crate::rules::roster::LONGEST;
+use crate::node::operation::{Kind, Note, Operation, Renew};
 
 /// For how long it is remembered that something was revoked, also if the name is not used.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -76,8 +75,6 @@ pub(super) struct Entry {
     /// What some owner said of itself.
     note: Option<Noted>,
     pub(super) readers: Readers,
-    /// Of a semaphore's gate, how many permits that has.
-    permits: Option<u32>,
     /// When the fence is forgotten.
     expires: Duration,
 }
@@ -148,43 +145,12 @@ impl Entry {
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
-        // What renewals of permits said of the gate stands.
-        let told = self.permits.map_or(Duration::ZERO, |_| self.expires.min(millis(precise) + LONGEST));
-        self.expires = (last.max(passed) + KEEP).max(self.revoked_till).max(told);
+        self.expires = (last.max(passed) + KEEP).max(self.revoked_till);
     }
 
-    /// Of a semaphore's gate, how many permits that has.
-    pub(super) const fn permits(&self) -> Option<u32> {
-        self.permits
-    }
-
-    /// It is the gate of a semaphore with so many permits, or more. Waiters that joined when there
-    /// were fewer lose their places: they ask again, and are refused.
-    pub(super) fn seat(&mut self, permits: u32) {
-        if self.permits.is_some_and(|known| known < permits) {
-            self.line.clear();
-        }
-        self.permits = self.permits.max(Some(permits));
-    }
-
-    /// Permits of the semaphore whose gate this is are held until `ends`: it is remembered how many
-    /// there are. What says fewer than is known adds nothing.
-    pub(super) fn remember(&mut self, permits: u32, ends: Duration) {
-        let unknown = self.expires.is_zero();
-        if unknown || self.permits.is_some_and(|known| known <= permits) {
-            self.seat(permits);
-            self.expires = self.expires.max(ends + KEEP);
-        }
-    }
-
-    /// What a claim misuses that is a semaphore's with so many permits, if of any, and of its gate:
-    /// how many permits there are, or 0 where it is held as a lock.
-    pub(super) fn misused(&self, gate: Option<u32>, owner: &str, now: Duration) -> Option<u32> {
-        match (self.permits, gate) {
-            (None, None) => None,
-            (Some(permits), wanted) => wanted.is_none_or(|wanted| wanted < permits).then_some(permits),
-            (None, Some(_)) => self.kept(owner, now).is_some_and(|kept| *kept.owner != *owner).then_some(0),
-        }
+    /// Whether it is held as the gate of a semaphore and claimed as a lock, or the other way round.
+    pub(super) fn is_misused(&self, is_gate: bool, owner: &str, now: Duration) -> bool {
+        self.kept(owner, now).is_some_and(|kept| (kept.kind == Kind::Gate) != is_gate)
     }
 
     fn last(&self, now: Duration) -> Duration {
@@ -215,13 +181,12 @@ impl Entry {
     /// It is held for longer, with this token at least: a late withdrawal of an earlier ask must not
     /// end it.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
-        let (token, permits) = (renewal.ballot, self.permits);
+        let token = renewal.ballot;
         if let Some(hold) = &mut self.hold {
             (hold.until, hold.ttl) = (millis(precise) + millis(renewal.ttl), millis(renewal.ttl));
             hold.ballot = hold.ballot.max(token);
-            // What was handed over is a plain lock before.
             hold.kind = renewal.kind;
-            hold.count = if permits.is_none() { Seat::holds(renewal.count) } else { hold.count };
+            hold.count = renewal.count;
         }
         self.fence = self.fence.max(token);
         self.keep(precise);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::millis;
-use crate::node::operation::Waiter;
+use crate::node::operation::{Kind, Waiter};
 
 /// How far from the head of the queue a node looks in one call, so that none blocks it for long.
 const HEAD: usize = 128;
@@ -22,6 +22,8 @@ pub(super) struct Line {
 /// One waiter, as it asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
+    /// What it is to hold.
+    pub(super) kind: Kind,
     pub(super) ticket: u64,
     /// How long a hand-over to it lasts.
     pub(super) lasts: Duration,
@@ -50,10 +52,10 @@ impl Waiting {
 
 impl Line {
     /// Joins it, or renews its place.
-    pub(super) fn join(&mut self, owner: &Arc<str>, waiter: &Waiter, now: Duration) {
+    pub(super) fn join(&mut self, owner: &Arc<str>, kind: Kind, waiter: &Waiter, now: Duration) {
         let Waiter { ticket, lasts, again } = *waiter;
         let (lasts, again) = (millis(lasts), millis(again).max(Duration::from_millis(1)));
-        let known = self.waiting.insert(owner.clone(), Waiting { ticket, lasts, again, asked: now });
+        let known = self.waiting.insert(owner.clone(), Waiting { kind, ticket, lasts, again, asked: now });
         if let Some(known) = known {
             self.order.remove(&(known.ticket, owner.clone()));
         }
@@ -137,9 +139,9 @@ mod tests {
     #[test]
     fn queue_that_was_empty_is_kept_as_long_as_its_waiters_say() {
         let mut line = Line::default();
-        line.join(&"long".into(), &waiter(1, 100 * SECOND), SECOND);
+        line.join(&"long".into(), Kind::Lock, &waiter(1, 100 * SECOND), SECOND);
         assert!(line.leave("long") && !line.leave("long"));
-        line.join(&"short".into(), &waiter(2, 2 * SECOND), SECOND);
+        line.join(&"short".into(), Kind::Lock, &waiter(2, 2 * SECOND), SECOND);
         assert!(line.contains("short", 5 * SECOND) && !line.contains("short", 6 * SECOND));
         line.expire(5 * SECOND);
         assert!(!line.is_empty());
@@ -151,7 +153,7 @@ mod tests {
     fn waiter_that_asks_again_keeps_its_place_and_no_other() {
         let mut line = Line::default();
         for (owner, ticket) in [("a", 3), ("b", 2), ("a", 1)] {
-            line.join(&owner.into(), &waiter(ticket, SECOND), SECOND);
+            line.join(&owner.into(), Kind::Lock, &waiter(ticket, SECOND), SECOND);
         }
         assert_eq!(line.head().iter().map(|owner| &**owner).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((line.rank("a"), line.rank("b"), line.rank("c")), (1, 2, 0));
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn waiter_is_silent_after_twice_the_time_it_said() {
         let mut line = Line::default();
-        line.join(&"a".into(), &waiter(1, SECOND), 10 * SECOND);
+        line.join(&"a".into(), Kind::Lock, &waiter(1, SECOND), 10 * SECOND);
         assert!(line.get("a", 12 * SECOND).is_some());
         assert!(line.get("a", 12 * SECOND + Duration::from_millis(1)).is_none());
     }
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn waiter_that_asked_before_the_clock_was_set_back_asked_now() {
         let mut line = Line::default();
-        line.join(&"a".into(), &waiter(1, SECOND), 1_000 * SECOND);
+        line.join(&"a".into(), Kind::Lock, &waiter(1, SECOND), 1_000 * SECOND);
         assert!(line.get("a", 10 * SECOND).is_some());
         assert!(line.get("a", 12 * SECOND).is_some() && line.get("a", 13 * SECOND).is_none());
     }
@@ -177,7 +179,7 @@ mod tests {
     fn next_two_ask_again_when_the_hand_over_ends_or_if_they_are_old() {
         let mut line = Line::default();
         for ticket in 1..=3 {
-            line.join(&ticket.to_string().into(), &waiter(ticket, 9 * SECOND), SECOND);
+            line.join(&ticket.to_string().into(), Kind::Lock, &waiter(ticket, 9 * SECOND), SECOND);
         }
         for (millis, after) in [(1_500, 2 * SECOND), (1_501, Duration::ZERO)] {
             let next = line.next(SECOND + Duration::from_millis(millis), 2 * SECOND);

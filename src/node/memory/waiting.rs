@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::entry::Hold;
 use super::line::Waiting;
-use super::work::{Work, gate};
+use super::work::Work;
 use crate::node::hint::{HandedOver, Hint};
-use crate::node::operation::{Claim, Kind, Name, Operation};
+use crate::node::operation::{Claim, Name, Operation};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 
@@ -25,11 +25,7 @@ impl Work<'_> {
         let now = self.now;
         let entry = self.entry(name);
         if !entry.is_held_by(&claim.owner, now) {
-            if let Some(permits) = gate(claim.count, 0) {
-                self.seat(name, Some(permits));
-                self.note_fence(name);
-            }
-            self.entry(name).line.join(&claim.owner, &waiter, now);
+            entry.line.join(&claim.owner, claim.kind, &waiter, now);
         }
     }
 
@@ -87,7 +83,7 @@ impl Work<'_> {
             if writes && reads || next <= self.bar(name, &waiter) {
                 break;
             }
-            self.hand(name, &waiter, waiting.lasts, next);
+            self.hand(name, &waiter, waiting, next);
             handed = handed.max(Some(waiting.lasts));
             if writes {
                 break;
@@ -100,13 +96,13 @@ impl Work<'_> {
     }
 
     /// Grants the name to a waiter, which leaves the queue, and tells it.
-    fn hand(&mut self, name: &Name, owner: &Arc<str>, lasts: Duration, ballot: u64) {
-        let (now, precise) = (self.now, self.precise);
+    fn hand(&mut self, name: &Name, owner: &Arc<str>, waiting: Waiting, ballot: u64) {
+        let (now, precise, Waiting { kind, lasts, .. }) = (self.now, self.precise, waiting);
         self.entry(name).line.leave(owner);
         if Operation::is_shared(owner) {
             self.read(name, owner, lasts, ballot);
         } else {
-            self.hold(name, Hold::new(owner, Kind::Lock, ballot, 1, now, lasts));
+            self.hold(name, Hold::new(owner, kind, ballot, 1, now, lasts));
         }
         let (owner, name) = (owner.clone(), name.clone());
         let granted = HandedOver { owner, ballot, lasts, name, stamp: stamp(precise), counts: true };
@@ -115,7 +111,7 @@ impl Work<'_> {
 
     /// What a waiter said. If it has not asked again in time, or nobody hears what is published to its
     /// client, it is dropped.
-    fn living(&mut self, name: &Name, owner: &Arc<str>) -> Option<Waiting> {
+    pub(super) fn living(&mut self, name: &Name, owner: &Arc<str>) -> Option<Waiting> {
         let now = self.now;
         let heard = self.is_heard_by(owner);
         let line = &mut self.entry(name).line;

@@ -7,7 +7,7 @@ use super::entry::{Entry, Hold, Kept, Noted};
 use super::millis;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Seat, Teach, Verb, Withdraw};
+use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Withdraw};
 use crate::node::reply::Outcome;
 
 impl Store {
@@ -47,14 +47,6 @@ impl Store {
     }
 }
 
-/// Of how many permits the operation's name of that number is the gate, if of any.
-pub(super) const fn gate(count: u32, number: usize) -> Option<u32> {
-    match Seat::of(count) {
-        Some(Seat::Gate(permits)) if number == 0 => Some(permits),
-        _ => None,
-    }
-}
-
 /// One operation being carried out.
 pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
@@ -86,15 +78,15 @@ impl Work<'_> {
 
     fn claim(&mut self, claim: &Claim) -> Outcome {
         let bar = self.highest_bar(claim);
+        if let Some(refusal) = self.refusal_at_gate(claim) {
+            return refusal;
+        }
         for number in 0..claim.names.len() {
             if let Some(refusal) = self.refusal(claim, number, bar) {
                 return refusal;
             }
         }
-        for (number, name) in claim.names.iter().enumerate() {
-            self.take(claim, name);
-            self.seat(name, gate(claim.count, number));
-        }
+        claim.names.iter().for_each(|name| self.take(claim, name));
         Outcome::Granted { fence: claim.ballot }
     }
 
@@ -115,9 +107,24 @@ impl Work<'_> {
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name);
         }
-        let (now, count) = (self.now, Seat::holds(claim.count));
-        self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, count, now, claim.ttl));
+        let now = self.now;
+        self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, 1, now, claim.ttl));
         self.entry(name).line.leave(&claim.owner);
+    }
+
+    /// Whoever claims permits passes nobody who holds their gate, or waits for it.
+    fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
+        let (gate, now) = (claim.gate.as_ref()?, self.now);
+        let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
+        if entry.is_misused(true, &claim.owner, now) {
+            return Some(Outcome::Misused { name: claim.names.len() });
+        }
+        let held = entry.kept(&claim.owner, now).map(|kept| (kept.owner, kept.kind, Some(kept.left)));
+        let soon = |waits: &Arc<str>| (waits.clone(), Kind::Gate, Some(Duration::ZERO));
+        let line = entry.line.head();
+        let waits = || line.into_iter().find(|waiter| self.living(gate, waiter).is_some());
+        let (holder, kind, remaining) = held.or_else(|| waits().map(|waiter| soon(&waiter)))?;
+        Some(Outcome::Held { holder: holder.to_string(), kind, remaining, fence, queued: None })
     }
 
     fn refusal(&mut self, claim: &Claim, number: usize, highest: u64) -> Option<Outcome> {
@@ -129,8 +136,8 @@ impl Work<'_> {
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
-        if let Some(permits) = entry.misused(gate(claim.count, number), &claim.owner, now) {
-            return Some(Outcome::Misused { name: number, permits });
+        if entry.is_misused(claim.kind == Kind::Gate, &claim.owner, now) {
+            return Some(Outcome::Misused { name: number });
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
@@ -169,16 +176,14 @@ impl Work<'_> {
             }
         }
         let mut outcome = Outcome::Extended;
-        for (number, name) in renewal.names.iter().enumerate() {
+        for name in renewal.names.iter() {
             if !self.is_of(name, &renewal.owner) {
                 outcome = Outcome::Healed;
                 self.store.record.rotate(self.precise);
             }
             self.renew_one(renewal, name);
-            self.seat(name, gate(renewal.count, number));
             self.describe(renewal, name);
         }
-        self.remember(renewal);
         outcome
     }
 
@@ -197,29 +202,10 @@ impl Work<'_> {
             }
             self.note_fence(name);
         } else {
-            self.hold(name, Hold::new(owner, kind, ballot, Seat::holds(count), self.now, ttl));
+            self.hold(name, Hold::new(owner, kind, ballot, count, self.now, ttl));
         }
         if !mine {
             self.entry(name).line.leave(owner);
-        }
-    }
-
-    /// What was taken or renewed is the gate of a semaphore with so many permits, if of any.
-    pub(super) fn seat(&mut self, name: &Name, permits: Option<u32>) {
-        let precise = self.precise;
-        if let Some(permits) = permits {
-            let entry = self.entry(name);
-            entry.seat(permits);
-            entry.keep(precise);
-        }
-    }
-
-    /// How many permits there are is remembered with the gate for as long as permits are renewed.
-    fn remember(&mut self, renewal: &Renew) {
-        let Some(Seat::Permit(permits)) = Seat::of(renewal.count) else { return };
-        let ends = self.now + millis(renewal.ttl);
-        if let Some(gate) = renewal.names.first().and_then(Name::gate) {
-            self.entry(&gate).remember(permits, ends);
         }
     }
 
@@ -321,7 +307,7 @@ impl Work<'_> {
                     .with_ballots(hold.ballot, entry.over)
             },
         );
-        let seen = seen.with_permits(entry.permits()).with_line(entry.line.len(now));
+        let seen = seen.with_line(entry.line.len(now));
         match entry.description(now) {
             Some(description) => seen.with_description(description),
             None => seen,

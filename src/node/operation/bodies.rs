@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::kind::Kind;
 use super::name::Name;
-use super::seat::{MOST_HOLDS, Seat};
 use super::waiter::Waiter;
 
 /// Takes the names, all or nothing.
@@ -23,8 +22,8 @@ pub struct Claim {
     pub ballot: u64,
     /// Of a reader that was the writer: the token by which it was; else 0.
     pub follows: u64,
-    /// The hold count to begin with, or what it is [of a semaphore](Seat).
-    pub count: u32,
+    /// Of permits of a semaphore: its gate, which nobody may hold or wait for.
+    pub gate: Option<Name>,
     /// What it says as a waiter. It joins the queue where it must wait, if it is of one name.
     pub waiter: Option<Waiter>,
     /// The ballot of a waiter that it hands a free name over to, above its own. With 0 it overtakes
@@ -53,7 +52,7 @@ pub struct Renew {
     pub ttl: Duration,
     /// The token.
     pub ballot: u64,
-    /// The hold count from now on, or what they are [of a semaphore](Seat).
+    /// The hold count from now on.
     pub count: u32,
     /// What the holder says of itself, if it may have a note. Nothing rests on whether it is stored.
     pub note: Option<Note>,
@@ -63,7 +62,6 @@ impl Renew {
     /// Of what was granted to `claim` and is held `count` times.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
-        let count = Seat::of(claim.count).map_or(count.min(MOST_HOLDS), Seat::count);
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
         Self { names, owner, kind: claim.kind, ttl: claim.ttl, ballot: claim.ballot, count, note: None }
     }

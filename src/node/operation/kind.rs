@@ -11,6 +11,8 @@ pub enum Kind {
     Noted,
     /// It is held for a period in which something is done once. It may have a note too.
     Once,
+    /// The gate of a semaphore.
+    Gate,
 }
 
 impl Kind {
@@ -21,6 +23,7 @@ impl Kind {
             Self::Lock => 0,
             Self::Noted => 1,
             Self::Once => 2,
+            Self::Gate => 3,
         }
     }
 
@@ -30,6 +33,7 @@ impl Kind {
         match code {
             1 => Self::Noted,
             2 => Self::Once,
+            3 => Self::Gate,
             _ => Self::Lock,
         }
     }
@@ -47,7 +51,7 @@ mod tests {
 
     #[test]
     fn kind_is_known_by_its_number() {
-        for kind in [Kind::Lock, Kind::Noted, Kind::Once] {
+        for kind in [Kind::Lock, Kind::Noted, Kind::Once, Kind::Gate] {
             assert_eq!(Kind::of(kind.code().into()), kind);
         }
         assert_eq!(Kind::of(99), Kind::Lock);

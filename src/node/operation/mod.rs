@@ -6,7 +6,6 @@ mod mode;
 mod name;
 #[cfg(test)]
 mod sample;
-mod seat;
 mod verb;
 mod waiter;
 
@@ -17,7 +16,6 @@ pub use kind::Kind;
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
-pub use seat::Seat;
 pub use verb::Verb;
 pub use waiter::Waiter;
 
@@ -97,6 +95,13 @@ impl Operation {
             | Self::Revoke(Revoke { names, .. }) => names,
             Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
         }
+    }
+
+    /// The names of which a node reads or writes keys: those that it is about, and behind them a gate
+    /// that a claim of permits looks at.
+    pub fn keyed(&self) -> impl Iterator<Item = &Name> {
+        let gate = if let Self::Claim(claim) = self { claim.gate.as_ref() } else { None };
+        self.names().iter().chain(gate)
     }
 
     /// Whose hold it is about, if it is about one owner's: `{client}/{number}`.

@@ -49,16 +49,6 @@ impl Name {
         Some(Self { text: text.into(), key: key.into() })
     }
 
-    /// The gate of the semaphore that has a permit of this name: what is before `/` and a number.
-    pub(crate) fn gate(&self) -> Option<Self> {
-        let (text, number) = self.text.rsplit_once('/')?;
-        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        let key = self.key.strip_suffix('}')?.strip_suffix(number)?.strip_suffix('/')?;
-        Some(Self { text: text.into(), key: format!("{key}}}").into() })
-    }
-
     /// The name as the user gave it.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {

@@ -19,7 +19,7 @@ impl Claim {
             ttl: Duration::from_secs(60),
             ballot,
             follows: 0,
-            count: 1,
+            gate: None,
             waiter: None,
             next: 0,
         }

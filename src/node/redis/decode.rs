@@ -103,9 +103,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             queued: Queued::of(number(items.get(4)?)?),
         }),
         (Verb::Claim, "stale") => Some(Outcome::Stale { fence: fence(items.get(1)?)? }),
-        (Verb::Claim, "misused") => {
-            Some(Outcome::Misused { name: misused(items.get(1)?, operation)?, permits: number(items.get(2)?)? })
-        }
+        (Verb::Claim, "misused") => Some(Outcome::Misused { name: misused(items.get(1)?, operation)? }),
         (Verb::Renew, "healed") => Some(Outcome::Healed),
         (Verb::Claim | Verb::Renew, "lost") => Some(Outcome::Lost { holder: text(items.get(1)?)? }),
         (Verb::Release | Verb::Withdraw, "released") => Some(Outcome::Released { held: number(items.get(1)?)? }),
@@ -131,7 +129,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
 /// Which of the operation's names.
 fn misused(number: &Value, operation: &Operation) -> Option<usize> {
     let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
-    (name < operation.names().len()).then_some(name)
+    (name < operation.keyed().count()).then_some(name)
 }
 
 fn roster(items: &[Value]) -> Option<Roster> {
@@ -153,15 +151,12 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     let [holder, count, left, mark, waiting, says, kind, ballot, over] = items else { return None };
     let fence = fence(mark)?;
     let holder = text(holder)?;
-    let permits = count.text().and_then(|told| told.strip_prefix("permits "));
-    let permits = if let Some(permits) = permits { Some(permits.parse().ok()?) } else { None };
-    let count = if permits.is_some() { 1 } else { number(count)? };
     let entry = if holder.is_empty() {
         Inspection::free(fence)
     } else {
-        Inspection::held(holder, count, remaining(left)?, fence).with_kind(Kind::of(unsigned(kind)?))
+        Inspection::held(holder, number(count)?, remaining(left)?, fence).with_kind(Kind::of(unsigned(kind)?))
     };
-    let entry = entry.with_permits(permits).with_line(number(waiting)?);
+    let entry = entry.with_line(number(waiting)?);
     let entry = entry.with_ballots(self::fence(ballot)?, self::fence(over)?);
     match says.text()? {
         "" => Some(entry),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Name, Note, Operation, Release, Renew, Revoke, Seat, Teach, Waiter, Withdraw};
+use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Teach, Waiter, Withdraw};
 use crate::rules::roster::Enrolment;
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
@@ -64,7 +64,7 @@ impl<'a> Call<'a> {
         if script == Script::Roster {
             return self.add_key(self.record, ":roster");
         }
-        for name in operation.names().iter().chain(&gate(operation)) {
+        for name in operation.keyed() {
             script.keys().iter().for_each(|behind| self.add_key(name.key(), behind));
         }
     }
@@ -117,29 +117,22 @@ impl Arguments for Call<'_> {
 
 /// What the operation's script reads of it, as its head lists.
 fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
-    let names = operation.names().len();
+    let names = operation.keyed().count();
     match operation {
         Operation::Claim(claim) => {
             let Claim { kind, ttl, ballot, follows, next, .. } = *claim;
-            let (mode, count) = seated(&claim.owner, claim.count);
+            let mode = if claim.gate.is_some() { "permit" } else { mode(&claim.owner) };
             [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), integer(kind.code())]
                 .into_iter()
                 .chain([millis(ttl), integer(ballot), integer(follows)])
-                .chain([integer(count)])
                 .chain(place(claim.place()))
                 .chain([integer(next)])
                 .for_each(take);
         }
         Operation::Renew(Renew { owner, kind, ttl, ballot, count, note, .. }) => {
-            let (mode, count) = match seated(owner, *count) {
-                // Nothing is remembered of these.
-                ("permit", _) if gate(operation).is_none() => ("lock", 1),
-                seated => seated,
-            };
-            let names = names + usize::from(mode == "permit");
-            [integer(names), Argument::Text(owner), Argument::Word(mode), integer(kind.code())]
+            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), integer(kind.code())]
                 .into_iter()
-                .chain([millis(*ttl), integer(*ballot), integer(count)])
+                .chain([millis(*ttl), integer(*ballot), integer(*count)])
                 .chain(match note {
                     Some(Note { number, age, says }) => [integer(*number), millis(*age), Argument::Text(says)],
                     None => [Argument::Integer(-1), Argument::Integer(0), Argument::Word("")],
@@ -188,22 +181,6 @@ fn enrolled(verb: &'static str, enrolment: &Enrolment, take: &mut dyn FnMut(Argu
 
 fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
-}
-
-/// The mode, and the hold count or how many permits there are.
-fn seated(owner: &str, count: u32) -> (&'static str, u32) {
-    match Seat::of(count) {
-        _ if Operation::is_shared(owner) => ("reader", Seat::holds(count)),
-        Some(Seat::Gate(permits)) => ("gate", permits),
-        Some(Seat::Permit(permits)) => ("permit", permits),
-        None => ("lock", count),
-    }
-}
-
-/// The gate of the permits that are renewed.
-fn gate(operation: &Operation) -> Option<Name> {
-    let Operation::Renew(Renew { names, owner, count, .. }) = operation else { return None };
-    (seated(owner, *count).0 == "permit").then(|| names.first()?.gate())?
 }
 
 /// The ticket, how long a hand-over lasts, and when the waiter asks again; 0 if it does not wait.
@@ -258,8 +235,8 @@ pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &
     for job in jobs {
         let operation = of(&job).clone();
         let script = Script::of(operation.verb());
-        let (names, notes, gate) = (operation.names().len(), noted(&operation), gate(&operation));
-        let keys = || operation.names().iter().chain(&gate).map(|name| name.key().clone());
+        let (names, notes) = (operation.keyed().count(), noted(&operation));
+        let keys = || operation.keyed().map(|name| name.key().clone());
         let named = keys().filter_map(|key| last.get(&key).copied()).max().unwrap_or(0);
         let from = if names == 0 { batches.len().saturating_sub(1) } else { named.max(behind) };
         let open = &mut open[script as usize];
@@ -285,7 +262,7 @@ pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::operation::{Kind, Verb};
+    use crate::node::operation::{Kind, Name, Verb};
     use crate::rules::roster::Server;
 
     fn names(names: &[&str]) -> Arc<[Name]> {
@@ -367,30 +344,23 @@ mod tests {
         let owner: Arc<str> = "c/1/x/1".into();
         let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
         let claim =
-            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, count: 1, waiter, next: 1_234_568 };
+            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, gate: None, waiter, next: 1_234_568 };
         let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
         let withdraw = claim.clone().with_verb(Verb::Withdraw);
         let kind = Kind::Lock;
         let reader = Claim { owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
-        let permit = |name| Claim { names: names(&[name]), count: Seat::Permit(3).count(), ..claim.clone() };
-        let gate = Claim { names: names(&["a", "b"]), count: Seat::Gate(3).count(), ..claim.clone() };
+        let permit = Claim { gate: names(&["b"]).first().cloned(), kind, ..claim.clone() };
+        let gate = Claim { kind: Kind::Gate, ..claim.clone() };
         let servers = ["a<b", "c"].map(Server::parse).to_vec();
         let enrolment = Enrolment { nodes: 5, protocol: 3, max_ttl: 2 * ttl, lasts: 3 * ttl, servers };
         let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
         let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
         for (operation, expected) in [
-            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 1 99 3000 10000 1234568")),
-            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 1 0 0 0 0")),
-            (gate.into(), format!("9 {a} {b} 2 c/1/x/1 gate 2 30000 1234567 0 3 0 0 0 1234568")),
+            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 99 3000 10000 1234568")),
+            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 0 0 0 0")),
+            (gate.into(), format!("5 {a} 1 c/1/x/1 lock 3 30000 1234567 0 99 3000 10000 1234568")),
+            (permit.into(), format!("9 {a} {b} 2 c/1/x/1 permit 0 30000 1234567 0 99 3000 10000 1234568")),
             (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 -1 0 ")),
-            (
-                Renew::of(&permit("a/7"), 1).into(),
-                "11 p:node p:{a/7} p:{a/7}:readers p:{a/7}:waiting p:{a/7}:queue p:{a/7}:note \
-                 p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue p:{a}:note \
-                 2 c/1/x/1 permit 2 30000 1234567 3 -1 0 "
-                    .to_owned(),
-            ),
-            (Renew::of(&permit("a"), 1).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1 -1 0 ")),
             (
                 Renew { note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
                 format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 3 250 hi"),

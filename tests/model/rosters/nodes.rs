@@ -102,7 +102,7 @@ impl Nodes {
             ttl: time(TTL),
             ballot: high.max(floor) + 1,
             follows: 0,
-            count: 1,
+            gate: None,
             waiter: None,
             next: 0,
         }

@@ -61,33 +61,15 @@ pub fn whoever_has_the_gate_dies(script: &mut Script) {
     script.at(dies, Cue::Kill(1));
 }
 
-/// There are three permits where there were two. Whoever knows of two only is refused from then on,
-/// or holds what it got before.
-pub fn there_are_more_permits_than_before(script: &mut Script) {
-    semaphore(script, 3, 3);
-    for nth in 0..40u64 {
-        let (at, hold) = (script.about(nth * 25, 50), script.about(100, 400));
-        script.asks(at, nth as usize % 2, takes(1, 2, 500, hold));
-    }
-    for nth in 0..20u64 {
-        let (at, hold) = (script.about(300 + nth * 40, 50), script.about(100, 600));
-        script.asks(at, 2, takes(1, 3, 2_000, hold));
-    }
-    let forgotten = script.about(300, 1_000);
-    script.at(forgotten, forgets(0));
-}
-
-/// Who knows of two permits waits at the gate, in the nodes' queues, when who knows of three comes to
-/// stand before it. It is handed nothing by whoever took the third.
-pub fn waits_with_fewer_permits_than_there_are(script: &mut Script) {
-    semaphore(script, 3, 3);
-    script.jitter = 0;
-    script.asks(0, 0, takes(1, 2, 5_000, 4_000));
-    // It has the gate and one permit until it gives up.
-    let gives_up = script.about(1_220, 60);
-    script.asks(300, 0, takes(2, 2, gives_up, 20));
-    // The claim that waits comes late, and has its ticket.
-    script.hold_one_way(2, &[0, 1, 2], 0, 1_001..1_500, 1_500);
-    script.asks(1_000, 2, takes(1, 3, 5_000, 1_000));
-    script.asks(1_100, 1, takes(1, 2, 5_000, 1_000));
+/// The gate is taken away from one that waits for both permits. Another comes to stand before it, and
+/// the permits come free one after the other, the first while the former hears nothing.
+pub fn the_gate_is_taken_away(script: &mut Script) {
+    semaphore(script, 3, 2);
+    let (one, other) = (script.about(900, 200), script.about(2_000, 400));
+    script.asks(0, 2, takes(1, 2, 5_000, one));
+    script.asks(50, 2, takes(1, 2, 5_000, other));
+    script.asks(200, 0, Part { must: true, ..takes(2, 2, 12_000, 50) });
+    script.at(400, Cue::Revokes { process: 2, name: 0 });
+    script.asks(500, 1, Part { must: true, ..takes(2, 2, 12_000, 50) });
+    script.hold_back(0, &[0, 1, 2], 600..1_500, 1_500);
 }

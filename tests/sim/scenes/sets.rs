@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::part::Part;
-use super::script::{Script, millis};
+use super::script::{NEVER, Script, millis};
 use crate::cue::Cue;
 
 /// Three names.
@@ -51,4 +51,51 @@ pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
         let at = script.about(600, 300);
         script.asks(at, nth % 3, Part { must: true, ..asks_for(set, 20_000, 20) });
     }
+}
+/// No node has all names of a set: what it does not have is held there by a process that died. Each
+/// name has a quorum of its own.
+pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
+    script.world(3, 4, 2_000, 20_000);
+    (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
+    let long = Some(Duration::from_secs(20));
+    for (process, node, name) in [(2, 0, &[2][..]), (3, 2, &[0])] {
+        let others: Vec<_> = (0..3).filter(|&other| other != node).collect();
+        script.hold_back(process, &others, 0..1_000, NEVER);
+        script.asks(0, process, Part { ttl: long, once: true, ..asks_for(name, 1_000, 10) });
+        script.at(150, Cue::Kill(process));
+    }
+    let hold = script.about(1_500, 1_500);
+    script.asks(300, 0, Part { must: true, must_keep: true, ..asks_for(&[0, 2], 3_000, hold) });
+}
+
+/// A name that a set has is taken away from it while it waits for another: it begins anew.
+pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
+    names(script, 3);
+    let hold = script.about(1_500, 500);
+    script.asks(0, 1, asks_for(&[1], 5_000, hold));
+    script.asks(100, 0, Part { must: true, ..asks_for(&[0, 1], 8_000, 50) });
+    let at = script.about(300, 600);
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
+    script.asks(at + 100, 2, Part { must: true, ..asks_for(&[0], 8_000, 300) });
+}
+
+/// A name of a set that is held is taken away: with it all are lost.
+pub fn one_name_of_a_set_is_taken_away(script: &mut Script) {
+    names(script, 3);
+    script.asks(0, 0, asks_for(&[0, 1], 5_000, 8_000));
+    let at = script.about(200, 500);
+    script.at(at, Cue::Revokes { process: 2, name: 1 });
+    script.asks(at + 100, 1, Part { must: true, ..asks_for(&[1], 5_000, 500) });
+}
+
+/// Names of a set come one after the other, and its holder dies soon after the last. Whoever has the
+/// first of them next has a clock that is behind, and a higher token all the same.
+pub fn the_holder_of_a_set_that_was_gathered_dies(script: &mut Script) {
+    names(script, 3);
+    script.at(0, Cue::StepWall { process: 2, by_ms: -3_600_000 });
+    let hold = script.about(200, 200);
+    script.asks(50, 1, asks_for(&[1], 5_000, hold));
+    script.asks(100, 0, asks_for(&[0, 1], 5_000, 5_000));
+    script.at(hold + 150, Cue::Kill(0));
+    script.asks(hold + 250, 2, Part { must: true, ..asks_for(&[0], 6_000, 100) });
 }

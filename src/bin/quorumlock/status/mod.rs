@@ -72,7 +72,7 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     let inspected = quorum.inspect(name.as_deref().unwrap_or(PROBE)).await?;
     let permits = match &name {
         Some(name) => Permits::look(quorum, name, &inspected).await?,
-        None => None,
+        None => Permits::default(),
     };
     let max_ttl = settings.max_ttl.unwrap_or(MAX_TTL);
     let nodes = nodes(quorum).await?;

@@ -22,7 +22,7 @@ pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
     /// Where it is the name of a semaphore.
-    pub(super) permits: Option<Permits>,
+    pub(super) permits: Permits,
     pub(super) name: Option<String>,
     pub(super) max_ttl: Duration,
     pub(super) rights: Vec<Asked>,
@@ -58,7 +58,7 @@ impl Seen {
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
             lines.extend(says(&self.inspected));
-            lines.extend(self.permits.iter().flat_map(|permits| permits.lines(name)));
+            lines.extend(self.permits.lines(name));
             lines.extend(line(&self.inspected));
         }
         lines
@@ -136,8 +136,7 @@ impl Seen {
 
     /// Whether a quorum names who holds some permit of it.
     fn any_permit(&self) -> bool {
-        let held = self.permits.iter().flat_map(|permits| &permits.held);
-        held.into_iter().any(|(_, seen)| seen.holder().is_some())
+        self.permits.0.iter().any(|(_, seen)| seen.holder().is_some())
     }
 
     /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
@@ -179,8 +178,7 @@ impl Seen {
             object["count"] = json!(self.held().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
             object["once"] = json!(self.inspected.is_once());
-            object["permits"] = json!(self.inspected.permits());
-            object["permits_held"] = json!(self.permits.as_ref().map(Permits::json));
+            object["permits_held"] = self.permits.json();
             describe(&mut object, &self.inspected);
         }
         object
@@ -252,7 +250,6 @@ fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],
         Ok(said) => {
-            let nobody = if said.permits.is_some() && votes { "gate free" } else { nobody };
             let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), cut);
             let holder =
                 if said.count > 1 && said.holder.is_some() { format!("{holder} x{}", said.count) } else { holder };

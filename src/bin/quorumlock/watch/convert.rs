@@ -171,7 +171,7 @@ fn hold(inspected: &Inspected) -> Hold {
         told: left,
         most: left,
         waiting: waiting(inspected),
-        permits: inspected.permits(),
+        gate: inspected.is_gate(),
     }
 }
 

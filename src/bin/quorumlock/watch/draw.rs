@@ -69,7 +69,7 @@ impl Rooms {
         let room = height - 3 - if gaps { 3 } else { 0 };
         let wanted = model.seen.as_ref().map_or(0, |(_, seen)| seen.nodes.len() + 1);
         if model.name.is_some() {
-            let semaphore = model.seen.iter().any(|(_, seen)| seen.hold.iter().any(|hold| hold.permits.is_some()));
+            let semaphore = model.seen.iter().any(|(_, seen)| seen.hold.iter().any(|hold| hold.gate));
             let middle = HOLD + usize::from(semaphore && gaps);
             let nodes = wanted.min(room - middle - if gaps { 5 } else { 1 });
             return Self { nodes, middle, events: room - middle - nodes, gaps };
@@ -187,8 +187,8 @@ fn middle(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Lin
 fn hold_lines(name: &str, hold: Option<&Hold>, width: usize) -> Vec<Line<'static>> {
     let Some(hold) = hold else { return vec![Line::raw(fit("waiting for the nodes' answers", width))] };
     let (first, mood) = who(name, hold);
-    let permits = hold.permits.map(|count| {
-        format!("a semaphore of {count} permits, which are names of their own: watch {}/0 to see one", shown(name))
+    let permits = hold.gate.then(|| {
+        format!("the gate of a semaphore, whose permits are names of their own: watch {}/0 to see one", shown(name))
     });
     let others = [note(hold), figures(hold)].into_iter().chain(permits);
     let first = Line::styled(fit(&first, width), coloured(mood).patch(bold()));
@@ -205,7 +205,6 @@ fn who(name: &str, hold: &Hold) -> (String, Mood) {
         }
         (Some(holder), _) if hold.revoked => (format!("{name} is held by {}, and revoked", shown(holder)), mood),
         (Some(holder), _) => (format!("{name} is held by {}", shown(holder)), mood),
-        (None, true) if hold.permits.is_some() => (format!("{name} has a free gate"), Mood::Good),
         (None, true) => (format!("{name} is free"), Mood::Good),
         (None, false) => (format!("{name}: no quorum of nodes agrees on its holder"), Mood::Bad),
     }

@@ -54,8 +54,8 @@ pub(super) struct Hold {
     /// The longest that was told of this holder.
     pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
-    /// Where it is a semaphore, how many permits it has.
-    pub(super) permits: Option<u32>,
+    /// Whether it is held as the gate of a semaphore.
+    pub(super) gate: bool,
 }
 
 /// The nodes, and who holds the name that is watched.

@@ -1,0 +1,91 @@
+//! Several names for a caller that waits: all in one claim if they are free, else one after the
+//! other.
+//!
+//! A claim of several names never waits in a queue. So each name is acquired as a single lock, in
+//! the order of names, and renewed for itself until all are there: no two sets wait for each other in
+//! a circle. Then a renewal of all with the highest of their tokens gives the set one token. If a
+//! name is lost before that, all are released, and the set begins anew with its old ticket; each name
+//! has a new owner then.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::permits::Holding;
+use crate::config::Rules;
+use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::host::before;
+use crate::lease::Locks;
+use crate::node::Name;
+use crate::protocol::{Claimant, Grant, Open, Patience, Who};
+use crate::rules::Tick;
+use crate::words::listed;
+
+pub(super) struct Set<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) names: &'a Arc<[Name]>,
+    pub(super) who: Who<'a>,
+    pub(super) rules: &'a Arc<Rules>,
+    pub(super) may_have_note: bool,
+    pub(super) ticket: Option<u64>,
+}
+
+impl Set<'_> {
+    /// All of it, as soon as it can be had, until `end`.
+    pub(super) async fn until(&self, end: Tick) -> Result<(Grant, Open)> {
+        let (began, is_over) = (self.inner.host.now(), || self.inner.host.now() >= end);
+        match pin!(self.acquire(self.names, Patience::First, None)).await {
+            Err(error) if may_pass(&error) && !is_over() && !self.rules.spent(1) => {}
+            won => return won,
+        }
+        let ticket = self.ticket.unwrap_or_else(|| self.inner.ticket(began));
+        loop {
+            match self.gathered(end, ticket).await {
+                // Others may have come before it.
+                Err(error) if error.is_lost() && !is_over() => {}
+                Err(error) if error.is_lost() => return Err(self.out_of_time(error.nodes())),
+                won => return won,
+            }
+        }
+    }
+
+    async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
+        // It is held for as long as it waits, whatever its caller wants later.
+        let rules = Rules { auto_renew: true, max_hold: None, ..(**self.rules).clone() };
+        let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
+        for name in self.names.iter().map(|name| [name.clone()].into()) {
+            if self.inner.host.now() >= end {
+                return Err(self.out_of_time(&[]));
+            }
+            let (grant, open) = tokio::select! {
+                biased;
+                () = parts.locks.ending().cancelled() => return Err(parts.locks.lost_error()),
+                won = self.acquire(&name, Patience::Until(end), Some(ticket)) => won?,
+            };
+            parts.add(self.inner, grant, open)?;
+        }
+        let united = before(&self.inner.host, end, parts.locks.unite()).await;
+        united.unwrap_or_else(|| Err(self.out_of_time(&[])))
+    }
+
+    async fn acquire(
+        &self,
+        names: &Arc<[Name]>,
+        patience: Patience,
+        ticket: Option<u64>,
+    ) -> Result<(Grant, Open)> {
+        let Self { inner: Inner { leases, queue, shut, .. }, who, rules, may_have_note, .. } = *self;
+        let (voters, told) = (&leases.voters, self.names);
+        Claimant { voters, queue, names, told, who, rules, may_have_note, ticket, shut }.acquire(patience).await
+    }
+
+    fn out_of_time(&self, reports: &[NodeReport]) -> Error {
+        let why = format!("cannot acquire {}: the time was over before all of them were held at once", listed(self.names));
+        Error::new(ErrorKind::Timeout, why).with_nodes(reports.to_vec())
+    }
+}
+
+/// Whether a caller that waits goes on after it.
+fn may_pass(error: &Error) -> bool {
+    error.is_timeout() || error.is_unavailable()
+}
