@@ -141,8 +141,6 @@ async fn every_series_exists_at_zero_from_connect() {
             .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
             .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
             .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
-            .chain(one("quorumlock_turns_total", "outcome", &["taken", "missed"]))
-            .chain(one("quorumlock_handover_duration_seconds_count", "by", &["turn", "push"]))
             .chain(one("quorumlock_acquisitions_total", "outcome", outcomes))
             .collect();
     for (operation, outcome) in [
@@ -169,6 +167,7 @@ async fn every_series_exists_at_zero_from_connect() {
         "renewal_margin_ratio_count",
         "split_rounds_total",
         "late_grants_total",
+        "handover_duration_seconds_count",
         "handovers_total",
         "locks_held",
         "waiting_callers",
@@ -180,7 +179,7 @@ async fn every_series_exists_at_zero_from_connect() {
         assert!(now.starts_at_zero(name, &labels), "{name} {labels:?}\n{}", now.text);
     }
     assert_eq!(now.sum("quorumlock_quorum_size", &[("quorum", "default")]), 1.0);
-    let build = [("version", env!("CARGO_PKG_VERSION")), ("protocol", "2")];
+    let build = [("version", env!("CARGO_PKG_VERSION")), ("protocol", "3")];
     assert_eq!(now.sum("quorumlock_build_info", &build), 1.0, "{}", now.text);
 }
 

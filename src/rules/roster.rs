@@ -23,7 +23,7 @@ use super::node_set::NodeSet;
 use super::tally::Size;
 
 /// The protocol of this build.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// What clients must have in common, beside servers, to vote together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -188,7 +188,7 @@ async fn a_max_ttl_below_that_of_the_clients_is_warned_of() {
     assert_eq!(done(over(&servers).args(["run", "job", "--ttl", "10m", "--", "true"])).0, 0);
     assert_eq!(warnings(&mut over(&servers)), "");
     let (_, out, _) = done(over(&servers).arg("status"));
-    assert!(out.contains("clients have one list of 3 nodes by protocol 2, and locks of up to 10 min\n"), "{out}");
+    assert!(out.contains("clients have one list of 3 nodes by protocol 3, and locks of up to 10 min\n"), "{out}");
     let said = warnings(over(&servers).env("QUORUMLOCK_MAX_TTL", "60s"));
     assert!(said.contains("have a max_ttl, or ttl, of 10 min, which counts for all; here it is 60 s"), "{said}");
 }
@@ -312,7 +312,7 @@ async fn which_nodes_have_another_roster_than_most_is_told() {
     assert_eq!(servers[2].command(&["HSET", roster, "n", "5"]), "0");
     let (_, out, _) = done(over(&servers).arg("status"));
     let differs = format!(
-        "clients have one list of 3 nodes by protocol 2, and locks of up to 10 min; the roster of {} differs",
+        "clients have one list of 3 nodes by protocol 3, and locks of up to 10 min; the roster of {} differs",
         servers[2].url()
     );
     assert!(out.contains(&differs), "{out}");

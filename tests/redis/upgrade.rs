@@ -35,7 +35,7 @@ async fn old_clients_go_one_by_one_and_new_ones_begin_when_the_last_has_gone() {
     let refused = new.ready(Duration::ZERO).await.unwrap_err();
     let said = refused.to_string();
     for part in
-        ["clients of protocol 2, and this one speaks 3", "stop the clients of one version", "23s after the last"]
+        ["clients of protocol 3, and this one speaks 4", "stop the clients of one version", "23s after the last"]
     {
         assert!(refused.is_unavailable() && said.contains(part), "{part}: {said}");
     }
