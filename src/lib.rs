@@ -79,9 +79,10 @@
 //! * **Tokens grow** from holder to holder, whatever the clients' clocks show. This also holds
 //!   where nodes forgot what they stored and the other nodes taught them again. Only readers that
 //!   hold a name together have tokens [in no order](QuorumRwLock#tokens).
-//! * **First come, first served**, across processes: each node keeps one queue per name and
-//!   notifies the first waiter. A waiter that dies delays the next one by no more than a turn,
-//!   100 ms to 2 s.
+//! * **First come, first served**, across processes: each node keeps one queue per name and hands
+//!   a free name to the first waiter. A waiter that dies delays nobody: the next one is served in
+//!   its place. A waiter that is cut off or stands still delays the next one once, by 3 s (by up to
+//!   5 s if nodes are far).
 //! * **Loss is reported before the ttl ends**, by a timer in the client, and is final: a lost
 //!   lock never becomes held again. A lock that was [taken away](Quorum::revoke) keeps others out
 //!   until its guard is dropped, or until its deadline.

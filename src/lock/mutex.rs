@@ -254,8 +254,8 @@ impl QuorumLock {
 
     /// Acquires the lock if nobody has it, and waits for nobody.
     ///
-    /// `None` means that somebody else holds the lock or is about to: a quorum of nodes names one
-    /// holder, or one whose turn it is. An error means that nobody can tell. Callers that try at one
+    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (It may
+    /// have been handed the lock just now.) An error means that nobody can tell. Callers that try at one
     /// moment may split the votes between them. Each gives back what it was granted and tries again
     /// after a random pause, for two round timeouts at most (4 s unless set).
     ///

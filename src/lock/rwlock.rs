@@ -17,8 +17,8 @@ use crate::lease::{Lease, LockGuard, Released};
 /// has an expiry of its own on the nodes, so one that dies keeps a writer out for its own ttl only.
 ///
 /// A writer is the same as the holder of [`Quorum::lock`] on the name: they exclude each other, and
-/// both exclude readers. A reader costs what a lock costs, one round trip, but nothing is handed
-/// over to it or by it: who waits behind it asks when the nodes say that it is its turn.
+/// both exclude readers. A reader costs what a lock costs, one round trip. Nodes hand the name over
+/// to waiting readers and by their releases, as they do with locks.
 ///
 /// # Tokens
 /// A writer's token is greater than that of every writer and reader before it. A reader's token is

@@ -25,10 +25,11 @@ use crate::error::{Error, ErrorKind, Result};
 /// failure that a lock survives lets one more in, and [`inspect`](crate::Quorum::inspect) and
 /// [`revoke`](crate::Quorum::revoke) work on each permit.
 ///
-/// Whoever waits is served in the order in which it came, also where it wants several permits and
-/// others fewer: all wait at the *gate*, the name of the semaphore itself, and only the one that
-/// holds the gate waits for permits. Where nobody waits, gate and permits are one claim: one round
-/// trip, as for a lock.
+/// Callers that wait are served in the order in which they came, also if one wants several permits
+/// and others fewer: all wait at the *gate*, the name of the semaphore itself, and only the caller
+/// that holds the gate waits for permits. So contended callers are admitted one after the other,
+/// about two round trips each. If nobody waits, one claim takes the permits: one round trip, as for
+/// a lock.
 ///
 /// Cheap to clone, `Send` and `Sync`. A clone remembers what the other saw of permits that were
 /// held, so keep one rather than making another for each acquisition.
@@ -64,10 +65,9 @@ impl Quorum {
     /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
     /// bad name, or number, is refused when it is first acquired.
     ///
-    /// **The number may grow from client to client, and does not shrink while the semaphore is in
-    /// use:** nodes remember it, and refuse whoever names a smaller one (`Config`), until nobody has
-    /// held a permit of the larger number, or taken one, for two minutes. They also refuse a
-    /// semaphore where somebody holds a lock on its name, and a lock on a semaphore's name.
+    /// **Let all clients use the same number.** Nodes do not know it: if clients use different ones,
+    /// no more permits are held than the largest. Nodes refuse a semaphore (`Config`) while somebody
+    /// holds a lock on its name, and a lock on a semaphore's name while somebody is at its gate.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -114,9 +114,8 @@ impl QuorumSemaphore {
     ///
     /// # Errors
     /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
-    /// vote; `Config` for a bad name, for no permits or more than there are, where other clients
-    /// have more permits or use the name as a lock, or outside of a Tokio runtime; `Closed` after a
-    /// shutdown.
+    /// vote; `Config` for a bad name, for no permits or more than there are, if the name is held as a
+    /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe at any point: what was granted is released in the background, and the place in the
@@ -146,7 +145,7 @@ impl QuorumSemaphore {
     /// asks for first, it looks which are free: two round trips more.
     ///
     /// `None` means that fewer are free: quorums of nodes name holders of all others. Or a quorum
-    /// has named one that waits for permits for half a second. While others take permits, or where
+    /// has named one holder of the gate for a round timeout. While others take permits, or where
     /// callers split the votes, it tries again after random pauses, for two round timeouts at most
     /// (4 s unless set).
     ///

@@ -3,7 +3,7 @@
 //!
 //! Each node keeps a *roster*: the run ids of at most N servers, each for a while. A client counts
 //! the votes of a server only while all nodes that it is connected to have lately taken that server
-//! into their rosters, or had it there. `docs/protocol.md`, "Members", says why that is enough.
+//! into their rosters, or had it there. `docs/protocol.md`, "Rosters", says why that is enough.
 
 mod agreement;
 mod counted;
