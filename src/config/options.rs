@@ -76,8 +76,8 @@ impl LockOptions {
     /// How much validity a fresh lock must have left; a round that leaves less has failed. Default
     /// zero.
     ///
-    /// A lock that is handed over begins with up to some 3 s of its validity. If that is too little,
-    /// the caller asks for it once more, which takes a round trip.
+    /// A lock that is handed over begins with up to some 3 s of its validity. If that is too
+    /// little, the caller asks for it once more, which takes a round trip.
     #[must_use]
     pub const fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = least;

@@ -255,9 +255,9 @@ impl QuorumLock {
     /// Acquires the lock if nobody has it, and waits for nobody.
     ///
     /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (It may
-    /// have been handed the lock just now.) An error means that nobody can tell. Callers that try at one
-    /// moment may split the votes between them. Each gives back what it was granted and tries again
-    /// after a random pause, for two round timeouts at most (4 s unless set).
+    /// have been handed the lock just now.) An error means that nobody can tell. Callers that try
+    /// at one moment may split the votes between them. Each gives back what it was granted and
+    /// tries again after a random pause, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or outside of a Tokio

@@ -65,9 +65,10 @@ impl Quorum {
     /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
     /// bad name, or number, is refused when it is first acquired.
     ///
-    /// **Let all clients use the same number.** Nodes do not know it: if clients use different ones,
-    /// no more permits are held than the largest. Nodes refuse a semaphore (`Config`) while somebody
-    /// holds a lock on its name, and a lock on a semaphore's name while somebody is at its gate.
+    /// **Let all clients use the same number.** Nodes do not know it: if clients use different
+    /// ones, no more permits are held than the largest. Nodes refuse a semaphore (`Config`) while
+    /// somebody holds a lock on its name, and a lock on a semaphore's name while somebody is at its
+    /// gate.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -114,8 +115,8 @@ impl QuorumSemaphore {
     ///
     /// # Errors
     /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
-    /// vote; `Config` for a bad name, for no permits or more than there are, if the name is held as a
-    /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// vote; `Config` for a bad name, for no permits or more than there are, if the name is held as
+    /// a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe at any point: what was granted is released in the background, and the place in the

@@ -221,7 +221,8 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
     /// Takes one of K permits of the name, which are the names NAME/0, NAME/1 and so on: so many
-    /// commands run together at most. Let all clients say the same K: of several, the largest counts
+    /// commands run together at most. Let all clients say the same K: of several, the largest
+    /// counts
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
     /// Runs CMD if nobody has run it under this name for so long (an hourly job: 55m): of many hosts
