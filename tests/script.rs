@@ -17,9 +17,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{
-    HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter,
-};
+use quorumlock::node::{HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter};
 use quorumlock::rules::handover::Stamp;
 use quorumlock::rules::roster::{self, Enrolment, Roster};
 

@@ -68,19 +68,15 @@ impl Set<'_> {
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
     }
 
-    async fn acquire(
-        &self,
-        names: &Arc<[Name]>,
-        patience: Patience,
-        ticket: Option<u64>,
-    ) -> Result<(Grant, Open)> {
+    async fn acquire(&self, names: &Arc<[Name]>, patience: Patience, ticket: Option<u64>) -> Result<(Grant, Open)> {
         let Self { inner: Inner { leases, queue, shut, .. }, who, rules, may_have_note, .. } = *self;
         let (voters, told) = (&leases.voters, self.names);
         Claimant { voters, queue, names, told, who, rules, may_have_note, ticket, shut }.acquire(patience).await
     }
 
     fn out_of_time(&self, reports: &[NodeReport]) -> Error {
-        let why = format!("cannot acquire {}: the time was over before all of them were held at once", listed(self.names));
+        let why =
+            format!("cannot acquire {}: the time was over before all of them were held at once", listed(self.names));
         Error::new(ErrorKind::Timeout, why).with_nodes(reports.to_vec())
     }
 }

@@ -276,7 +276,9 @@ impl Claimant<'_> {
         }
         let _waiting = Waiting::new(self.voters);
         let waited = match patience {
-            Patience::Once | Patience::First | Patience::Try(_) => before(&self.voters.host, whole, hear(places)).await == Some(true),
+            Patience::Once | Patience::First | Patience::Try(_) => {
+                before(&self.voters.host, whole, hear(places)).await == Some(true)
+            }
             Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turn()).await.is_some(),
         };
         let waited = waited && !late();
@@ -298,7 +300,9 @@ impl Claimant<'_> {
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
-            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_)) if !place.is_held() => {
+            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_))
+                if !place.is_held() =>
+            {
                 let why = "no quorum has answered an earlier caller of this process";
                 self.error(ErrorKind::Unavailable, why, patience)
             }

@@ -107,7 +107,9 @@ impl Grant {
     /// Whose one of its names is.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner_of(&self, name: &str) -> &str {
-        self.claims().find(|claim| claim.names.iter().any(|of| &**of.text() == name)).map_or(self.owner(), |claim| &claim.owner)
+        self.claims()
+            .find(|claim| claim.names.iter().any(|of| &**of.text() == name))
+            .map_or(self.owner(), |claim| &claim.owner)
     }
 
     /// The fencing token.
