@@ -207,13 +207,18 @@ fn note(sketch: &Sketch) -> Note {
     Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.lasts, says }
 }
 
-/// Of several readers the last to end is told, so no two end at the same time, and none soon.
+/// Of several readers the last to end is told, so no two end at the same time.
 fn readers_ttl(sketch: &Sketch) -> Duration {
-    sketch.ttl.max(SHORT * 6_000) + Duration::from_secs(20) * u32::from(sketch.owner)
+    let owner = u32::from(sketch.owner);
+    if sketch.ttl == SHORT {
+        SHORT - Duration::from_millis(1) * owner
+    } else {
+        sketch.ttl + Duration::from_secs(20) * owner
+    }
 }
 
 fn handed_for(sketch: &Sketch) -> Duration {
-    if sketch.owner < 4 { sketch.lasts } else { SHORT * 6_000 + Duration::from_secs(20) * u32::from(sketch.owner) }
+    if sketch.owner < 4 { sketch.lasts } else { readers_ttl(&Sketch { ttl: sketch.lasts, ..sketch.clone() }) }
 }
 
 fn owner(number: u8) -> Arc<str> {
@@ -384,6 +389,32 @@ fn what_a_revoked_reader_lets_go_is_handed_over() {
     let lets_go = Sketch { verb: Verb::Release, next: 99, ..reads.clone() };
     let calls = [reads, revoked, first, second, lets_go].map(|asked| vec![asked]);
     runtime.block_on(pair.check(0, calls.to_vec())).unwrap();
+}
+
+#[test]
+fn a_reader_that_comes_back_when_its_time_is_over_reads_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pair = pair(&runtime, true);
+    let short = Sketch { owner: 5, ttl: SHORT, count: 1, ..contention(98, 0, [1, 2]).swap_remove(0) };
+    // Time passes behind what ends soon.
+    let again = Sketch { ttl: SHORT * 6_000, ballot: 99, ..short.clone() };
+    let other = Sketch { owner: 6, ..again.clone() };
+    let renews = Sketch { verb: Verb::Renew, ..again.clone() };
+    let handed = Sketch { waits: Some((1, SHORT * 6_000)), ballot: 99, lasts: SHORT, ..short.clone() };
+    let writer = Sketch { owner: 0, ..again.clone() };
+    let lets_go = Sketch { verb: Verb::Release, next: 100, ..writer.clone() };
+    for (case, calls) in [
+        vec![short.clone(), again.clone()],
+        vec![short.clone(), renews],
+        vec![other, short, again.clone()],
+        vec![writer, handed, lets_go, Sketch { ballot: 101, ..again }],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let calls = calls.into_iter().map(|asked| vec![asked]).collect();
+        runtime.block_on(pair.check(u32::try_from(case).unwrap(), calls)).unwrap();
+    }
 }
 
 fn pair(runtime: &tokio::runtime::Runtime, publishes: bool) -> Pair {

@@ -144,7 +144,10 @@ local function more()
     if drops[1] then call('HDEL', it.lock, unpack(drops)) end
     it.changed = nil
     if it.over_readers then
-      for _, reader in ipairs(it.over_readers) do call('HDEL', KEYS[it.at + READERS], reader) end
+      for _, reader in ipairs(it.over_readers) do
+        -- Unless it reads again by now.
+        if not it.reading[reader] then call('HDEL', KEYS[it.at + READERS], reader) end
+      end
       it.over_readers = nil
     end
   end
