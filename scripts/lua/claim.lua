@@ -89,7 +89,8 @@ local function refusal(seen, i, follows)
     -- since.
     local with = it.holds_with
     local is_late = ballot < with or ballot <= max(floor, it.over) or ballot <= it.fence and ballot ~= with
-    return is_late and stale(seen, bar) or nil
+    -- Of a reader, the fence may be below what it was handed over with.
+    return is_late and stale(seen, max(bar, with)) or nil
   end
   if ballot <= bar then return stale(seen, bar) end
   if was_mine or not it.queue or next_ballot <= ballot or not queue().has_others_before(it) then return end

@@ -488,6 +488,48 @@ async fn readers_at_the_head_are_handed_the_name_together(node: Bench) {
     assert_eq!((node.look("a").await.count, node.look("a").await.waiting), (3, 0), "no writer is before it");
 }
 
+async fn reader_that_asks_below_what_it_was_handed_is_told_that(node: Bench) {
+    node.claim("me", 5).await;
+    node.joins(&waits("c/s1", 1, TTL)).await;
+    node.ask(&hands_over("me", 5, 9)).await;
+    assert_eq!(node.claim("c/s1", 7).await, Outcome::Stale { fence: 9 });
+    assert_eq!(node.claim("c/s1", 10).await, granted(10));
+}
+
+async fn release_of_a_reader_ends_no_other(node: Bench) {
+    node.claim("c/s1", 5).await;
+    node.claim("c/s2", 6).await;
+    assert_eq!(node.release("c/s2", 6).await, Outcome::Released { held: 1 });
+    assert_eq!(node.renew("c/s1", 5).await, Outcome::Extended);
+}
+
+async fn claim_of_permits_looks_at_the_gate(node: Bench) {
+    let permit = |owner, ballot| {
+        let gate = Some(names(&["a"])[0].clone());
+        Asked { gate, names: names(&["a/0"]), ..operation(Verb::Claim, owner, ballot) }
+    };
+    let gate = |asked: Asked| Asked { kind: Kind::Gate, ..asked };
+    let at_gate = async |ballot| match node.ask(&permit("c/1", ballot)).await {
+        Outcome::Held { holder, kind: Kind::Gate, remaining: Some(left), .. } => (holder, left > Duration::ZERO),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(node.ask(&permit("c/1", 5)).await, granted(5), "nobody is there");
+    assert_eq!(node.look("a").await, Inspection::free(0), "a look writes nothing");
+    assert_eq!(node.ask(&gate(operation(Verb::Claim, "c/2", 6))).await, granted(6));
+    assert_eq!(at_gate(7).await, ("c/2".to_owned(), true));
+    for (owner, ticket) in [("deaf/3", 8), ("c/4", 9)] {
+        node.joins(&gate(waits(owner, ticket, TTL))).await;
+    }
+    // Nobody is handed the gate.
+    node.ask(&hands_over("c/2", 6, 0)).await;
+    assert_eq!(at_gate(10).await, ("c/4".to_owned(), false), "it waits for it");
+    node.release("c/4", 10).await;
+    assert_eq!(node.ask(&permit("c/1", 11)).await, granted(11));
+    node.claim("c/5", 12).await;
+    assert_eq!(node.ask(&permit("c/1", 13)).await, Outcome::Misused { name: 1 });
+    assert_eq!(node.ask(&gate(operation(Verb::Claim, "c/2", 14))).await, Outcome::Misused { name: 0 });
+}
+
 async fn a_hold_that_was_taken_away_hands_over_like_any_other(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
@@ -728,6 +770,9 @@ both! {
     withdrawal_leaves_the_place;
     waiters_that_nobody_hears_for_are_skipped_in_one_call;
     readers_at_the_head_are_handed_the_name_together;
+    reader_that_asks_below_what_it_was_handed_is_told_that;
+    release_of_a_reader_ends_no_other;
+    claim_of_permits_looks_at_the_gate;
     a_hold_that_was_taken_away_hands_over_like_any_other;
     claim_of_several_names_joins_no_queue;
     a_question_writes_nothing;

@@ -64,9 +64,11 @@ impl Nodes {
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
         self.revoked(op, verdict);
-        // Of readers, several may have one ballot.
+        // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
+        // would have called this one stale.
         if op.shared {
-            return self.hold(op);
+            self.reads.insert((op.node, op.name, op.owner), op.ballot);
+            return;
         }
         let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);

@@ -146,7 +146,8 @@ impl Work<'_> {
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                stale.then_some(Outcome::Stale { fence: highest.max(bar) })
+                // Of a reader, the fence may be below what it was handed over with.
+                stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
             Some(_) => Some(self.held(claim, name, bar)),
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest.max(bar) }),

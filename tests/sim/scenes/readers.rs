@@ -3,6 +3,7 @@
 use super::part::Part;
 use super::script::{Script, millis};
 use crate::cue::Cue;
+use crate::plan::LOST;
 
 fn reads(timeout: u64, hold: u64) -> Part {
     Part { shared: true, ..writes(timeout, hold) }
@@ -40,6 +41,16 @@ pub fn a_writer_gives_up_between_two_readers(script: &mut Script) {
     script.asks(0, 0, reads(5_000, 3_000));
     script.asks(50, 1, writes(300, 20));
     script.asks(100, 2, Part { must: true, ..reads(300, 100) });
+}
+
+/// A reader waits, and what is pushed to it is lost: nodes tell it with which ballot they hold the name
+/// for it.
+pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
+    script.world(3, 2, 4_000, 5_000);
+    script.plan.hints = LOST;
+    let hold = script.about(300, 500);
+    script.asks(0, 0, writes(1_000, hold));
+    script.asks(50, 1, Part { must: true, ..reads(hold + 1_200, 100) });
 }
 
 /// One of two readers dies, and the other goes on for a while: the name is read no more when that
