@@ -111,6 +111,11 @@ impl Locks {
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
     }
 
+    /// The last of the names that are held.
+    pub(crate) fn last(&self) -> Option<Name> {
+        self.state().kept.names().last_key_value().map(|(name, _)| name.clone())
+    }
+
     /// How many names are held.
     pub(crate) fn len(&self) -> usize {
         self.state().kept.names().len()

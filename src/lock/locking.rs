@@ -1,5 +1,6 @@
 //! How a session acquires names, and what it says where others have them.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use super::acquiring::Wanted;
@@ -45,12 +46,35 @@ impl Session {
         let who = Who::Next(Mode::Exclusive);
         let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false, ticket: None };
         let acquired = self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open));
-        match acquired.await {
+        match self.warned(names, patience, pin!(acquired)).await {
             Err(error) if error.is_contended() || error.is_timeout() => {
                 Err(self.inner.explained(names, error, self.core.rules.round_timeout).await)
             }
             acquired => acquired,
         }
+    }
+
+    /// Logs that it waits for a name below one that the session holds, once it has for a whole round:
+    /// another may do the same the other way round.
+    async fn warned(
+        &self,
+        names: &[Name],
+        patience: Patience,
+        mut acquired: Pin<&mut impl Future<Output = Result<()>>>,
+    ) -> Result<()> {
+        let above = self.core.locks.last().filter(|last| names.first() < Some(last));
+        if let (Patience::Until(_), Some(above)) = (patience, above) {
+            let (host, rules) = (&self.inner.host, &self.core.rules);
+            if let Some(acquired) = before(host, host.now() + rules.round_timeout, acquired.as_mut()).await {
+                return acquired;
+            }
+            tracing::warn!(
+                names = listed(names),
+                "a session waits for names below {above:?}, which it holds: it may wait in a circle until its timeout; \
+                 take all names in one call, or in their order"
+            );
+        }
+        acquired.await
     }
 
     /// Holds what was won. What was won while the quorum shut down may have come too late to be lost

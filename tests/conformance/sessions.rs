@@ -7,6 +7,7 @@ use futures::future::join_all;
 use quorumlock::{LostReason, MAX_NAMES, MAX_SESSION_NAMES, Quorum, Released, Session};
 use tokio::time::Instant;
 
+use crate::common::logs::Logs;
 use crate::common::{PATIENCE, eventually};
 use crate::world::World;
 
@@ -503,6 +504,20 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
     world.freed("one more").await;
 }
 
+/// Another that does the same the other way round may wait for it.
+async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let _held = other.lock_all(["a", "z"]).acquire(PATIENCE).await.unwrap();
+    let session = session(&client).await;
+    session.lock(["m"], PATIENCE).await.unwrap();
+    let logs = Logs::capture();
+    for (name, logged) in [("z", 0), ("a", 1)] {
+        assert!(session.lock([name], 10 * SECOND).await.unwrap_err().is_timeout());
+        let text = logs.text();
+        assert_eq!(text.matches("waits for names below \"m\", which it holds").count(), logged, "{name}: {text}");
+    }
+}
+
 both! {
     3 nodes:
         a_session_holds_what_it_locks_until_it_unlocks_it,
@@ -528,6 +543,7 @@ both! {
         a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
         names_that_make_no_sense_are_refused_and_nothing_is_lost;
     memory 3 nodes:
+        session_that_waits_below_what_it_holds_is_logged,
         a_session_outlives_several_ttls,
         a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none;
 }
